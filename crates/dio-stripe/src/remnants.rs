@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
 use crate::orphans::open;
-use dio::layout::{MOST_OBJECTS, MOST_START};
+use dio::layout::{DATA_START_MAX, OBJECTS_MAX};
 use dio::stripe::object::{identity, remove_name_of};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};
 
@@ -81,13 +81,13 @@ fn parse(path: &Path) -> Option<(Id, Option<usize>)> {
     let (id, rest) = name.strip_prefix(".dio-")?.split_once('.')?;
     let id = Id::parse(id)?;
     let index = if rest == "0.new" { None } else { Some(rest.parse().ok()?) };
-    (index < Some(MOST_OBJECTS) && name == name_of(id, index)).then_some((id, index))
+    (index < Some(OBJECTS_MAX) && name == name_of(id, index)).then_some((id, index))
 }
 
 /// A remnant, open, and locked against its maker, should there be one.
 fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     let (id, index) = parse(path)?;
-    let most = if index.is_some() { MOST_START } else { DESCRIPTOR_LEN };
+    let most = if index.is_some() { DATA_START_MAX } else { DESCRIPTOR_LEN };
     let found = fs::symlink_metadata(path).ok()?;
     // What is young is not even opened: its maker might think that somebody has come to use it.
     if !found.is_file() || found.len() > most || !is_old(&found, age) {

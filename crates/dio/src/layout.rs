@@ -1,39 +1,48 @@
-//! Where each byte of a striped file is, and how many requests keep its targets busy. Pure arithmetic.
+//! Where each byte of a striped file lies, and how many requests keep its objects busy. This module
+//! does arithmetic only.
 
 use std::ops::Range;
 
-/// Least alignment of a stripe, in bytes: that of the header of an object, and of all that direct I/O is known to demand
-/// short of large blocks.
-pub const LEAST_STRIPE: u64 = 4096;
+/// Smallest stripe, and alignment of every stripe, in bytes. The header of an object has this
+/// length, and no file system is known to demand more for direct I/O, large blocks aside.
+pub const STRIPE_BYTES_MIN: u64 = 4096;
 
 /// Largest stripe, in bytes.
-pub const MOST_STRIPE: u64 = 1 << 40;
+pub const STRIPE_BYTES_MAX: u64 = 1 << 40;
 
-/// Most objects of a file.
-pub const MOST_OBJECTS: usize = 256;
+/// Most objects that a striped file may have.
+pub const OBJECTS_MAX: usize = 256;
 
-/// Where the data of an object begins at most, in bytes.
-pub const MOST_START: u64 = 1 << 20;
+/// Largest offset at which the data of an object may begin, in bytes.
+pub const DATA_START_MAX: u64 = 1 << 20;
 
-/// Where the data of objects begin at least where one of them is a device, in bytes: behind the header and a block for its length.
-pub(crate) const DEVICE_START: u64 = 2 * LEAST_STRIPE;
+/// Smallest offset at which the data of an object may begin, in bytes, in a file with a device
+/// among its objects: behind the header and the block that records the length of the device's
+/// object.
+pub(crate) const DEVICE_DATA_START_MIN: u64 = 2 * STRIPE_BYTES_MIN;
 
-/// Where a byte of a striped file is.
+/// Consecutive bytes of a striped file that lie in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// In which of its objects.
-    pub file: usize,
-    /// At which offset there, in bytes.
+pub struct ObjectExtent {
+    /// Index of the object.
+    pub object: usize,
+    /// Offset of the first byte within the object, in bytes.
     pub offset: u64,
-    /// Bytes that follow there before another object has its turn, at least one.
+    /// Bytes that follow in this object before another object continues the file; at least one.
     pub len: u64,
 }
 
-/// How a file is laid out over its objects: stripes of equal size, dealt to the objects in turn. Each object holds its
-/// stripes one behind the other, so what is consecutive in an object is a stripe from each row of the file.
+/// How the bytes of a striped file are spread over its objects. The file is cut into stripes of
+/// equal size, and the objects take turns: with *n* objects, stripe *i* goes to object *i* mod *n*.
+/// An object holds its stripes one behind the other. A *row* is one stripe of every object.
 ///
-/// Object 0 of `objects` holds stripes 0, `objects`, 2 · `objects` …; stripe *n* begins at byte *n* · `stripe` of the file
-/// and at byte `start` + ⌊*n* / `objects`⌋ · `stripe` of its object.
+/// Stripe *i* begins at byte *i* · `stripe` of the file, and at byte `start` + ⌊*i* / *n*⌋ ·
+/// `stripe` of its object.
+///
+/// Example: 3 objects, `stripe` 4096, `start` 4096. Byte 20,000 of the file is byte 3616 of stripe
+/// 4, because 4 · 4096 = 16,384. Stripe 4 belongs to object 4 mod 3 = 1 and is the second stripe
+/// there (⌊4 / 3⌋ = 1). So the byte lies in object 1 at offset 4096 + 1 · 4096 + 3616 = 11,808. A
+/// row has 3 · 4096 = 12,288 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     stripe: u64,
@@ -42,28 +51,29 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout of stripes of `stripe` bytes over so many objects.
+    /// A layout of stripes of `stripe` bytes over `objects` objects.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with the numbers, in words.
     pub fn new(stripe: u64, objects: usize) -> Result<Layout, &'static str> {
-        // As aligned as the stripes are, so that what begins a stripe begins a block, a page or a unit of a RAID.
-        let start = (stripe & stripe.wrapping_neg()).min(MOST_START);
+        // The data begin at a multiple of the largest power of two in the stripe size, so that
+        // every stripe begins with a block, a page or a unit of a RAID.
+        let start = (stripe & stripe.wrapping_neg()).min(DATA_START_MAX);
         Layout::checked(stripe, objects, start)
     }
 
-    /// The same, with room in each object for what devices need.
+    /// The same layout with room in each object for what devices need.
     pub(crate) fn for_devices(self) -> Layout {
-        Layout { start: self.start.max(DEVICE_START), ..self }
+        Layout { start: self.start.max(DEVICE_DATA_START_MIN), ..self }
     }
 
-    /// A layout that was kept.
+    /// A layout that was read from a descriptor or a header.
     pub(crate) fn checked(stripe: u64, objects: usize, start: u64) -> Result<Layout, &'static str> {
         match () {
-            () if stripe == 0 || stripe % LEAST_STRIPE != 0 => Err("the stripe size is no multiple of 4096 bytes"),
-            () if stripe > MOST_STRIPE => Err("the stripe size exceeds 1 TiB"),
-            () if objects == 0 || objects > MOST_OBJECTS => Err("the number of objects is not between 1 and 256"),
-            () if start == 0 || start % LEAST_STRIPE != 0 || start > MOST_START => {
+            () if stripe == 0 || stripe % STRIPE_BYTES_MIN != 0 => Err("the stripe size is no multiple of 4096 bytes"),
+            () if stripe > STRIPE_BYTES_MAX => Err("the stripe size exceeds 1 TiB"),
+            () if objects == 0 || objects > OBJECTS_MAX => Err("the number of objects is not between 1 and 256"),
+            () if start == 0 || start % STRIPE_BYTES_MIN != 0 || start > DATA_START_MAX => {
                 Err("the data begin at a wrong place")
             }
             () => Ok(Layout { stripe, objects, start }),
@@ -75,58 +85,68 @@ impl Layout {
         self.stripe
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn objects(&self) -> usize {
         self.objects
     }
 
-    /// Where the data of each object begin, in bytes; the header is before.
+    /// Offset at which the data of each object begin, in bytes. The header lies before it.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Bytes in a stripe of every object together.
+    /// Bytes in a row.
     pub fn row(&self) -> u64 {
         self.stripe * self.objects as u64
     }
 
-    /// Where a byte of the file is.
-    pub fn place(&self, position: u64) -> Place {
+    /// Finds a byte of the file, and how many bytes follow it in the same object.
+    pub fn locate(&self, position: u64) -> ObjectExtent {
         if self.objects == 1 {
-            // One piece, without borders.
-            return Place { file: 0, offset: self.start + position, len: u64::MAX - position };
+            // A single object holds the file in one piece.
+            return ObjectExtent { object: 0, offset: self.start + position, len: u64::MAX - position };
         }
         let (number, within) = (position / self.stripe, position % self.stripe);
-        let (row, file) = (number / self.objects as u64, (number % self.objects as u64) as usize);
-        Place { file, offset: self.start + row * self.stripe + within, len: self.stripe - within }
+        let (row, object) = (number / self.objects as u64, (number % self.objects as u64) as usize);
+        ObjectExtent { object, offset: self.start + row * self.stripe + within, len: self.stripe - within }
     }
 
-    /// Which byte of the file is at an offset of an object; the first one that the object can hold, for an offset before
-    /// its data.
+    /// The byte of the file that lies at `offset` of an object. For an offset before the data, the
+    /// first byte of the file that the object can hold.
+    ///
+    /// Example (see [`Layout`]): offset 11,808 of object 1 is 7712 bytes behind `start`: row 1,
+    /// byte 3616 of its stripe. Row 1 begins at byte 12,288 of the file, and the stripe of object 1
+    /// at 12,288 + 4096, so the byte is 12,288 + 4096 + 3616 = 20,000.
     pub fn position(&self, object: usize, offset: u64) -> u64 {
         let data = offset.saturating_sub(self.start);
         let (row, within) = (data / self.stripe, data % self.stripe);
         row.saturating_mul(self.row()).saturating_add(object as u64 * self.stripe + within)
     }
 
-    /// The size of an object of a file of `size` bytes. Also, where the bytes of the file from `size` on begin in the object.
-    pub fn share(&self, object: usize, size: u64) -> u64 {
+    /// Size of an object when the file has `size` bytes. It is also the offset in the object of the
+    /// first byte from `size` on that the object can hold.
+    ///
+    /// Example (see [`Layout`]): a file of 20,000 bytes has one whole row and 7712 bytes of the
+    /// next. Object 0 has 4096 of these, object 1 has 3616, object 2 none: the sizes are 12,288,
+    /// 11,808 and 8192, headers included.
+    pub fn object_size(&self, object: usize, size: u64) -> u64 {
         let (rows, rest) = (size / self.row(), size % self.row());
         self.start + rows * self.stripe + rest.saturating_sub(object as u64 * self.stripe).min(self.stripe)
     }
 
-    /// What an object holds of a range of the file.
-    pub fn slice(&self, object: usize, range: &Range<u64>) -> Range<u64> {
-        self.share(object, range.start)..self.share(object, range.end)
+    /// The range of an object that holds its bytes of a range of the file.
+    pub fn object_range(&self, object: usize, range: &Range<u64>) -> Range<u64> {
+        self.object_size(object, range.start)..self.object_size(object, range.end)
     }
 
-    /// The size of a file whose objects have these sizes: all bytes before it are there, in whichever object.
+    /// The size of a file whose objects have these sizes: the first byte that an object lacks ends
+    /// the file. Bytes that other objects hold behind it do not count.
     pub fn size(&self, sizes: impl IntoIterator<Item = u64>) -> u64 {
         let reached = |(object, size): (usize, u64)| self.position(object, size.max(self.start));
         sizes.into_iter().enumerate().map(reached).min().unwrap_or(0)
     }
 
-    /// The whole rows of the file that hold what a range of an object holds.
+    /// The rows of the file, whole, that hold the bytes of a range of an object.
     pub(crate) fn rows(&self, range: &Range<u64>) -> Range<u64> {
         let row = |data: u64| (data / self.stripe).saturating_mul(self.row());
         let start = range.start.saturating_sub(self.start);
@@ -135,12 +155,12 @@ impl Layout {
     }
 }
 
-/// Requests in flight for each file that holds a part of a striped one: one that the disk works on, one that it has next, and as
-/// many for what the others are behind or ahead.
+/// Requests in flight per object of a striped file: one that the disk works on, one that it does
+/// next, and two more because the objects run ahead of each other and fall behind.
 const REQUESTS_PER_OBJECT: usize = 4;
 
-/// Requests of `block` bytes to keep in flight for a file that so many hold: `depth`, or, of a striped one, as many as keep every
-/// one of its targets busy, as far as `most` bytes go.
+/// Requests of `block` bytes to keep in flight for a file of so many objects: `depth`, or, for a
+/// striped file, as many more as keep all objects busy within `bytes_max` bytes.
 pub(crate) fn depth_over(objects: usize, depth: usize, block: usize, most: usize) -> usize {
     let spread = if objects > 1 { objects.saturating_mul(REQUESTS_PER_OBJECT).min(most / block.max(1)) } else { 0 };
     depth.max(spread)
@@ -151,7 +171,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The layout as anyone would write it down: for every byte of a file, the object and the offset.
+    /// The layout in its simplest form: the object and the offset of every byte of a file.
     fn model(stripe: u64, objects: usize, start: u64, size: u64) -> Vec<(usize, u64)> {
         let mut filled = vec![start; objects];
         (0..size)
@@ -169,18 +189,18 @@ mod tests {
             let layout = Layout::new(stripes * 4096, objects).unwrap();
             let model = model(layout.stripe(), objects, layout.start(), size);
             for (byte, (object, offset)) in model.iter().enumerate().step_by(97) {
-                let place = layout.place(byte as u64);
-                prop_assert_eq!((place.file, place.offset), (*object, *offset));
+                let extent = layout.locate(byte as u64);
+                prop_assert_eq!((extent.object, extent.offset), (*object, *offset));
                 prop_assert_eq!(layout.position(*object, *offset), byte as u64);
-                let last = (byte as u64 + place.len - 1).min(size - 1) as usize;
+                let last = (byte as u64 + extent.len - 1).min(size - 1) as usize;
                 prop_assert_eq!(model[last], (*object, *offset + (last - byte) as u64));
             }
-            let shares: Vec<u64> = (0..objects).map(|object| layout.share(object, size)).collect();
-            for (object, share) in shares.iter().enumerate() {
+            let object_sizes: Vec<u64> = (0..objects).map(|object| layout.object_size(object, size)).collect();
+            for (object, share) in object_sizes.iter().enumerate() {
                 let held = model.iter().filter(|(of, _)| *of == object).count() as u64;
                 prop_assert_eq!(*share, layout.start() + held);
             }
-            prop_assert_eq!(layout.size(shares), size);
+            prop_assert_eq!(layout.size(object_sizes), size);
         }
 
         #[test]
@@ -193,21 +213,22 @@ mod tests {
         ) {
             let layout = Layout::new(4096, objects).unwrap();
             let which = which % objects;
-            let mut sizes: Vec<u64> = (0..objects).map(|object| layout.share(object, size)).collect();
-            // What one object holds beyond the others does not count, unless it is the one that they wait for.
-            let place = layout.place(size);
+            let mut sizes: Vec<u64> = (0..objects).map(|object| layout.object_size(object, size)).collect();
+            // Surplus bytes of an object do not count, unless this object is the one that ends the
+            // file.
+            let extent = layout.locate(size);
             sizes[which] += surplus;
-            if which != place.file || surplus == 0 {
+            if which != extent.object || surplus == 0 {
                 prop_assert_eq!(layout.size(sizes.clone()), size);
             } else {
                 let longer = layout.size(sizes.clone());
-                prop_assert!(longer > size && longer <= size + surplus.min(place.len));
+                prop_assert!(longer > size && longer <= size + surplus.min(extent.len));
             }
-            // What one object lacks ends the file there.
-            sizes[which] = layout.share(which, size).saturating_sub(missing);
+            // An object that lacks bytes ends the file there.
+            sizes[which] = layout.object_size(which, size).saturating_sub(missing);
             let shorter = layout.size(sizes.clone());
             prop_assert!(shorter <= size);
-            if sizes[which] >= layout.start() && layout.share(which, size) > layout.start() {
+            if sizes[which] >= layout.start() && layout.object_size(which, size) > layout.start() {
                 prop_assert_eq!(shorter, layout.position(which, sizes[which]));
                 prop_assert!(shorter < size);
             }
@@ -216,12 +237,12 @@ mod tests {
         #[test]
         fn large_offsets_do_not_wrap(position in 0u64..(1 << 62), objects in 1usize..200, shift in 12u32..41) {
             let layout = Layout::new(1 << shift, objects).unwrap();
-            let place = layout.place(position);
-            prop_assert_eq!(layout.position(place.file, place.offset), position);
-            prop_assert!(place.len > 0);
-            let range = layout.slice(place.file, &(position..position + 1));
-            prop_assert_eq!(range, place.offset..place.offset + 1);
-            let rows = layout.rows(&(place.offset..place.offset + 1));
+            let extent = layout.locate(position);
+            prop_assert_eq!(layout.position(extent.object, extent.offset), position);
+            prop_assert!(extent.len > 0);
+            let range = layout.object_range(extent.object, &(position..position + 1));
+            prop_assert_eq!(range, extent.offset..extent.offset + 1);
+            let rows = layout.rows(&(extent.offset..extent.offset + 1));
             prop_assert!(rows.contains(&position) && rows.end - rows.start == layout.row());
         }
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::block::{Block, Pool};
 use crate::drive::{Driver, Finished};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::file::{File, FileError};
 use crate::io::Io;
 use crate::lock::LockGuard;
@@ -115,7 +115,7 @@ impl Queue {
         len: usize,
         tag: u64,
     ) -> Result<(), Box<Refused>> {
-        self.start(Kind::Read, file, block, offset, len, tag)
+        self.start(OpKind::Read, file, block, offset, len, tag)
     }
 
     /// Queues a write of the first `len` bytes of a block at `offset`, within the file's size.
@@ -131,12 +131,12 @@ impl Queue {
         len: usize,
         tag: u64,
     ) -> Result<(), Box<Refused>> {
-        self.start(Kind::Write, file, block, offset, len, tag)
+        self.start(OpKind::Write, file, block, offset, len, tag)
     }
 
     fn start(
         &mut self,
-        kind: Kind,
+        kind: OpKind,
         file: &Arc<File>,
         block: Block,
         offset: u64,
@@ -159,13 +159,13 @@ impl Queue {
     /// Looks whether a request may run, and takes its lock and its place.
     fn admit(
         &mut self,
-        kind: Kind,
+        kind: OpKind,
         file: &File,
         capacity: usize,
         offset: u64,
         len: usize,
     ) -> Result<(usize, Option<LockGuard>), FileError> {
-        if kind == Kind::Write {
+        if kind == OpKind::Write {
             file.check_latch()?;
         }
         let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
@@ -176,7 +176,7 @@ impl Queue {
         }
         let lock = self.lock(kind, file, offset, len)?;
         // Under the lock, so that nobody cuts the file off in between.
-        if kind == Kind::Write && end > file.size()? {
+        if kind == OpKind::Write && end > file.size()? {
             let cure = "extend the file before queueing writes behind its end";
             return refuse(Errno::FBIG).map_err(|error| error.with_cure(cure));
         }
@@ -187,7 +187,7 @@ impl Queue {
     }
 
     /// The lock of a request. Waiting for a request of this very queue would wait for ever, so those are finished first.
-    fn lock(&mut self, kind: Kind, file: &File, offset: u64, len: usize) -> Result<Option<LockGuard>, FileError> {
+    fn lock(&mut self, kind: OpKind, file: &File, offset: u64, len: usize) -> Result<Option<LockGuard>, FileError> {
         let range = offset..offset + len as u64;
         loop {
             if let Some(lock) = file.try_lock(kind, range.clone()) {
@@ -219,7 +219,7 @@ impl Queue {
             let entry = self.entries[index].take().expect("a finished operation has an entry");
             self.free.push(index);
             let (over, outcome) = entry.file.blocks().finish(over);
-            let filled = if over.request.kind == Kind::Read { over.done } else { over.request.len() };
+            let filled = if over.request.kind == OpKind::Read { over.done } else { over.request.len() };
             let block =
                 over.request.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
             self.ready.push_back(Completion { tag: entry.tag, outcome, block });

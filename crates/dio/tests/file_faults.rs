@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
-use dio::engine::Kind;
+use dio::engine::OpKind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::{File, FileError, Io, Limits, Mode, OpenOptions};
 use dio_test::Seed;
@@ -210,7 +210,7 @@ impl World {
         assert_eq!(first_difference(&buffer[..count], expected), None, "a wrong byte");
         assert!(buffer[count..].iter().all(|byte| [0, 0xee].contains(byte)), "a byte from behind the end");
         let trace = self.medium.disk().trace();
-        let mut reads = trace.entries[before..].iter().filter(|entry| entry.action == Action::Transfer(Kind::Read));
+        let mut reads = trace.entries[before..].iter().filter(|entry| entry.action == Action::Transfer(OpKind::Read));
         if let Some(entry) = reads.find(|entry| entry.fault == Some(Fault::Io)) {
             assert!(entry.offset >= self.model.len() as u64, "a request inside the file failed and was not reported");
             self.failed_behind_end = true;
@@ -273,7 +273,7 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
             if let Some(first) = errors.first() {
                 assert_eq!(Some(first.errno()), fault.errno(), "{first}");
             }
-            let acknowledges = matches!(action, Action::Transfer(Kind::Write | Kind::SyncData | Kind::SyncAll));
+            let acknowledges = matches!(action, Action::Transfer(OpKind::Write | OpKind::SyncData | OpKind::SyncAll));
             assert_eq!(world.failed.is_some(), acknowledges, "{fault:?} of {action:?}: latched?");
         }
         other => assert!(errors.is_empty(), "{other:?} showed: {}", errors[0]),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{Hooked, io_of, sim_disk, sim_geometry};
-use dio::engine::{Kind, Medium};
+use dio::engine::{Medium, OpKind};
 use dio::{File, Io, Limits, Mode, OpenOptions};
 use rustix::io::Errno;
 
@@ -27,7 +27,7 @@ fn open(medium: Arc<dyn Medium>) -> File {
 #[test]
 fn a_read_ends_where_its_first_short_request_ended() {
     let inner = sim_disk(512, 1).file(&[7; 16_384]);
-    let medium = Hooked::new(inner).before(|op| (op.kind == Kind::Read && op.offset == 4096).then_some(Ok(0)));
+    let medium = Hooked::new(inner).before(|op| (op.kind == OpKind::Read && op.offset == 4096).then_some(Ok(0)));
     let medium = medium.size(|_| 4096);
     let file = open(medium.shared());
     let mut buffer = vec![0u8; 16_384];
@@ -108,7 +108,7 @@ fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
     let (calls, entered) = (AtomicU64::new(0), Arc::new(first_entered));
     let seen = Arc::clone(&entered);
     let medium = Hooked::new(inner).before(move |op| {
-        if op.kind != Kind::SyncData {
+        if op.kind != OpKind::SyncData {
             return None;
         }
         if calls.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -137,7 +137,7 @@ fn after_a_failed_write_nothing_that_changes_the_file_succeeds() {
     let fail = Arc::new(AtomicU64::new(0));
     let failing = Arc::clone(&fail);
     let medium = Hooked::new(sim_disk(512, 7).file(&[7; 8192]))
-        .before(move |op| (op.kind == Kind::Write && failing.load(Ordering::Relaxed) == 1).then_some(Err(Errno::IO)));
+        .before(move |op| (op.kind == OpKind::Write && failing.load(Ordering::Relaxed) == 1).then_some(Err(Errno::IO)));
     let file = open(medium.shared());
     file.write_at(&[1; 512], 0).unwrap();
     fail.store(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ fn after_a_failed_write_nothing_that_changes_the_file_succeeds() {
 #[test]
 fn a_request_that_was_refused_latches_nothing() {
     let medium = Hooked::new(sim_disk(512, 8).file(&[7; 8192]))
-        .before(|op| (op.kind == Kind::Write && op.offset == 512).then_some(Err(Errno::INVAL)));
+        .before(|op| (op.kind == OpKind::Write && op.offset == 512).then_some(Err(Errno::INVAL)));
     let file = open(medium.shared());
     assert_eq!(file.write_at(&[1; 512], 512).unwrap_err().errno(), Errno::INVAL);
     file.write_at(&[1; 512], 0).unwrap();
@@ -243,7 +243,7 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
             let others = others.map(|at| if written.contains(&at) { written.end } else { at });
             // Another program writes them at the last moment.
             let medium = Hooked::new(inner.clone()).before(move |op| {
-                if op.kind == Kind::Write {
+                if op.kind == OpKind::Write {
                     others.iter().for_each(|at| other.write_at(&[3], *at).unwrap());
                 }
                 None
@@ -320,7 +320,7 @@ fn in_flight_together(
     let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (entered, highest) = (Arc::clone(&now), Arc::clone(&most));
     let medium = Hooked::new(sim_disk(512, 12).file(&vec![0; size])).before(move |op| {
-        if op.kind == Kind::Write {
+        if op.kind == OpKind::Write {
             highest.fetch_max(entered.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let since = std::time::Instant::now();
             while highest.load(Ordering::SeqCst) < 2 && since.elapsed() < patience {

@@ -6,7 +6,7 @@ use std::io::{BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
-use dio::engine::Kind;
+use dio::engine::OpKind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
@@ -202,7 +202,7 @@ fn a_bad_place_is_reported_there() {
         let hole = bad.clone();
         let medium = common::Hooked::new(disk.file(&contents)).before(move |op| {
             let reads = op.position()..op.position() + op.remaining() as u64;
-            let hit = op.kind == Kind::Read && reads.start < hole.end && hole.start < reads.end;
+            let hit = op.kind == OpKind::Read && reads.start < hole.end && hole.start < reads.end;
             hit.then_some(Err(rustix::io::Errno::IO))
         });
         let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(dio::engine::Blocking::new(4))).unwrap();
@@ -266,7 +266,7 @@ const MIB: usize = 1 << 20;
 /// Reads of the file so far: offset and length.
 fn requests(world: &World) -> Vec<(u64, u64)> {
     let trace = world.disk().trace();
-    let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(Kind::Read));
+    let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(OpKind::Read));
     reads.map(|entry| (entry.offset, entry.len)).collect()
 }
 

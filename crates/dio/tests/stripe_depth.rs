@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::rig::{Rig, contents, tagged};
 use common::{first_difference, sim_geometry};
-use dio::engine::Kind;
+use dio::engine::OpKind;
 use dio::engine::sim::{SimDisk, SimDiskModel};
 use dio::stream::{ReadAhead, Reader, WriteBehind, Writer};
 use dio::transfer::{Copier, Job, NoWatch, blocks_for};
@@ -111,7 +111,7 @@ impl Seen {
         }
         let begin = rig.clock.now();
         let memory = way(rig, &file, &bytes);
-        let kind = if reads { Kind::Read } else { Kind::Write };
+        let kind = if reads { OpKind::Read } else { OpKind::Write };
         let of_disk = |disk: &SimDisk| {
             let trace = disk.trace().kind(kind).only(|entry| entry.issued >= begin);
             trace.entries.iter().map(|entry| [entry.issued, entry.start, entry.end]).collect()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::rig::{Rig, STRIPE, contents, tagged};
 use common::{fill, first_difference, sim_geometry};
-use dio::engine::Kind;
+use dio::engine::OpKind;
 use dio::engine::sim::{Action, Fault, Faults, SimDisk, SimDiskModel};
 use dio::queue::Queue;
 use dio::transfer::{Contents, Copier, NoWatch, Sparse};
@@ -222,7 +222,7 @@ fn all_stripes_are_submitted_before_one_is_waited_for() {
     assert!(took.iter().all(|took| *took < Duration::from_millis(11)), "{took:?}");
     assert_eq!(read, bytes);
     for disk in &rig.disks {
-        for kind in [Kind::Read, Kind::Write] {
+        for kind in [OpKind::Read, OpKind::Write] {
             assert_eq!(disk.trace().kind(kind).entries.len(), 1, "eight stripes of one target are one {kind:?}");
         }
     }
@@ -252,7 +252,7 @@ fn a_slow_target_does_not_stop_the_others() {
     assert_eq!(completions.len(), DEPTH);
     assert!(completions.iter().all(|completion| completion.outcome.is_ok()));
     for (number, disk) in rig.disks.iter().enumerate() {
-        let (_, end) = disk.trace().kind(Kind::Write).span().unwrap();
+        let (_, end) = disk.trace().kind(OpKind::Write).span().unwrap();
         let limit = Duration::from_millis(if number == 1 { 405 } else { 10 });
         assert!(end - start < limit, "disk{number} was done after {:?}", end - start);
     }
@@ -271,7 +271,7 @@ fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     let start = rig.clock.now();
     file.write_at(&bytes, 0).unwrap();
     for (number, disk) in rig.disks.iter().enumerate().filter(|(number, _)| *number != 1) {
-        let (_, end) = disk.trace().kind(Kind::Write).span().unwrap();
+        let (_, end) = disk.trace().kind(OpKind::Write).span().unwrap();
         assert!(end - start < Duration::from_millis(50), "disk{number} waited for the slow one: {:?}", end - start);
     }
     assert_eq!(contents(&file), bytes);
@@ -412,7 +412,7 @@ fn what_was_synced_is_durable_on_every_target() {
         file.write_at(&bytes, 0).unwrap();
         file.sync_data().unwrap();
         for disk in &rig.disks {
-            let synced = disk.trace().entries.iter().any(|entry| entry.action == Action::Transfer(Kind::SyncData));
+            let synced = disk.trace().entries.iter().any(|entry| entry.action == Action::Transfer(OpKind::SyncData));
             assert!(synced, "every target is synced");
         }
         assert!(contents(&rig.after_power_cut(round).open(Mode::Direct)) == bytes, "{seed:?}");

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dio::engine::Kind;
+use dio::engine::OpKind;
 use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::geometry::Geometry;
 use dio::transfer::{Contents, Copier, Job, NoWatch, Sparse, TransferError, Watch};
@@ -74,8 +74,8 @@ fn two_disks_are_both_busy_and_work_at_the_same_time() {
         assert!(busy >= 0.95, "a disk was busy for {busy:.3} of the copy");
     }
     assert!(baseline / took >= 1.9, "alternating took {baseline:.3} s, together {took:.3} s");
-    let reads = together.source_disk.trace().kind(Kind::Read);
-    let writes = together.target_disk.trace().kind(Kind::Write);
+    let reads = together.source_disk.trace().kind(OpKind::Read);
+    let writes = together.target_disk.trace().kind(OpKind::Write);
     assert!(reads.overlap(&writes).as_secs_f64() >= 0.9 * took);
 }
 

@@ -192,11 +192,11 @@ impl<'a> Subject<'a> {
                 }
             }
             let block = blocks.pop().expect("a request that is over gives its block back");
-            let place = self.layout.place(number * piece % self.bytes);
-            let (object, length) = (&self.objects[place.file], piece as usize);
+            let extent = self.layout.locate(number * piece % self.bytes);
+            let (object, length) = (&self.objects[extent.object], piece as usize);
             let queued = match direction {
-                Direction::Read => queue.read(object, block, place.offset, length, number),
-                Direction::Write => queue.write(object, block, place.offset, length, number),
+                Direction::Read => queue.read(object, block, extent.offset, length, number),
+                Direction::Write => queue.write(object, block, extent.offset, length, number),
             };
             queued.map_err(|refused| refused.error)?;
         }

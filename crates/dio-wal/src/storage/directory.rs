@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dio::block::{Mem, scope};
-use dio::drive::{Noted, Request, Target, run_one};
-use dio::engine::{Flags, Kind, Medium, OsMedium, Route};
+use dio::drive::{CacheNote, Request, RequestTarget, run_one};
+use dio::engine::{Medium, OpFlags, OpKind, OsMedium, Route};
 use dio::geometry::{Directness, Geometry};
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
@@ -320,20 +320,20 @@ impl Own {
     }
 
     fn write(&self, blocks: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
-        let flags = Flags { dsync, ..Flags::default() };
-        scope(|loans| run_one(self.request(Kind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
+        let flags = OpFlags { dsync, ..OpFlags::default() };
+        scope(|loans| run_one(self.request(OpKind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
         Ok(())
     }
 
     fn sync(&self, sync: Sync) -> io::Result<()> {
-        let kind = if sync == Sync::All { Kind::SyncAll } else { Kind::SyncData };
-        run_one(self.request(kind, 0, None, Flags::default())).outcome?;
+        let kind = if sync == Sync::All { OpKind::SyncAll } else { OpKind::SyncData };
+        run_one(self.request(kind, 0, None, OpFlags::default())).outcome?;
         Ok(())
     }
 
-    fn request(&self, kind: Kind, offset: u64, mem: Option<Mem>, flags: Flags) -> Request {
-        let (target, route, align) = (Target::One(self.medium.clone()), self.route, self.align);
-        Request { kind, route, flags, target, offset, mem, align, tag: 0, noted: Noted::default() }
+    fn request(&self, kind: OpKind, offset: u64, mem: Option<Mem>, flags: OpFlags) -> Request {
+        let (target, route, align) = (RequestTarget::Medium(self.medium.clone()), self.route, self.align);
+        Request { kind, route, flags, target, offset, mem, align, tag: 0, cache: CacheNote::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Block;
-use super::deal::Whole;
+use super::divide::SharedMem;
 
 /// Contiguous bytes of memory that one operation reads or writes.
 #[derive(Debug)]
@@ -25,18 +25,19 @@ enum Owner {
         writable: bool,
         _loan: LoanCount,
     },
-    /// Bytes of other memory, which lives until the last such part of it is gone.
+    /// Bytes of other memory, which lives until the last part of it is dropped.
     Part {
         writable: bool,
         pool: Option<usize>,
-        _whole: Arc<Whole>,
+        _memory: Arc<SharedMem>,
     },
 }
 
-// SAFETY: a segment has the sole right to its bytes: a block's, a part of memory that is dealt out byte by byte once
-// (`Dealer`), or a slice borrowed for longer than the segment can live (`scope` aborts the process otherwise). Shared lent
-// slices (`writable: false`) are only ever read. The whole behind a part is not looked at while there are parts: whoever
-// drops the last one drops it, and it may be dropped in any thread, as the segments that it consists of.
+// SAFETY: a segment has the sole right to its bytes. They belong to a block, to a part of a memory
+// that `MemDivider` hands out byte by byte once, or to a slice borrowed for longer than the segment
+// can live (`scope` aborts the process otherwise). Shared lent slices (`writable: false`) are only
+// ever read. Nobody looks at a divided memory while it has parts. Whoever drops the last part drops
+// the memory, and any thread may do that, as with its segments.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -49,15 +50,15 @@ impl Segment {
     /// A part of other memory.
     ///
     /// # Safety
-    /// The bytes lie in one segment of `whole`, and nobody else has a part with any of them.
+    /// The bytes must lie in one segment of `memory`, and no other part may have any of them.
     pub(super) unsafe fn share(
-        whole: &Arc<Whole>,
+        memory: &Arc<SharedMem>,
         start: NonNull<u8>,
         len: usize,
         writable: bool,
         pool: Option<usize>,
     ) -> Segment {
-        Segment { start, len, owner: Owner::Part { writable, pool, _whole: Arc::clone(whole) } }
+        Segment { start, len, owner: Owner::Part { writable, pool, _memory: Arc::clone(memory) } }
     }
 
     /// Bytes in the segment.
@@ -70,7 +71,8 @@ impl Segment {
         self.len == 0
     }
 
-    /// The block behind the segment, its first `filled` bytes declared as read; `None` for lent memory.
+    /// The block behind the segment, with its first `filled` bytes declared as read. `None` for
+    /// lent memory.
     pub(crate) fn into_block(self, filled: usize) -> Option<Block> {
         match self.owner {
             Owner::Block(mut block) => {
@@ -97,7 +99,8 @@ impl Segment {
     }
 }
 
-/// The memory of one operation, in file order. At least one segment; usually exactly one, which needs no allocation.
+/// The memory of one operation, in file order. It has at least one segment. Usually it has exactly
+/// one, which needs no allocation.
 #[derive(Debug)]
 pub struct Mem {
     first: Segment,
@@ -138,57 +141,59 @@ impl Mem {
         std::iter::once(self.first).chain(self.more)
     }
 
-    /// The block of a memory of one block, its first `filled` bytes declared as read.
+    /// The block of a memory that consists of one block, with its first `filled` bytes declared as
+    /// read.
     pub(crate) fn into_block(self, filled: usize) -> Option<Block> {
         self.first.into_block(filled)
     }
 
-    /// True when an operation may store into every segment.
+    /// True if an operation may store into every segment.
     pub(crate) fn writable(&self) -> bool {
         self.iter().all(Segment::writable)
     }
 
-    /// The pool that the memory belongs to, when it is a single block.
+    /// The pool that the memory belongs to, if it is a single segment of a block.
     pub(crate) fn pool_id(&self) -> Option<usize> {
         if self.more.is_empty() { self.first.pool_id() } else { None }
     }
 
-    /// Address and length of each piece behind the first `skip` bytes.
-    pub(crate) fn pieces(&self, skip: usize) -> impl Iterator<Item = (*mut u8, usize)> {
+    /// Address and length of each segment behind the first `skip` bytes.
+    pub(crate) fn segment_ranges(&self, skip: usize) -> impl Iterator<Item = (*mut u8, usize)> {
         let mut skip = skip;
         self.iter().filter_map(move |segment| {
-            let passed = skip.min(segment.len);
-            skip -= passed;
+            let skipped = skip.min(segment.len);
+            skip -= skipped;
             // SAFETY: passed <= len, so the address is inside the segment or one past its end.
-            let start = unsafe { segment.start.add(passed) };
-            (passed < segment.len).then_some((start.as_ptr(), segment.len - passed))
+            let start = unsafe { segment.start.add(skipped) };
+            (skipped < segment.len).then_some((start.as_ptr(), segment.len - skipped))
         })
     }
 
-    /// The bytes behind the first `skip`, for storing into.
+    /// The bytes behind the first `skip`, to store into.
     ///
     /// # Panics
     /// When part of the memory was lent for reading only.
     pub(crate) fn slices_mut(&mut self, skip: usize) -> Vec<IoSliceMut<'_>> {
         assert!(self.writable(), "memory lent for writing out cannot be read into");
-        self.pieces(skip)
-            // SAFETY: the segments own these bytes alone, they are initialised, and `&mut self` is held for as long
-            // as the slices live. Segments never overlap: blocks are distinct, and lent slices come from distinct
-            // `&mut` borrows.
+        self.segment_ranges(skip)
+            // SAFETY: the segments alone own these bytes, which are initialised, and `&mut self` is
+            // held as long as the slices live. Segments never overlap: blocks are distinct, and
+            // lent slices come from distinct `&mut` borrows.
             .map(|(start, len)| IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, len) }))
             .collect()
     }
 
     /// The bytes behind the first `skip`.
     pub(crate) fn slices(&self, skip: usize) -> Vec<IoSlice<'_>> {
-        self.pieces(skip)
-            // SAFETY: initialised bytes that nobody writes while `&self` is held: see `slices_mut`.
+        self.segment_ranges(skip)
+            // SAFETY: the bytes are initialised, and nobody writes to them while `&self` is held:
+            // see `slices_mut`.
             .map(|(start, len)| IoSlice::new(unsafe { std::slice::from_raw_parts(start, len) }))
             .collect()
     }
 
     /// Address, length and pool of each segment.
-    pub(super) fn places(&self) -> impl Iterator<Item = (NonNull<u8>, usize, Option<usize>)> {
+    pub(super) fn segment_parts(&self) -> impl Iterator<Item = (NonNull<u8>, usize, Option<usize>)> {
         self.iter().map(|segment| (segment.start, segment.len, segment.pool_id()))
     }
 
@@ -197,7 +202,7 @@ impl Mem {
     }
 }
 
-/// Counts a lent segment; given back when the segment is dropped.
+/// Counts a lent segment. The count falls when the segment is dropped.
 #[derive(Debug)]
 struct LoanCount {
     outstanding: NonNull<AtomicUsize>,
@@ -205,17 +210,18 @@ struct LoanCount {
 
 impl Drop for LoanCount {
     fn drop(&mut self) {
-        // SAFETY: the counter lives in the frame of `scope`, which does not return or unwind past it while the count
-        // is above zero (it aborts), so it is alive here.
+        // SAFETY: the counter lives in the frame of `scope`. `scope` aborts instead of returning or
+        // unwinding while the count is above zero, so the counter is alive here.
         unsafe { self.outstanding.as_ref() }.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Lends slices to operations, see [`scope`].
+/// Lends slices to operations; see [`scope`].
 #[derive(Debug)]
 pub struct Loans<'env> {
     outstanding: AtomicUsize,
-    /// Invariant in `'env`: a slice that outlives the scope must not be shortened to one that does not.
+    /// Invariant in `'env`: a slice that outlives the scope must not be shortened to one that does
+    /// not.
     env: PhantomData<&'env mut &'env ()>,
 }
 
@@ -237,12 +243,25 @@ impl<'env> Loans<'env> {
     }
 }
 
-/// Runs `work` with the right to lend slices to operations. Every lent segment must be back (dropped) when `work`
-/// returns or unwinds: with one still in flight the kernel could write into memory that is no longer ours, so the
-/// process is aborted instead. Users drain their engine first; that they do is tested.
+/// Runs `work` with the right to lend slices to operations. Every lent segment must have been
+/// dropped when `work` returns or unwinds. Otherwise the kernel could write into memory that is no
+/// longer ours, so the process is aborted. Users drain their engine first; tests check that they
+/// do.
+///
+/// ```
+/// use dio::block::{Mem, scope};
+///
+/// let mut buffer = [0; 4096];
+/// scope(|loans| {
+///     let memory = Mem::one(loans.lend_mut(&mut buffer));
+///     assert_eq!(memory.len(), 4096);
+///     // An operation would own `memory` now, and must be complete before the scope ends.
+/// });
+/// buffer[0] = 1;
+/// ```
 pub fn scope<'env, R>(work: impl for<'loans> FnOnce(&'loans Loans<'env>) -> R) -> R {
-    struct AllBack<'env>(Loans<'env>);
-    impl Drop for AllBack<'_> {
+    struct AbortIfLent<'env>(Loans<'env>);
+    impl Drop for AbortIfLent<'_> {
         fn drop(&mut self) {
             if self.0.outstanding.load(Ordering::Acquire) != 0 {
                 eprintln!("dio: a lent buffer is still in flight at the end of its scope");
@@ -250,7 +269,7 @@ pub fn scope<'env, R>(work: impl for<'loans> FnOnce(&'loans Loans<'env>) -> R) -
             }
         }
     }
-    let loans = AllBack(Loans { outstanding: AtomicUsize::new(0), env: PhantomData });
+    let loans = AbortIfLent(Loans { outstanding: AtomicUsize::new(0), env: PhantomData });
     work(&loans.0)
 }
 
@@ -265,7 +284,7 @@ mod tests {
         let mut mem = pool.try_take().unwrap().into_mem(0..1000);
         mem.push(pool.try_take().unwrap().into_segment(96..4096));
         assert_eq!(mem.len(), 5000);
-        let lens = |skip| mem.pieces(skip).map(|(_, len)| len).collect::<Vec<_>>();
+        let lens = |skip| mem.segment_ranges(skip).map(|(_, len)| len).collect::<Vec<_>>();
         assert_eq!(lens(0), [1000, 4000]);
         assert_eq!(lens(999), [1, 4000]);
         assert_eq!(lens(1000), [4000]);

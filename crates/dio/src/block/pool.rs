@@ -10,30 +10,32 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use super::BLOCK_ALIGN;
 use crate::geometry::align_up;
 
-/// Size of a huge page on x86-64 and most arm64 kernels. Only a hint: a region is aligned to it so that the kernel can
-/// back it with huge pages (Documentation/admin-guide/mm/transhuge.rst), which leaves one memory segment per request
-/// where 4 KiB pages would need hundreds and be split by the device's `max_segments`.
-const HUGE_PAGE: usize = 2 << 20;
+/// Size of a huge page on x86-64 and most arm64 kernels, in bytes. It is a hint: a region is
+/// aligned to it so that the kernel can back the region with huge pages
+/// (Documentation/admin-guide/mm/transhuge.rst). A request then has one memory segment. With 4 KiB
+/// pages it would have hundreds and be split by the device's `max_segments`.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Anonymous, zeroed, page-aligned memory that lives until the last block of it is gone.
+/// Anonymous, zeroed, page-aligned memory that lives until its last block is dropped.
 struct Region {
     map: NonNull<u8>,
     map_len: usize,
     start: NonNull<u8>,
 }
 
-// SAFETY: a region is plain memory without thread affinity; access to its bytes goes through `Block`, and each byte
-// belongs to at most one block at a time (see `PoolState::free`).
+// SAFETY: a region is plain memory without thread affinity. Access to its bytes goes through
+// `Block`, and each byte belongs to at most one block at a time (see `PoolState::free`).
 unsafe impl Send for Region {}
 // SAFETY: as above; `&Region` exposes nothing but addresses.
 unsafe impl Sync for Region {}
 
 impl Region {
     fn new(len: usize) -> io::Result<Region> {
-        let huge = len >= HUGE_PAGE;
-        // Wrapped around, a short mapping would stand for a long region.
-        let map_len = if huge { len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)? } else { len };
-        // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice aliases nothing.
+        let huge = len >= HUGE_PAGE_BYTES;
+        // If the sum wrapped around, a short mapping would stand for a long region.
+        let map_len = if huge { len.checked_add(HUGE_PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)? } else { len };
+        // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice aliases
+        // nothing.
         let map = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -43,11 +45,13 @@ impl Region {
             )?
         };
         let address = map as usize;
-        let shift = if huge { address.next_multiple_of(HUGE_PAGE) - address } else { 0 };
-        // SAFETY: shift < HUGE_PAGE, and the mapping is HUGE_PAGE longer than `len` when shift can be non-zero.
+        let shift = if huge { address.next_multiple_of(HUGE_PAGE_BYTES) - address } else { 0 };
+        // SAFETY: shift < HUGE_PAGE, and the mapping is HUGE_PAGE longer than `len` when shift can
+        // be non-zero.
         let start = unsafe { map.cast::<u8>().add(shift) };
         if huge {
-            // SAFETY: the range lies inside the mapping made above. A refusal (no THP) only costs speed.
+            // SAFETY: the range lies inside the mapping made above. A refusal (no THP) only costs
+            // speed.
             let _ = unsafe { madvise(start.cast(), len, Advice::LinuxHugepage) };
         }
         let not_null = |pointer| NonNull::new(pointer).expect("mmap never returns a null mapping");
@@ -57,19 +61,33 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this address and length, and no block refers to it any more
-        // (each holds an Arc of the pool that owns this region).
+        // SAFETY: `new` made the mapping with this address and length, and no block refers to it
+        // any more (each holds an Arc of the pool that owns this region).
         let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_len) };
     }
 }
 
-/// A fixed number of equal blocks. Taking one never allocates; the memory in use is known when the pool is made.
+/// A fixed number of equal blocks. Taking one never allocates, and the memory in use is known when
+/// the pool is made.
+///
+/// ```
+/// use dio::block::Pool;
+///
+/// let pool = Pool::new(64 << 10, 4)?;
+/// assert_eq!(pool.bytes(), 256 << 10);
+/// let mut block = pool.try_take().expect("four blocks are free");
+/// block.push(b"hello");
+/// assert_eq!(block.filled(), b"hello");
+/// drop(block); // It goes back to the pool.
+/// assert_eq!(pool.take_many(4).len(), 4);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
 }
 
-struct Shared {
+struct PoolShared {
     region: Region,
     block_len: usize,
     blocks: usize,
@@ -78,11 +96,12 @@ struct Shared {
 }
 
 struct PoolState {
-    /// Slots not handed out. Invariant: a slot is either in here or owned by exactly one `Block`.
+    /// Slots that are not handed out. Invariant: a slot is either in here or owned by exactly one
+    /// `Block`.
     free: Vec<usize>,
     /// Bytes from the start of each slot that may hold data of an earlier use.
     stale: Vec<usize>,
-    /// Callers of `take_many` are served in order, so that a large request is not starved by small ones.
+    /// `take_many` serves its callers in order, so that small requests do not starve a large one.
     next_ticket: u64,
     serving: u64,
 }
@@ -103,7 +122,7 @@ impl Pool {
         let block_len = align_up(block_len as u64, BLOCK_ALIGN as u64) as usize;
         let total = block_len.checked_mul(blocks).ok_or(io::ErrorKind::OutOfMemory)?;
         let state = PoolState { free: (0..blocks).rev().collect(), stale: vec![0; blocks], next_ticket: 0, serving: 0 };
-        let shared = Shared {
+        let shared = PoolShared {
             region: Region::new(total)?,
             block_len,
             blocks,
@@ -140,11 +159,11 @@ impl Pool {
         Some(self.block(slot, stale))
     }
 
-    /// Takes `count` blocks together, waiting in turn until as many are free. Taking them together keeps two callers
-    /// from each holding what the other waits for.
+    /// Takes `count` blocks together. Waits in turn until as many are free. Because a caller gets
+    /// all of its blocks at once, two callers never hold what the other waits for.
     ///
     /// # Panics
-    /// When `count` exceeds the pool, which would wait for ever.
+    /// When `count` exceeds the number of blocks: the caller would wait for ever.
     pub fn take_many(&self, count: usize) -> Vec<Block> {
         assert!(count <= self.blocks(), "{count} blocks asked of {self:?}");
         let mut state = self.lock();
@@ -167,7 +186,7 @@ impl Pool {
         (self.shared.region.start.as_ptr(), self.bytes())
     }
 
-    /// A number that tells live pools apart.
+    /// A number that no other live pool has.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.shared) as usize
     }
@@ -183,19 +202,23 @@ impl Pool {
     }
 }
 
-/// One block of a pool: aligned memory with exactly one owner. Goes back to its pool when dropped.
+/// One block of a pool: aligned memory with exactly one owner. It goes back to its pool when
+/// dropped.
 pub struct Block {
     pool: Pool,
     slot: usize,
     start: NonNull<u8>,
     capacity: usize,
-    /// Bytes from the start that may hold data of an earlier use. Invariant: everything behind is zero.
+    /// Bytes from the start that may hold data of an earlier use. Invariant: all bytes behind them
+    /// are zero.
     stale: usize,
-    /// Bytes from the start that the present user put there. Only these can be seen. Invariant: `filled <= stale`.
+    /// Bytes from the start that the present user put there. Only these can be read. Invariant:
+    /// `filled <= stale`.
     filled: usize,
 }
 
-// SAFETY: a block is the only owner of its bytes (PoolState::free), and memory has no thread affinity.
+// SAFETY: a block is the only owner of its bytes (PoolState::free), and memory has no thread
+// affinity.
 unsafe impl Send for Block {}
 // SAFETY: `&Block` gives read access only.
 unsafe impl Sync for Block {}
@@ -207,19 +230,20 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// Bytes that fit.
+    /// Bytes that fit into the block.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// What the present user put there: bytes of an earlier use are never shown.
+    /// The bytes that the present user put there. Bytes of an earlier use are never shown.
     pub fn filled(&self) -> &[u8] {
-        // SAFETY: filled <= capacity, all of the region is initialised (the kernel zeroes it), and `&self` keeps
-        // writers out.
+        // SAFETY: filled <= capacity, all of the region is initialised (the kernel zeroes it), and
+        // `&self` keeps writers out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.filled) }
     }
 
-    /// The whole block for writing. What an earlier use left is zeroed first; all of it counts as filled.
+    /// The whole block, to be written to. Bytes of an earlier use are zeroed first. All of the
+    /// block counts as filled afterwards.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (filled, stale) = (self.filled, self.stale);
         let whole = self.raw_mut();
@@ -231,7 +255,7 @@ impl Block {
         self.raw_mut()
     }
 
-    /// Puts `bytes` at `at`. A gap before them reads as zeros.
+    /// Copies `bytes` to offset `at`. A gap before them reads as zeros.
     ///
     /// # Panics
     /// When they do not fit.
@@ -246,19 +270,19 @@ impl Block {
         self.stale = self.stale.max(self.filled);
     }
 
-    /// Puts `bytes` behind what is filled.
+    /// Copies `bytes` behind the filled bytes.
     ///
     /// # Panics
     /// When they do not fit.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.capacity() - self.filled, "{} bytes do not fit {self:?}", bytes.len());
-        // SAFETY: filled <= capacity, and the bytes fit behind it; the block owns its memory alone (`&mut self`), which
-        // therefore cannot be where `bytes` are.
+        // SAFETY: filled <= capacity, and the bytes fit behind it. The block alone owns its memory
+        // (`&mut self`), so `bytes` cannot lie in it.
         unsafe {
             let to = self.start.as_ptr().add(self.filled);
             match bytes {
-                // A call to copy memory costs several times what storing a byte does.
+                // A call that copies memory costs several times as much as storing one byte.
                 [byte] => to.write(*byte),
                 _ => std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()),
             }
@@ -267,7 +291,7 @@ impl Block {
         self.stale = self.stale.max(self.filled);
     }
 
-    /// Forgets the contents, without touching memory.
+    /// Forgets the contents without touching the memory.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
@@ -280,15 +304,16 @@ impl Block {
         super::Mem::one(self.into_segment(range))
     }
 
-    /// As [`Block::into_mem`], one segment of several.
+    /// As [`Block::into_mem`], for one segment of several.
     pub fn into_segment(mut self, range: Range<usize>) -> super::Segment {
         assert!(range.start <= range.end && range.end <= self.capacity(), "{range:?} is outside {self:?}");
-        // An operation may write anywhere in the range: all of it may be stale from here on.
+        // An operation may write anywhere in the range, so all of it may be stale from here on.
         self.stale = self.stale.max(range.end);
         super::Segment::of_block(self, range)
     }
 
-    /// Declares that the first `len` bytes hold the present user's data, as an engine's read of them does.
+    /// Declares that the first `len` bytes hold data of the present user, because an engine has
+    /// read them.
     pub(crate) fn set_filled(&mut self, len: usize) {
         assert!(len <= self.stale, "{len} bytes were never written in {self:?}");
         self.filled = len;
@@ -303,13 +328,14 @@ impl Block {
     }
 
     fn raw_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the block owns these bytes alone, they are initialised, and `&mut self` keeps everyone else out.
+        // SAFETY: the block alone owns these bytes, they are initialised, and `&mut self` keeps
+        // everyone else out.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity()) }
     }
 }
 
-// SAFETY: the bytes lie in a mapping that the pool keeps as long as a block is there, a forgotten one too, and a slot of it
-// belongs to one block.
+// SAFETY: the bytes lie in a mapping that the pool keeps as long as the block exists, even a
+// forgotten one, and each slot of the mapping belongs to one block.
 unsafe impl dio_sys::fuse_ring::StableMemory for Block {
     fn address(&self) -> usize {
         self.start.as_ptr().addr()
@@ -361,7 +387,7 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_are_addresses_is_refused() {
-        for len in [usize::MAX - BLOCK_ALIGN + 1, usize::MAX - HUGE_PAGE + 1, isize::MAX as usize] {
+        for len in [usize::MAX - BLOCK_ALIGN + 1, usize::MAX - HUGE_PAGE_BYTES + 1, isize::MAX as usize] {
             Pool::new(len, 1).unwrap_err();
         }
     }

@@ -1,117 +1,125 @@
-//! What follows from one attempt.
+//! Decides what follows from one attempt.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::request::{Finished, Noted, Request, Target};
-use crate::engine::{Done, Kind, Medium, Op};
+use super::request::{CacheNote, Finished, Request, RequestTarget};
+use crate::engine::{Done, Medium, Op, OpKind};
 use crate::geometry::align_down;
 
-/// Attempts without progress before EAGAIN or EINTR is believed. A transient refusal is over long before.
-const STALLED_MAX: u32 = 1000;
+/// Attempts without progress after which EAGAIN or EINTR becomes the result. A transient refusal
+/// ends long before.
+const STALLED_ATTEMPTS_MAX: u32 = 1000;
 
-/// What a driver remembers of a request whose operation an engine has.
+/// What a driver keeps about a request while an engine has its operation.
 #[derive(Debug)]
 pub(super) struct Attempt {
     align: usize,
     tag: u64,
-    noted: Noted,
+    cache: CacheNote,
     /// Attempts since the last progress.
-    stalled: u32,
-    /// Whose part it is, where a request was split.
-    pub(super) part: Option<Part>,
+    stalled_attempts: u32,
+    /// The part of a split request that this attempt belongs to.
+    pub(super) part: Option<PartKey>,
 }
 
-/// Which part of a split request an attempt belongs to.
+/// Identifies a part of a split request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct PartKey {
     /// Number of the split request in its driver.
-    pub(super) joint: usize,
-    /// The object that it concerns.
+    pub(super) split: usize,
+    /// Index of the object that the part concerns.
     pub(super) object: usize,
 }
 
-/// What follows from an attempt.
-pub(super) enum Verdict {
-    Again(Op, Attempt),
-    Over(Finished),
+/// What a driver does after an attempt.
+pub(super) enum NextStep {
+    Retry(Op, Attempt),
+    Finished(Finished),
 }
 
-/// Begins a request to one file.
+/// Makes the first attempt of a request to one file.
 ///
 /// # Panics
-/// If the request is to several: those are split first.
-pub(super) fn begin(request: Request, part: Option<Part>) -> (Op, Attempt) {
+/// If the request is to a striped file, which must be split first.
+pub(super) fn first_attempt(request: Request, part: Option<PartKey>) -> (Op, Attempt) {
     request.check();
-    let Request { kind, route, flags, target, offset, mem, align, tag, noted } = request;
-    let Target::One(medium) = target else { panic!("an engine knows files, not what is made of them") };
+    let Request { kind, route, flags, target, offset, mem, align, tag, cache } = request;
+    let RequestTarget::Medium(medium) = target else { panic!("an engine knows files, not what is made of them") };
     (
         Op { kind, route, flags, medium, offset, skip: 0, mem, ticket: 0 },
-        Attempt { align, tag, noted, stalled: 0, part },
+        Attempt { align, tag, cache, stalled_attempts: 0, part },
     )
 }
 
 /// Runs one attempt in the calling thread.
-pub(super) fn run_here(mut op: Op) -> Done {
+pub(super) fn run_in_this_thread(mut op: Op) -> Done {
     let medium: Arc<dyn Medium> = Arc::clone(&op.medium);
     let result = medium.transfer(&mut op);
     Done { op, result }
 }
 
-/// Judges an attempt.
-pub(super) fn judge(done: Done, mut attempt: Attempt) -> Verdict {
+/// Decides what follows from a completed attempt.
+pub(super) fn next_step(done: Done, mut attempt: Attempt) -> NextStep {
     let Done { op, result } = done;
     match result {
-        Ok(count) if op.kind == Kind::Read || op.kind == Kind::Write => transferred(op, attempt, count),
-        Ok(_) => over(op, attempt, 0, Ok(0)),
-        Err(Errno::INTR | Errno::AGAIN) if attempt.stalled < STALLED_MAX => {
-            attempt.stalled += 1;
-            if attempt.stalled > 1 {
+        Ok(count) if op.kind == OpKind::Read || op.kind == OpKind::Write => transferred(op, attempt, count),
+        Ok(_) => finish(op, attempt, 0, Ok(0)),
+        Err(Errno::INTR | Errno::AGAIN) if attempt.stalled_attempts < STALLED_ATTEMPTS_MAX => {
+            attempt.stalled_attempts += 1;
+            if attempt.stalled_attempts > 1 {
                 std::thread::yield_now();
             }
-            Verdict::Again(op, attempt)
+            NextStep::Retry(op, attempt)
         }
         Err(errno) => {
             let done = op.skip;
-            over(op, attempt, done, Err(errno))
+            finish(op, attempt, done, Err(errno))
         }
     }
 }
 
-fn transferred(mut op: Op, mut attempt: Attempt, count: usize) -> Verdict {
+fn transferred(mut op: Op, mut attempt: Attempt, count: usize) -> NextStep {
     assert!(count <= op.remaining(), "an engine transferred more than was asked");
     let (before, done) = (op.skip, op.skip + count);
     if done == op.len() {
-        return over(op, attempt, done, Ok(done));
+        return finish(op, attempt, done, Ok(done));
     }
-    if op.kind == Kind::Write && count == 0 {
-        // pwrite(2) of a positive count has no reason to write nothing; retrying for ever would be worse.
-        return over(op, attempt, done, Err(Errno::IO));
+    if op.kind == OpKind::Write && count == 0 {
+        // pwrite(2) of a positive count has no reason to write nothing. To retry for ever would be
+        // worse.
+        return finish(op, attempt, done, Err(Errno::IO));
     }
-    if op.kind == Kind::Read && (count == 0 || is_end(&op, done)) {
-        return over(op, attempt, done, Ok(done));
+    if op.kind == OpKind::Read && (count == 0 || is_end(&op, done)) {
+        return finish(op, attempt, done, Ok(done));
     }
-    // A direct attempt can only continue at a multiple of the alignment; the few bytes before are transferred again.
+    // A direct attempt can only start at a multiple of the alignment, so the bytes between that and
+    // the end of the short transfer are transferred again. Example: alignment 512, offset 4096,
+    // length
+    // 4096. An attempt transfers 1000 bytes, up to byte 5096. The next one starts at 4608, the
+    //       multiple
+    // of 512 below, so `skip` becomes 512. An attempt that transfers less than 512 bytes leaves
+    // `skip` as it was: it counts as stalled.
     let resume = align_down(op.offset + done as u64, attempt.align as u64).max(op.offset);
     op.skip = (resume - op.offset) as usize;
-    attempt.stalled = if op.skip > before { 0 } else { attempt.stalled + 1 };
-    if attempt.stalled > STALLED_MAX {
+    attempt.stalled_attempts = if op.skip > before { 0 } else { attempt.stalled_attempts + 1 };
+    if attempt.stalled_attempts > STALLED_ATTEMPTS_MAX {
         let done = op.skip;
-        return over(op, attempt, done, Err(Errno::IO));
+        return finish(op, attempt, done, Err(Errno::IO));
     }
-    Verdict::Again(op, attempt)
+    NextStep::Retry(op, attempt)
 }
 
-fn over(op: Op, attempt: Attempt, done: usize, outcome: Result<usize, Errno>) -> Verdict {
+fn finish(op: Op, attempt: Attempt, done: usize, outcome: Result<usize, Errno>) -> NextStep {
     let Op { kind, route, flags, medium, offset, mem, .. } = op;
-    let Attempt { align, tag, noted, .. } = attempt;
-    let request = Request { kind, route, flags, target: Target::One(medium), offset, mem, align, tag, noted };
-    Verdict::Over(Finished { request, done, outcome })
+    let Attempt { align, tag, cache, .. } = attempt;
+    let request = Request { kind, route, flags, target: RequestTarget::Medium(medium), offset, mem, align, tag, cache };
+    NextStep::Finished(Finished { request, done, outcome })
 }
 
-/// Whether a short read stopped because the file ends there. Asking the size costs less than the request that would find
-/// out, and small files are always read short.
+/// Whether a short read stopped at the end of the file. Small files are always read short, and
+/// asking for the size costs less than another read that would return nothing.
 fn is_end(op: &Op, done: usize) -> bool {
     op.medium.size().is_ok_and(|size| op.offset + done as u64 >= size)
 }

@@ -1,13 +1,15 @@
-//! The policy above every engine, written once: short transfers, EAGAIN, EINTR, end of file, splitting and draining.
+//! The policy above every engine, written once: short transfers, EAGAIN, EINTR, the end of the
+//! file, splitting and draining.
 //!
-//! Everything that moves bytes (files, copies, streams, queues) gives [`Request`]s to a [`Driver`], so a rule found wrong
-//! in the simulator is mended for all of them. A request becomes one or several attempts, which are what an engine sees
-//! ([`Op`](crate::engine::Op)); a request to a striped file becomes a request to each of its objects first ([`Spread`]).
+//! Files, copies, streams and queues give [`Request`]s to a [`Driver`], so a mistake that the
+//! simulator finds is corrected for all of them. A driver turns a request into one or more
+//! attempts; the engine sees each attempt as an operation ([`Op`](crate::engine::Op)). A driver
+//! first splits a request to a striped file into requests to its objects ([`StripedMedium`]).
 
 mod attempt;
 mod driver;
-mod joint;
 mod request;
+mod split;
 
 pub use driver::{Driver, run, run_one};
-pub use request::{Finished, Noted, Request, Spread, Target};
+pub use request::{CacheNote, Finished, Request, RequestTarget, StripedMedium};

@@ -1,4 +1,4 @@
-//! What users of a driver hand to it, and what they get back.
+//! What callers hand to a driver, and what they get back.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,49 +6,51 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::block::Mem;
-use crate::engine::{Flags, Kind, Medium, Route};
+use crate::engine::{Medium, OpFlags, OpKind, Route};
 use crate::layout::Layout;
 
-/// What a request concerns.
+/// The file that a request is to.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum RequestTarget {
     /// One file, of the system or simulated.
-    One(Arc<dyn Medium>),
-    /// A file made of several.
-    Spread(Arc<dyn Spread>),
+    Medium(Arc<dyn Medium>),
+    /// A striped file.
+    Striped(Arc<dyn StripedMedium>),
 }
 
-/// What the file that made a request noted before it, to be compared with what is there afterwards.
+/// What the file observed and decided about its page cache before a request. It is compared with
+/// what is there afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
-    /// Pages of the range that were in the page cache, where direct I/O has to be seen to be believed.
-    pub pages: Option<u64>,
-    /// Pages that the request brings into the cache are to stay there.
-    pub keep: bool,
+pub struct CacheNote {
+    /// Resident pages of the range before the request, if the file counts pages to find out whether
+    /// direct I/O is direct.
+    pub resident_before: Option<u64>,
+    /// The pages that the request brings into the page cache stay there.
+    pub keep_pages: bool,
 }
 
 /// A read, a write or a sync, from its first attempt to its last.
 #[derive(Debug)]
 pub struct Request {
     /// What to do.
-    pub kind: Kind,
-    /// Which descriptor to use.
+    pub kind: OpKind,
+    /// Which file descriptor to use.
     pub route: Route,
     /// Flags of each attempt.
-    pub flags: Flags,
+    pub flags: OpFlags,
     /// The file.
-    pub target: Target,
-    /// Where the first byte of `mem` belongs in the file, in bytes.
+    pub target: RequestTarget,
+    /// File offset of the first byte of `mem`, in bytes.
     pub offset: u64,
     /// The memory; `None` for a sync.
     pub mem: Option<Mem>,
-    /// What the offset of a direct attempt must be a multiple of, in bytes; 1 on the buffered route. After a short
-    /// transfer the next attempt begins at such a multiple.
+    /// Alignment of the offset of each attempt, in bytes; 1 on the buffered route. After a short
+    /// transfer the next attempt begins at a multiple of it.
     pub align: usize,
-    /// The user's own mark.
+    /// A number of the caller's.
     pub tag: u64,
-    /// What the file noted before.
-    pub noted: Noted,
+    /// What the file observed about its page cache before.
+    pub cache: CacheNote,
 }
 
 impl Request {
@@ -62,7 +64,8 @@ impl Request {
         self.len() == 0
     }
 
-    /// Asserts what every engine relies on, a second time behind the place where the request was made.
+    /// Asserts the alignment that every engine relies on, a second time after the code that made
+    /// the request.
     pub(super) fn check(&self) {
         if self.route == Route::Direct {
             let align = self.align as u64;
@@ -72,45 +75,46 @@ impl Request {
     }
 }
 
-/// A request that is over.
+/// A finished request.
 #[derive(Debug)]
 pub struct Finished {
-    /// The request, memory and all.
+    /// The request with its memory.
     pub request: Request,
     /// Bytes of its memory that were transferred, whatever the outcome.
     pub done: usize,
-    /// Bytes transferred (of a read, fewer than asked only at the end of the file), or why it stopped.
+    /// Bytes transferred, or the error that ended the request. A read transfers fewer bytes than
+    /// asked for only at the end of the file.
     pub outcome: Result<usize, Errno>,
 }
 
 impl Finished {
-    /// A request of which nothing was begun.
+    /// A request that was refused before its first attempt.
     pub(super) fn refused(request: Request, errno: Errno) -> Finished {
         Finished { request, done: 0, outcome: Err(errno) }
     }
 
-    /// File offset behind the last byte that was transferred: of an error, where it happened.
+    /// File offset behind the last byte transferred. After an error it is where the error happened.
     pub fn position(&self) -> u64 {
         self.request.offset + self.done as u64
     }
 }
 
-/// A file whose bytes lie in several others, its objects. Each byte is in one object, and each object holds its bytes in
-/// the order of the whole.
-pub trait Spread: Send + Sync + Debug {
-    /// Where each byte is.
+/// A file whose bytes lie in several other files, its objects. Each byte lies in one object, and
+/// each object holds its bytes in the order of the striped file.
+pub trait StripedMedium: Send + Sync + Debug {
+    /// How the bytes are spread over the objects.
     fn layout(&self) -> &Layout;
 
-    /// Comes before each request. An error is that of the request, of which nothing is begun.
+    /// Prepares the file for a request. A driver calls it before it splits the request.
     ///
     /// # Errors
-    /// Why it must not be.
-    fn before(&self, kind: Kind) -> Result<(), Errno>;
+    /// The result of the request, which is then not begun.
+    fn prepare(&self, kind: OpKind) -> Result<(), Errno>;
 
-    /// The request to one object that is a part of `whole`, of which only the kind, the route, the flags and `noted.keep`
-    /// matter. Its target is [`Target::One`].
-    fn part(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request;
+    /// Makes the part of `memory` that goes to one object. Of `memory` only the kind, the route, the
+    /// flags and `cache.keep_pages` matter. The target of the part is [`RequestTarget::Medium`].
+    fn part_request(&self, object: usize, memory: &Request, offset: u64, mem: Option<Mem>) -> Request;
 
-    /// Takes a part that is over into the object's accounts, and may change the outcome.
-    fn part_done(&self, object: usize, over: Finished) -> Finished;
+    /// Counts a finished part for its object. May change the outcome.
+    fn finish_part(&self, object: usize, part: Finished) -> Finished;
 }

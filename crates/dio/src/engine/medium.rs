@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use super::{Op, Route};
 
-/// An open file of some kind: of the operating system, simulated, or none at all.
+/// An open file: of the operating system, simulated, or without contents.
 pub trait Medium: Send + Sync + Debug {
-    /// Runs one attempt of an operation in the calling thread: no retry, no rounding, no interpretation.
+    /// Runs one attempt of a request in the calling thread. It does not retry, round or interpret.
     ///
     /// # Errors
     /// The raw error number.
     fn transfer(&self, op: &mut Op) -> Result<usize, Errno>;
 
-    /// The descriptor behind a route, for engines that need one.
+    /// The file descriptor of a route, for engines that need one.
     ///
     /// # Errors
     /// Why there is none.
@@ -29,20 +29,21 @@ pub trait Medium: Send + Sync + Debug {
     /// What `statx(2)` answers.
     fn size(&self) -> io::Result<u64>;
 
-    /// Sets the size: cuts off, or extends by a hole.
+    /// Sets the size. A smaller size cuts the file off; a larger one adds a hole.
     ///
     /// # Errors
     /// What `ftruncate(2)` answers.
     fn set_size(&self, size: u64) -> io::Result<()>;
 
-    /// Allocates blocks for a range, so that writing it later cannot fail for lack of space. Extends the size only when
-    /// `extend` is set.
+    /// Allocates blocks for a range, so that a later write to it cannot fail for lack of space. The
+    /// size grows only if `extend` is set.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers: EOPNOTSUPP where the file system cannot, ENOSPC without space.
+    /// What `fallocate(2)` answers: EOPNOTSUPP where the file system cannot allocate, ENOSPC
+    /// without space.
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()>;
 
-    /// Turns a range into a hole. The size stays.
+    /// Turns a range into a hole. The size stays the same.
     ///
     /// # Errors
     /// What `fallocate(2)` answers for `FALLOC_FL_PUNCH_HOLE`.

@@ -1,7 +1,9 @@
-//! The seam: engines take operations that own their memory and file, run them, and give them back with the raw result.
+//! Engines run operations. An operation owns its memory and shares its file; the engine gives it
+//! back with the raw result.
 //!
-//! An engine never retries, rounds or interprets; what a short transfer, EAGAIN or end of file means is decided once,
-//! above, in [`crate::drive`]. So the simulated engine exercises the very policy that production runs.
+//! An engine never retries, rounds or interprets. The layer above, [`crate::drive`], alone decides
+//! what a short transfer, EAGAIN or the end of the file means. The simulated engine therefore
+//! exercises the policy that production runs.
 
 mod blocking;
 mod medium;
@@ -28,7 +30,7 @@ pub use uring::{Uring, UringError};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OpKind {
     /// Fills the memory from the file.
     Read,
     /// Writes the memory to the file.
@@ -39,43 +41,44 @@ pub enum Kind {
     SyncAll,
 }
 
-/// Which descriptor of the file an operation goes through.
+/// The file descriptor that an operation goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The one opened with `O_DIRECT`: everything must be aligned.
+    /// The descriptor opened with `O_DIRECT`: offset, length and address must be aligned.
     Direct,
-    /// The one through the page cache: any offset, length and address.
+    /// The descriptor without `O_DIRECT`: the page cache takes any offset, length and address.
     Buffered,
 }
 
 /// Flags of one operation (`preadv2(2)`, `pwritev2(2)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct OpFlags {
     /// The write is durable when it completes (`RWF_DSYNC`).
     pub dsync: bool,
-    /// Pages brought in are dropped when done (`RWF_DONTCACHE`); buffered route only.
+    /// The kernel drops the pages that the operation brings into the page cache (`RWF_DONTCACHE`).
+    /// Buffered route only.
     pub dontcache: bool,
 }
 
-/// One attempt of an operation, and the ticket by which whoever started it recognises it. Owns its memory and a share of
-/// its file until the engine gives it back.
+/// One attempt of a request. It owns its memory and shares its file until the engine gives it back.
 #[derive(Debug)]
 pub struct Op {
     /// What to do.
-    pub kind: Kind,
-    /// Which descriptor to use.
+    pub kind: OpKind,
+    /// Which file descriptor to use.
     pub route: Route,
     /// Flags of this operation.
-    pub flags: Flags,
+    pub flags: OpFlags,
     /// The file.
     pub medium: Arc<dyn Medium>,
-    /// Where the first byte of `mem` belongs in the file, in bytes.
+    /// File offset of the first byte of `mem`, in bytes.
     pub offset: u64,
-    /// Bytes at the start of `mem` that this attempt passes over, because an earlier one has transferred them.
+    /// Bytes at the start of `mem` that earlier attempts have transferred. This attempt begins
+    /// behind them.
     pub skip: usize,
     /// The memory; `None` for a sync.
     pub mem: Option<Mem>,
-    /// The starter's mark. Engines return it unchanged.
+    /// A number by which the caller recognises the operation. Engines return it unchanged.
     pub ticket: u64,
 }
 
@@ -104,37 +107,39 @@ impl Op {
 /// An operation that an engine gives back.
 #[derive(Debug)]
 pub struct Done {
-    /// The operation, memory and all.
+    /// The operation with its memory.
     pub op: Op,
-    /// Bytes that this attempt transferred, or the error number: uninterpreted.
+    /// Bytes that this attempt transferred, or the error number, as the kernel returned it.
     pub result: Result<usize, Errno>,
 }
 
 /// Runs operations, several at a time.
 pub trait Engine: Send {
-    /// The name shown to users.
+    /// The engine's name, shown to users.
     fn name(&self) -> &'static str;
 
-    /// Most operations in flight.
+    /// Most operations that can be in flight.
     fn depth(&self) -> usize;
 
     /// Operations started and not yet given back.
     fn in_flight(&self) -> usize;
 
-    /// Queues an operation, or hands it back when `depth` are in flight.
+    /// Queues an operation. When `depth` operations are in flight, hands it back.
     ///
     /// # Errors
     /// The operation itself, untouched, when the engine is full.
     #[expect(clippy::result_large_err, reason = "the operation is handed back, not reported")]
     fn start(&mut self, op: Op) -> Result<(), Op>;
 
-    /// Waits until at least `min` operations are complete (fewer only if fewer are in flight) and appends all that are.
+    /// Waits until at least `min` operations are complete, or all in flight if they are fewer, and
+    /// appends every complete one to `done`.
     ///
     /// # Errors
-    /// The engine itself failed (not an operation). Operations stay in flight.
+    /// The engine itself failed, not an operation. Its operations stay in flight.
     fn finish(&mut self, min: usize, done: &mut Vec<Done>) -> io::Result<()>;
 
-    /// Prepares a pool for cheaper use (registered buffers). Refusal is harmless and explained.
+    /// Registers a pool with the kernel, which makes its blocks cheaper to use. An engine that
+    /// refuses does the same work a little slower.
     ///
     /// # Errors
     /// Why the pool is used unregistered.

@@ -1,4 +1,4 @@
-//! The null engine: completes everything at once and moves nothing, to measure the harness itself.
+//! The null engine completes every operation at once and moves no bytes. It measures the harness.
 
 use std::io;
 use std::ops::Range;
@@ -6,9 +6,9 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use super::{Done, Engine, Kind, Medium, Op, Route};
+use super::{Done, Engine, Medium, Op, OpKind, Route};
 
-/// Completes each operation when asked, as fully transferred.
+/// Completes each operation as fully transferred when [`Engine::finish`] is called.
 #[derive(Debug)]
 pub struct Null {
     depth: usize,
@@ -55,7 +55,7 @@ impl Engine for Null {
 /// A file of a given size without contents: reads leave memory as it is, writes go nowhere.
 #[derive(Debug)]
 pub struct NullMedium {
-    /// The size it claims, in bytes.
+    /// The reported size, in bytes.
     pub size: u64,
 }
 
@@ -63,9 +63,9 @@ impl Medium for NullMedium {
     fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
         let to_end = self.size.saturating_sub(op.position());
         Ok(match op.kind {
-            Kind::Read => op.remaining().min(usize::try_from(to_end).unwrap_or(usize::MAX)),
-            Kind::Write => op.remaining(),
-            Kind::SyncData | Kind::SyncAll => 0,
+            OpKind::Read => op.remaining().min(usize::try_from(to_end).unwrap_or(usize::MAX)),
+            OpKind::Write => op.remaining(),
+            OpKind::SyncData | OpKind::SyncAll => 0,
         })
     }
 

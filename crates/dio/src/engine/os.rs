@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Flags, Kind, Medium, Op, Route};
+use super::{Medium, Op, OpFlags, OpKind, Route};
 use dio_sys::{RWF_DONTCACHE, uninterrupted};
 
-/// An open file with up to two descriptors: clearing `O_DIRECT` on one (`fcntl(2)`) fails on some file systems and
-/// misbehaves on overlays, so what cannot go direct uses a second descriptor of the same file.
+/// An open file with up to two file descriptors. Operations that cannot go direct use a second
+/// descriptor of the same file, because clearing `O_DIRECT` on the first (`fcntl(2)`) fails on some
+/// file systems and misbehaves on overlays.
 #[derive(Debug)]
 pub struct OsMedium {
     direct: Option<OwnedFd>,
@@ -21,13 +22,14 @@ pub struct OsMedium {
 }
 
 impl OsMedium {
-    /// A file opened with `O_DIRECT`. The buffered descriptor is opened when it is first needed, through
-    /// `/proc/self/fd`, hence the same file even if its name has gone; `reopen` holds the access mode and sync flags.
+    /// A file opened with `O_DIRECT`. The buffered descriptor is opened when it is first needed. It
+    /// is opened through `/proc/self/fd`, so it is the same file even if the name has gone.
+    /// `reopen` holds the access mode and the sync flags for it.
     pub fn direct(fd: OwnedFd, reopen: OFlags) -> OsMedium {
         OsMedium { direct: Some(fd), buffered: OnceLock::new(), reopen }
     }
 
-    /// A file opened both ways.
+    /// A file opened with `O_DIRECT` and without.
     pub fn both(direct: OwnedFd, buffered: OwnedFd) -> OsMedium {
         OsMedium { direct: Some(direct), buffered: OnceLock::from(buffered), reopen: OFlags::empty() }
     }
@@ -40,13 +42,13 @@ impl OsMedium {
     /// The same file through the page cache only.
     ///
     /// # Errors
-    /// What `open(2)` answers where the buffered descriptor is opened only now.
+    /// What `open(2)` answers, if the buffered descriptor had to be opened.
     pub fn without_direct(self) -> io::Result<OsMedium> {
         self.buffered_descriptor()?;
         Ok(OsMedium { direct: None, ..self })
     }
 
-    /// The descriptor to ask about the file itself, whichever way it was opened.
+    /// A descriptor for questions about the file itself, direct or buffered.
     pub fn any(&self) -> BorrowedFd<'_> {
         match (&self.direct, self.buffered.get()) {
             (Some(fd), _) | (None, Some(fd)) => fd.as_fd(),
@@ -54,8 +56,8 @@ impl OsMedium {
         }
     }
 
-    /// Keeps the kernel from reading ahead: pages beyond those asked for would stay in the cache. For files whose
-    /// reads are not to be cached.
+    /// Keeps the kernel from reading ahead, which would leave pages in the page cache that nobody
+    /// asked for. For files whose reads are not to be cached.
     pub fn no_read_ahead(&self) {
         for fd in self.direct.iter().chain(self.buffered.get()) {
             no_read_ahead(fd.as_fd());
@@ -68,19 +70,20 @@ impl OsMedium {
         }
         let path = format!("/proc/self/fd/{}", self.any().as_raw_fd());
         let fd = rustix::fs::open(path, self.reopen | OFlags::CLOEXEC, Mode::empty())?;
-        // What goes through the cache beside direct I/O is to leave it again.
+        // What goes through the page cache of a direct file is dropped afterwards, so the kernel
+        // must not read ahead.
         no_read_ahead(fd.as_fd());
         Ok(self.buffered.get_or_init(|| fd).as_fd())
     }
 }
 
-/// Advice only: a refusal fails nothing.
+/// Turns the kernel's read-ahead off. This is advice: a refusal fails nothing.
 fn no_read_ahead(fd: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(fd, 0, None, Advice::Random);
 }
 
 /// The flags as the kernel takes them.
-pub(super) fn rw_flags(flags: Flags) -> ReadWriteFlags {
+pub(super) fn rw_flags(flags: OpFlags) -> ReadWriteFlags {
     let mut bits = ReadWriteFlags::empty();
     bits.set(ReadWriteFlags::DSYNC, flags.dsync);
     bits.set(RWF_DONTCACHE, flags.dontcache);
@@ -97,11 +100,11 @@ impl Medium for OsMedium {
         let fd = self.descriptor(op.route).map_err(|error| errno(&error))?;
         let (position, flags) = (op.position(), rw_flags(op.flags));
         match (op.kind, op.mem.as_mut()) {
-            (Kind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.skip), position, flags),
-            (Kind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.skip), position, flags),
-            (Kind::SyncData, _) => rustix::fs::fdatasync(fd).map(|()| 0),
-            (Kind::SyncAll, _) => rustix::fs::fsync(fd).map(|()| 0),
-            (Kind::Read | Kind::Write, None) => Err(Errno::INVAL),
+            (OpKind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.skip), position, flags),
+            (OpKind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.skip), position, flags),
+            (OpKind::SyncData, _) => rustix::fs::fdatasync(fd).map(|()| 0),
+            (OpKind::SyncAll, _) => rustix::fs::fsync(fd).map(|()| 0),
+            (OpKind::Read | OpKind::Write, None) => Err(Errno::INVAL),
         }
     }
 
@@ -115,12 +118,13 @@ impl Medium for OsMedium {
 
     fn size(&self) -> io::Result<u64> {
         let fd = self.any();
-        // Not fstat(2), which looks at the times as well: the kernel then gives the next write a time of its own, and the sync
-        // after it has to write the inode for that (multigrain timestamps, Linux 6.13, `fs/inode.c`).
+        // fstat(2) also reads the times of the file. The kernel then gives the next write a time of
+        // its own, and the next sync must write the inode for that time (multigrain timestamps,
+        // Linux 6.13, `fs/inode.c`). statx(2) with this mask does not.
         let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::SIZE)?;
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {
-            // A device's inode has size 0; its end is where seeking to the end arrives. No one else uses this
-            // descriptor's position: all I/O here names its offset.
+            // A device's inode has size 0; seeking to the end finds the size. Nobody else uses the
+            // position of this descriptor: all I/O here names its offset.
             return Ok(rustix::fs::seek(fd, SeekFrom::End(0))?);
         }
         Ok(stat.stx_size)
@@ -132,7 +136,7 @@ impl Medium for OsMedium {
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
         let flags = if extend { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
-        // Of older kernels, tmpfs gives up at any signal (`shmem_fallocate`).
+        // On older kernels, tmpfs gives up at any signal (`shmem_fallocate`).
         let length = range.end - range.start;
         Ok(uninterrupted(|| rustix::fs::fallocate(self.any(), flags, range.start, length))?)
     }

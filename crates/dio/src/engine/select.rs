@@ -1,4 +1,4 @@
-//! Choosing an engine by trying, and saying why.
+//! Chooses an engine by trying, and reports why.
 
 use super::{Blocking, Engine, Uring, UringError};
 
@@ -11,34 +11,34 @@ pub enum EngineKind {
     Blocking,
 }
 
-/// The environment variable that forces an engine.
+/// Name of the environment variable that forces an engine.
 pub(super) const ENGINE_VARIABLE: &str = "DIO_ENGINE";
 
-/// What was chosen.
+/// The engine that was chosen, and why.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// The engine.
     pub kind: EngineKind,
-    /// Why it is not io_uring, when that was not asked for.
+    /// Why it is not io_uring, unless `DIO_ENGINE` asked for another engine.
     pub reason: Option<String>,
 }
 
-/// An engine was asked for that cannot be had.
+/// `DIO_ENGINE` asks for an engine that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
-    /// The name is none we know.
+    /// No engine has this name.
     #[error("{ENGINE_VARIABLE}={0}: no such engine; use uring or blocking")]
     Unknown(String),
-    /// It was forced, but the system refuses.
+    /// The system refuses the engine.
     #[error("{ENGINE_VARIABLE}=uring: {0}")]
     Refused(#[from] UringError),
 }
 
 impl Selection {
-    /// Follows `DIO_ENGINE`, else tries io_uring and falls back to the blocking pool.
+    /// Obeys `DIO_ENGINE`. Without it, tries io_uring and falls back to the blocking engine.
     ///
     /// # Errors
-    /// [`SelectionError`] when the variable asks for what cannot be had.
+    /// [`SelectionError`] when the variable asks for an engine that cannot be had.
     pub fn probe() -> Result<Selection, SelectionError> {
         let forced = std::env::var(ENGINE_VARIABLE).unwrap_or_default();
         match forced.as_str() {
@@ -66,14 +66,16 @@ impl Selection {
         }
     }
 
-    /// Makes an engine of the chosen kind. A ring that was possible when probed may be refused later (descriptors or
-    /// locked memory run out): then this one engine is a pool of threads, with the same results. One whose worker threads are
-    /// refused later has its calling thread do their work.
+    /// Makes an engine of the chosen kind. The system may refuse a ring later although probing
+    /// found one (file descriptors or locked memory run out); this one engine is then a pool of
+    /// threads with the same results. If it refuses worker threads later, the thread that uses the
+    /// ring does their work.
     pub fn engine(&self, depth: usize) -> Box<dyn Engine> {
         self.or_threads(depth, Uring::new)
     }
 
-    /// As [`Selection::engine`], for the calling thread alone: it must not be used, nor dropped, by another.
+    /// As [`Selection::engine`], for the calling thread alone: no other thread may use or drop the
+    /// engine.
     pub(crate) fn engine_for_this_thread(&self, depth: usize) -> Box<dyn Engine> {
         self.or_threads(depth, Uring::for_this_thread)
     }
@@ -84,9 +86,10 @@ impl Selection {
         {
             return Box::new(ring);
         }
-        Box::new(Blocking::new(depth.min(MOST_SERVERS)))
+        Box::new(Blocking::new(depth.min(THREADS_MAX)))
     }
 }
 
-/// Most threads of one blocking engine: past this the disk is busy and more only cost memory.
-const MOST_SERVERS: usize = 64;
+/// Most threads of one blocking engine. With more, the disk is busy already and they only cost
+/// memory.
+const THREADS_MAX: usize = 64;

@@ -16,7 +16,7 @@ use super::byte_lock::{ByteLock, PATIENCE};
 use super::counters::{Class, Reason};
 use super::size::before_zeroing;
 use super::{File, FileError};
-use crate::engine::{Kind, Medium, OsMedium, Route};
+use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
 use dio_sys::RWF_DONTCACHE;
@@ -86,8 +86,8 @@ fn append_to(file: &File, single: &Single, os: &OsMedium, buffers: &[IoSlice<'_>
             Ok(count) => {
                 *(if straight { &mut direct } else { &mut buffered }) += count as u64;
                 let how = if straight { (Class::Direct, None) } else { buffered_class(file) };
-                file.count_requests(Kind::Write, 1);
-                file.meter.count(Kind::Write, count as u64, how);
+                file.count_requests(OpKind::Write, 1);
+                file.meter.count(OpKind::Write, count as u64, how);
                 IoSlice::advance_slices(&mut rest, count);
             }
             Err(Errno::INTR) => {}

@@ -5,7 +5,7 @@ use super::routing::Routing;
 use super::{File, FileError, PARTS_MAX};
 use crate::block::Mem;
 use crate::drive::{Driver, Finished, Request};
-use crate::engine::{Kind, Route};
+use crate::engine::{OpKind, Route};
 use crate::geometry::align_up;
 use crate::layout::depth_over;
 use crate::lock::{LockClass, LockGuard};
@@ -25,7 +25,7 @@ impl<'a> Blocks<'a> {
     pub(crate) fn align(self) -> u64 {
         let route = self.file.usual().route;
         let align = |kind| self.file.align(route, kind).offset;
-        align(Kind::Read).max(align(Kind::Write))
+        align(OpKind::Read).max(align(OpKind::Write))
     }
 
     /// `len` rounded up to whole blocks.
@@ -34,12 +34,12 @@ impl<'a> Blocks<'a> {
     }
 
     /// A request for a block; the caller gives the finished request to [`Blocks::finish`].
-    pub(crate) fn request(self, kind: Kind, offset: u64, mem: Mem, tag: u64) -> Request {
+    pub(crate) fn request(self, kind: OpKind, offset: u64, mem: Mem, tag: u64) -> Request {
         let routing = self.file.usual();
         let pages = self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
         self.file.count_requests(kind, 1);
         let mut request = self.file.request(kind, routing, offset, Some(mem));
-        (request.noted.pages, request.tag) = (pages, tag);
+        (request.cache.resident_before, request.tag) = (pages, tag);
         request
     }
 
@@ -53,7 +53,7 @@ impl<'a> Blocks<'a> {
                 file.meter.count(kind, count as u64, file.body.class(file.access.mode, kind));
                 self.after(&over, count as u64).map(|()| count)
             }
-            (Kind::Read, Err(_)) => super::read::outcome(file, &over),
+            (OpKind::Read, Err(_)) => super::read::outcome(file, &over),
             (_, Err(_)) => super::write::outcome(file, &over).map(|()| 0),
         };
         (over, outcome)
@@ -63,14 +63,14 @@ impl<'a> Blocks<'a> {
         let request = &over.request;
         let range = request.offset..request.offset + request.len() as u64;
         let routing = Routing::of(request, self.file.is_cached());
-        self.file.after_request(request.kind, routing, &range, request.noted.pages, count)
+        self.file.after_request(request.kind, routing, &range, request.cache.resident_before, count)
     }
 
     /// The part of a request to a striped file that concerns this object of it.
     pub(crate) fn part(self, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
         let file = self.file;
         let route = if whole.route == Route::Direct { file.usual().route } else { Route::Buffered };
-        let routing = Routing::by(route, file.is_cached()).keeping(whole.noted.keep);
+        let routing = Routing::by(route, file.is_cached()).keeping(whole.cache.keep_pages);
         let pages = mem.as_ref().and_then(|mem| {
             let range = offset..offset + mem.len() as u64;
             let pages = file.before_request(whole.kind, routing, &range);
@@ -79,7 +79,7 @@ impl<'a> Blocks<'a> {
         });
         let mut request = file.request(whole.kind, routing, offset, mem);
         request.flags.dsync = whole.flags.dsync;
-        request.noted.pages = pages;
+        request.cache.resident_before = pages;
         request
     }
 
@@ -96,7 +96,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Keeps resizes and misaligned writes out while blocks are in flight.
-    pub(crate) fn lock(self, kind: Kind) -> Option<LockGuard> {
+    pub(crate) fn lock(self, kind: OpKind) -> Option<LockGuard> {
         self.file.locks.beside(kind)
     }
 
@@ -193,12 +193,12 @@ mod tests {
         Io::new(Limits::default()).unwrap()
     }
 
-    fn queue_all(io: &Io, file: &Arc<File>, kind: Kind) -> Vec<Result<usize, FileError>> {
+    fn queue_all(io: &Io, file: &Arc<File>, kind: OpKind) -> Vec<Result<usize, FileError>> {
         let mut queue = Queue::new(io, BLOCK, BLOCKS as usize).unwrap();
         for at in 0..BLOCKS {
             let block = queue.block().unwrap();
             match kind {
-                Kind::Read => queue.read(file, block, at * BLOCK as u64, BLOCK, at).unwrap(),
+                OpKind::Read => queue.read(file, block, at * BLOCK as u64, BLOCK, at).unwrap(),
                 _ => queue.write(file, block, at * BLOCK as u64, BLOCK, at).unwrap(),
             }
         }
@@ -220,12 +220,12 @@ mod tests {
     #[test]
     fn opens_of_different_policies_exclude_each_other() {
         let [range, whole] = opens([(Mode::Direct, LockPolicy::Range), (Mode::Direct, LockPolicy::WholeFile)]);
-        let writing = range.lock(Kind::Write, 0..512);
-        assert!(whole.try_lock(Kind::Read, 8192..12288).is_none());
-        assert!(range.try_lock(Kind::Read, 8192..12288).is_some());
+        let writing = range.lock(OpKind::Write, 0..512);
+        assert!(whole.try_lock(OpKind::Read, 8192..12288).is_none());
+        assert!(range.try_lock(OpKind::Read, 8192..12288).is_some());
         drop(writing);
-        let writing = whole.lock(Kind::Write, 0..512);
-        assert!(range.try_lock(Kind::Read, 8192..12288).is_none());
+        let writing = whole.lock(OpKind::Write, 0..512);
+        assert!(range.try_lock(OpKind::Read, 8192..12288).is_none());
         drop(writing);
         assert_eq!(range.lock_stats().get(LockClass::Write).acquisitions, 2);
     }
@@ -235,25 +235,25 @@ mod tests {
         let page = rustix::param::page_size() as u64;
         for cached in [Mode::Cached, Mode::Uncached] {
             let [direct, cached] = opens([(Mode::Direct, LockPolicy::Range), (cached, LockPolicy::Range)]);
-            let writing = direct.lock(Kind::Write, 0..512);
-            assert!(cached.try_lock(Kind::Write, page - 1..page).is_none());
-            assert!(cached.try_lock(Kind::Write, page..page + 1).is_some());
-            assert!(cached.try_lock(Kind::Read, 0..page).is_some());
+            let writing = direct.lock(OpKind::Write, 0..512);
+            assert!(cached.try_lock(OpKind::Write, page - 1..page).is_none());
+            assert!(cached.try_lock(OpKind::Write, page..page + 1).is_some());
+            assert!(cached.try_lock(OpKind::Read, 0..page).is_some());
             drop(writing);
-            let _writing = cached.lock(Kind::Write, 600..700);
-            assert!(direct.try_lock(Kind::Write, 0..512).is_none());
-            assert!(direct.try_lock(Kind::Write, page..page + 512).is_some());
+            let _writing = cached.lock(OpKind::Write, 600..700);
+            assert!(direct.try_lock(OpKind::Write, 0..512).is_none());
+            assert!(direct.try_lock(OpKind::Write, page..page + 512).is_some());
         }
     }
 
     #[test]
     fn a_queue_sees_that_direct_is_not_direct() {
         let io = default_engine();
-        for kind in [Kind::Read, Kind::Write] {
+        for kind in [OpKind::Read, OpKind::Write] {
             let (file, plain) = file_of_a_liar(&io, Need::Preferred);
             let file = Arc::new(file);
             queue_all(&io, &file, kind).into_iter().for_each(|outcome| assert_eq!(outcome.unwrap(), BLOCK));
-            let (class, _) = if kind == Kind::Read { file.read_class() } else { file.write_class() };
+            let (class, _) = if kind == OpKind::Read { file.read_class() } else { file.write_class() };
             assert_eq!(class, crate::file::Class::Uncached, "{kind:?}");
             file.settle().unwrap();
             assert_eq!(crate::residency::resident_pages(&plain).unwrap(), 0, "{kind:?}");
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_queue_fails_where_direct_is_required() {
         let io = default_engine();
-        for kind in [Kind::Read, Kind::Write] {
+        for kind in [OpKind::Read, OpKind::Write] {
             let (file, _plain) = file_of_a_liar(&io, Need::Required);
             let outcomes = queue_all(&io, &Arc::new(file), kind);
             assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(error) if error.errno() == Errno::OPNOTSUPP)));

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use super::counters::{Class, Counters, Reason};
 use super::residue::Residue;
 use super::{File, FileError, Mode};
-use crate::drive::{Spread, Target};
-use crate::engine::{Kind, Medium, OsMedium, Route};
+use crate::drive::{RequestTarget, StripedMedium};
+use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::layout::Layout;
 
 /// A file whose bytes lie in several others, its objects, each of which is a [`File`] opened as the whole is. Its own
 /// locks are only for housekeeping: those of the file are the whole's.
-pub(crate) trait Objects: Spread {
+pub(crate) trait Objects: StripedMedium {
     /// The objects, in the order of the layout.
     fn objects(&self) -> &[File];
 
@@ -127,10 +127,10 @@ impl Body {
     }
 
     /// What its requests concern.
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self) -> RequestTarget {
         match self {
-            Body::Single(single) => Target::One(Arc::clone(&single.medium)),
-            Body::Striped(striped) => Target::Spread(Arc::clone(striped) as Arc<dyn Spread>),
+            Body::Single(single) => RequestTarget::Medium(Arc::clone(&single.medium)),
+            Body::Striped(striped) => RequestTarget::Striped(Arc::clone(striped) as Arc<dyn StripedMedium>),
         }
     }
 
@@ -173,7 +173,7 @@ impl Body {
     pub(super) fn holder(&self, position: u64) -> Option<&Path> {
         match self {
             Body::Single(_) => None,
-            Body::Striped(striped) => Some(striped.objects()[striped.layout().place(position).file].path()),
+            Body::Striped(striped) => Some(striped.objects()[striped.layout().locate(position).object].path()),
         }
     }
 
@@ -186,7 +186,7 @@ impl Body {
     }
 
     /// How reads, or writes, travel now; of a striped file as those of the object that is furthest from direct.
-    pub(super) fn class(&self, mode: Mode, kind: Kind) -> (Class, Option<Reason>) {
+    pub(super) fn class(&self, mode: Mode, kind: OpKind) -> (Class, Option<Reason>) {
         match (self, mode) {
             (_, Mode::Cached) => (Class::Cached, None),
             (_, Mode::Uncached) => (Class::Uncached, None),

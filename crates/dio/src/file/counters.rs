@@ -1,6 +1,6 @@
 //! What happened on a file, in bytes and requests. Receipts and benchmarks print these.
 
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How bytes travelled.
@@ -155,14 +155,14 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn count_requests(&self, kind: Kind, count: u64) {
-        let counter = if kind == Kind::Read { &self.read_requests } else { &self.write_requests };
+    pub(crate) fn count_requests(&self, kind: OpKind, count: u64) {
+        let counter = if kind == OpKind::Read { &self.read_requests } else { &self.write_requests };
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts bytes of a read, or of a write, and why they did not go direct.
-    pub(crate) fn count(&self, kind: Kind, bytes: u64, (class, reason): (Class, Option<Reason>)) {
-        let counters = if kind == Kind::Read { &self.read } else { &self.written };
+    pub(crate) fn count(&self, kind: OpKind, bytes: u64, (class, reason): (Class, Option<Reason>)) {
+        let counters = if kind == OpKind::Read { &self.read } else { &self.written };
         counters[class as usize].fetch_add(bytes, Ordering::Relaxed);
         if let Some(reason) = reason {
             self.reasons[reason as usize].fetch_add(bytes, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use super::routing::Routing;
 use super::{File, FileError};
 use crate::block::{Block, Mem, Segment};
 use crate::drive::{Driver, Finished, Request};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::geometry::align_down;
 
 /// Most pieces of one request: well under `IOV_MAX` (1024, `readv(2)`), and a longer vector gains nothing.
@@ -94,7 +94,7 @@ pub(super) fn in_flight_of(file: &File, len: u64) -> u64 {
 /// Runs all stretches. Nothing is under way when it returns, whatever it returns.
 pub(super) fn run<'env>(
     file: &File,
-    kind: Kind,
+    kind: OpKind,
     routing: Routing,
     stretches: &[Stretch],
     ends: &mut impl Ends<'env>,
@@ -123,7 +123,7 @@ pub(super) fn run<'env>(
 /// A request of several stretches under way.
 struct Flow<'a> {
     file: &'a File,
-    kind: Kind,
+    kind: OpKind,
     routing: Routing,
 }
 
@@ -138,7 +138,7 @@ impl Flow<'_> {
         let broken = |error: std::io::Error| {
             let failed = self.file.failed("run I/O on", super::raw(&error));
             // What became of the writes in flight is not known.
-            if self.kind == Kind::Write { self.file.latch.set(failed) } else { failed }
+            if self.kind == OpKind::Write { self.file.latch.set(failed) } else { failed }
         };
         let (mut begun, mut ended) = (0, 0);
         let mut finished = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Mode;
 use super::routing::Routing;
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::geometry::{align_down, align_up};
 use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
 
@@ -56,14 +56,14 @@ impl Locks {
     }
 
     /// Keeps out resizes and misaligned writes, and nothing else; nobody where the kernel orders requests itself.
-    pub(super) fn beside(&self, kind: Kind) -> Option<LockGuard> {
-        let class = if kind == Kind::Read { LockClass::Read } else { LockClass::Write };
-        (self.mode.wants_direct() || kind == Kind::Write).then(|| self.table.whole_shared(class))
+    pub(super) fn beside(&self, kind: OpKind) -> Option<LockGuard> {
+        let class = if kind == OpKind::Read { LockClass::Read } else { LockClass::Write };
+        (self.mode.wants_direct() || kind == OpKind::Write).then(|| self.table.whole_shared(class))
     }
 
     /// The lock of a request within the file's present size. The kernel orders cached ones among themselves; writes also
     /// keep out direct ones of their pages, and whatever writes a part of a block or changes the size.
-    pub(super) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+    pub(super) fn lock(&self, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
         match self.claim(kind, range) {
             Claim::Nothing => None,
             Claim::Beside(class) => Some(self.table.whole_shared(class)),
@@ -73,12 +73,12 @@ impl Locks {
     }
 
     /// As [`Locks::lock`], of a request with this routing.
-    pub(super) fn lock_for(&self, routing: Routing, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+    pub(super) fn lock_for(&self, routing: Routing, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
         self.lock(kind, if routing.keep { pages_around(range) } else { range })
     }
 
     /// As [`Locks::lock`], without waiting: the outer `None` says that it would have to.
-    pub(super) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
+    pub(super) fn try_lock(&self, kind: OpKind, range: Range<u64>) -> Option<Option<LockGuard>> {
         match self.claim(kind, range) {
             Claim::Nothing => Some(None),
             Claim::Beside(class) => self.table.try_whole_shared(class).map(Some),
@@ -89,12 +89,12 @@ impl Locks {
 
     /// Writes through the cache dirty whole pages, and a direct write of another block of such a page, or the eviction
     /// after it, would race with them (`open(2)`, NOTES): so their claim covers the pages.
-    fn claim(&self, kind: Kind, range: Range<u64>) -> Claim {
-        let through_cache = kind == Kind::Write && !self.mode.wants_direct();
+    fn claim(&self, kind: OpKind, range: Range<u64>) -> Claim {
+        let through_cache = kind == OpKind::Write && !self.mode.wants_direct();
         let range = self.policy.span(if through_cache { pages_around(range) } else { range });
         match (self.mode, kind) {
-            (Mode::Concurrent, Kind::Write) => Claim::Beside(LockClass::Write),
-            (_, Kind::Write) => Claim::Exclusive(range),
+            (Mode::Concurrent, OpKind::Write) => Claim::Beside(LockClass::Write),
+            (_, OpKind::Write) => Claim::Exclusive(range),
             (Mode::Cached | Mode::Uncached, _) => Claim::Nothing,
             (Mode::Direct, _) => Claim::Shared(range),
             (Mode::Concurrent, _) => Claim::Beside(LockClass::Read),

@@ -45,8 +45,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::block::Mem;
-use crate::drive::{Finished, Noted, Request};
-use crate::engine::{Flags, Kind, OsMedium, Route};
+use crate::drive::{CacheNote, Finished, Request};
+use crate::engine::{OpFlags, OpKind, OsMedium, Route};
 use crate::geometry::Geometry;
 use crate::io::Io;
 use crate::lock::{LockGuard, LockStats};
@@ -166,12 +166,12 @@ impl File {
 
     /// How reads travel now and, if not directly although that was asked for, why.
     pub fn read_class(&self) -> (Class, Option<Reason>) {
-        self.body.class(self.access.mode, Kind::Read)
+        self.body.class(self.access.mode, OpKind::Read)
     }
 
     /// How writes travel now and, if not directly although that was asked for, why.
     pub fn write_class(&self) -> (Class, Option<Reason>) {
-        self.body.class(self.access.mode, Kind::Write)
+        self.body.class(self.access.mode, OpKind::Write)
     }
 
     /// Reads into `buffer` from `offset`; returns the bytes read, fewer than asked only at the end of the file.
@@ -299,7 +299,7 @@ impl File {
     /// # Errors
     /// The write or sync error, now and from now on: see [`File`].
     pub fn sync_data(&self) -> Result<(), FileError> {
-        self.sync(Kind::SyncData)
+        self.sync(OpKind::SyncData)
     }
 
     /// Makes data and all metadata durable (`fsync(2)`).
@@ -307,10 +307,10 @@ impl File {
     /// # Errors
     /// As [`File::sync_data`].
     pub fn sync_all(&self) -> Result<(), FileError> {
-        self.sync(Kind::SyncAll)
+        self.sync(OpKind::SyncAll)
     }
 
-    fn sync(&self, kind: Kind) -> Result<(), FileError> {
+    fn sync(&self, kind: OpKind) -> Result<(), FileError> {
         self.latch.check()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
         let lengths = self.body.lengths_to_note();
@@ -400,12 +400,12 @@ impl File {
     }
 
     /// The lock of a request within the file's present size.
-    pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+    pub(crate) fn lock(&self, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
         self.locks.lock(kind, range)
     }
 
     /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
-    pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
+    pub(crate) fn try_lock(&self, kind: OpKind, range: Range<u64>) -> Option<Option<LockGuard>> {
         self.locks.try_lock(kind, range)
     }
 
@@ -430,10 +430,10 @@ impl File {
         }
     }
 
-    fn align(&self, route: Route, kind: Kind) -> Align {
+    fn align(&self, route: Route, kind: OpKind) -> Align {
         let offset = match (route, kind) {
             (Route::Buffered, _) => return Align::NONE,
-            (Route::Direct, Kind::Read) => self.geometry.read_offset_align(),
+            (Route::Direct, OpKind::Read) => self.geometry.read_offset_align(),
             (Route::Direct, _) => self.geometry.offset_align(),
         };
         // The block of a file system may be anything; only of one that is a usual size is there something to gain.
@@ -442,19 +442,19 @@ impl File {
         Align { offset, memory: self.geometry.mem_align(), block }
     }
 
-    fn request(&self, kind: Kind, routing: Routing, offset: u64, mem: Option<Mem>) -> Request {
+    fn request(&self, kind: OpKind, routing: Routing, offset: u64, mem: Option<Mem>) -> Request {
         let single = self.body.single();
         let dontcache = mem.is_some() && routing.route == Route::Buffered && routing.forget;
         let flags =
-            Flags { dsync: false, dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()) };
+            OpFlags { dsync: false, dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()) };
         let align = self.align(routing.route, kind).offset as usize;
-        let noted = Noted { pages: None, keep: routing.keep };
-        Request { kind, route: routing.route, flags, target: self.body.target(), offset, mem, align, tag: 0, noted }
+        let cache = CacheNote { resident_before: None, keep_pages: routing.keep };
+        Request { kind, route: routing.route, flags, target: self.body.target(), offset, mem, align, tag: 0, cache }
     }
 
     /// Before a read or write that may leave pages in the cache: notes what is there. Returns the pages of the range where
     /// direct requests are on trial.
-    fn before_request(&self, kind: Kind, routing: Routing, range: &Range<u64>) -> Option<u64> {
+    fn before_request(&self, kind: OpKind, routing: Routing, range: &Range<u64>) -> Option<u64> {
         let single = self.body.single()?;
         single.residue.before(single.os.as_ref()?, kind, routing, range)
     }
@@ -462,7 +462,7 @@ impl File {
     /// After it: what passed through the cache is noted, and dropped when enough has gathered.
     fn after_request(
         &self,
-        kind: Kind,
+        kind: OpKind,
         routing: Routing,
         range: &Range<u64>,
         pages: Option<u64>,
@@ -477,10 +477,10 @@ impl File {
     }
 
     /// The error of a file that was to be direct and is known not to be.
-    fn refuse_buffered(&self, kind: Kind) -> Result<(), FileError> {
+    fn refuse_buffered(&self, kind: OpKind) -> Result<(), FileError> {
         let buffered = self.body.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
         if buffered && self.access.need == Need::Required {
-            let operation = if kind == Kind::Read { "read directly from" } else { "write directly to" };
+            let operation = if kind == OpKind::Read { "read directly from" } else { "write directly to" };
             return Err(self.failed(operation, Errno::OPNOTSUPP).with_cure(open::CURE_BUFFERED));
         }
         Ok(())
@@ -498,7 +498,7 @@ impl File {
     }
 
     /// Counts requests, unless the objects count theirs.
-    fn count_requests(&self, kind: Kind, count: u64) {
+    fn count_requests(&self, kind: OpKind, count: u64) {
         if self.body.counts_requests() {
             self.meter.count_requests(kind, count);
         }

@@ -9,7 +9,7 @@ use super::routing::Routing;
 use super::{File, FileError};
 use crate::block::{Block, Loans, Mem, Segment, scope};
 use crate::drive::Finished;
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::geometry::align_up;
 
 /// A part of the caller's memory that is filled by copying, and its place in the file.
@@ -17,25 +17,25 @@ type Kept<'env> = (u64, &'env mut [u8]);
 
 pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
     let routing = file.routing(buffer.len() as u64);
-    let align = file.align(routing.route, Kind::Read);
+    let align = file.align(routing.route, OpKind::Read);
     let (address, len) = (buffer.as_ptr() as usize, buffer.len());
     let in_reach = offset.checked_add(len as u64).is_some_and(|end| end <= i64::MAX as u64);
     if len == 0 || len > flow::largest_request(file) || !in_reach || !align.fits(offset, address, len) {
         return read_vectored_at(file, &mut [IoSliceMut::new(buffer)], offset);
     }
-    file.refuse_buffered(Kind::Read)?;
+    file.refuse_buffered(OpKind::Read)?;
     let range = offset..offset + len as u64;
-    let _guard = file.locks.lock_for(routing, Kind::Read, range.clone());
-    let pages = file.before_request(Kind::Read, routing, &range);
+    let _guard = file.locks.lock_for(routing, OpKind::Read, range.clone());
+    let pages = file.before_request(OpKind::Read, routing, &range);
     let count = scope(|loans| {
         let mem = Mem::one(loans.lend_mut(&mut *buffer));
-        let request = file.request(Kind::Read, routing, offset, Some(mem));
-        file.count_requests(Kind::Read, 1);
+        let request = file.request(OpKind::Read, routing, offset, Some(mem));
+        file.count_requests(OpKind::Read, 1);
         outcome(file, &file.without_dontcache(file.io.run(request)))
     })?;
     // The device fills whole blocks: what it stored behind the end of the file is not the caller's to see.
     buffer[count..(align_up(count as u64, align.offset) as usize).min(len)].fill(0);
-    file.after_request(Kind::Read, routing, &range, pages, count as u64)?;
+    file.after_request(OpKind::Read, routing, &range, pages, count as u64)?;
     count_whole(file, routing, count as u64);
     Ok(count)
 }
@@ -48,22 +48,22 @@ pub(super) fn read_vectored_at(file: &File, buffers: &mut [IoSliceMut<'_>], offs
     if len == 0 {
         return Ok(0);
     }
-    file.refuse_buffered(Kind::Read)?;
+    file.refuse_buffered(OpKind::Read)?;
     let routing = file.routing(len);
-    let align = file.align(routing.route, Kind::Read);
+    let align = file.align(routing.route, OpKind::Read);
     let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
     let (most_straight, most_bounced) = flow::longest_stretches(file, align);
     let stretches = stretches(&parts, align, most_straight, most_bounced);
 
-    let _guard = file.locks.lock_for(routing, Kind::Read, offset..end);
-    let pages = file.before_request(Kind::Read, routing, &(offset..end));
+    let _guard = file.locks.lock_for(routing, OpKind::Read, offset..end);
+    let pages = file.before_request(OpKind::Read, routing, &(offset..end));
     let reached = scope(|loans| read_stretches(file, loans, buffers, &parts, &stretches, routing))?;
     let count = reached.clamp(offset, end) - offset;
     if count < len {
         let behind = align_up(offset + count, align.offset) - (offset + count);
         clear_behind(buffers, count as usize, behind as usize);
     }
-    file.after_request(Kind::Read, routing, &(offset..end), pages, count)?;
+    file.after_request(OpKind::Read, routing, &(offset..end), pages, count)?;
     if routing.keep {
         count_whole(file, routing, count);
     } else {
@@ -84,7 +84,7 @@ fn read_stretches<'env>(
     let (straight, kept) = hand_out(buffers, parts);
     let reached = stretches[0].file.start;
     let mut reading = Reading { file, loans, straight, kept: kept.into_iter().peekable(), reached };
-    flow::run(file, Kind::Read, routing, stretches, &mut reading)?;
+    flow::run(file, OpKind::Read, routing, stretches, &mut reading)?;
     Ok(reading.reached)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn outcome(file: &File, over: &Finished) -> Result<usize, FileError> 
 
 fn count_whole(file: &File, routing: Routing, bytes: u64) {
     let how = if routing.keep { (Class::Cached, Some(Reason::Small)) } else { file.read_class() };
-    file.meter.count(Kind::Read, bytes, how);
+    file.meter.count(OpKind::Read, bytes, how);
 }
 
 /// Counts the parts up to `reached` by class and reason.
@@ -106,11 +106,11 @@ fn count_parts(file: &File, parts: &[Part], reached: u64, offset: u64, align: u6
             continue;
         }
         if part.straight {
-            file.meter.count(Kind::Read, bytes, file.read_class());
+            file.meter.count(OpKind::Read, bytes, file.read_class());
         } else {
             let aligned = (part.at | part.bytes.len() as u64) % align == 0 && offset % align == 0;
             let reason = if aligned { Reason::MisalignedMemory } else { Reason::MisalignedRequest };
-            file.meter.count(Kind::Read, bytes, (Class::Bounced, Some(reason)));
+            file.meter.count(OpKind::Read, bytes, (Class::Bounced, Some(reason)));
         }
     }
 }

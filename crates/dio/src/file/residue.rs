@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::routing::Routing;
 use super::trial::{Sight, Trial, pages_of};
-use crate::engine::{Kind, Medium, OsMedium, Route};
+use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::Geometry;
 use crate::residency::{Picture, ResidencyError, length_of, write_back};
 
@@ -78,13 +78,13 @@ impl Residue {
     }
 
     /// The verdict on direct reads, or on direct writes.
-    pub(super) fn trial(&self, kind: Kind) -> &Trial {
-        if kind == Kind::Read { &self.reads } else { &self.writes }
+    pub(super) fn trial(&self, kind: OpKind) -> &Trial {
+        if kind == OpKind::Read { &self.reads } else { &self.writes }
     }
 
     /// Before a read or write that may leave pages: notes what is there. Returns the pages of the range where direct
     /// requests are on trial.
-    pub(super) fn before(&self, os: &OsMedium, kind: Kind, routing: Routing, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before(&self, os: &OsMedium, kind: OpKind, routing: Routing, range: &Range<u64>) -> Option<u64> {
         match routing.route {
             Route::Buffered if !routing.forget => None,
             Route::Buffered => {
@@ -104,13 +104,13 @@ impl Residue {
     pub(super) fn after(
         &self,
         os: &OsMedium,
-        kind: Kind,
+        kind: OpKind,
         routing: Routing,
         range: &Range<u64>,
         pages: Option<u64>,
         count: u64,
     ) -> bool {
-        let (trial, is_write) = (self.trial(kind), kind != Kind::Read);
+        let (trial, is_write) = (self.trial(kind), kind != OpKind::Read);
         let mut came = false;
         if let (Some(before), true) = (pages, trial.is_open() && count > 0) {
             // A direct write evicts what was cached of its range: pages that are there now were written through.

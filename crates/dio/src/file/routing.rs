@@ -39,6 +39,6 @@ impl Routing {
 
     /// How a request travelled.
     pub(super) fn of(request: &Request, cached: bool) -> Routing {
-        Routing::by(request.route, cached).keeping(request.noted.keep)
+        Routing::by(request.route, cached).keeping(request.cache.keep_pages)
     }
 }

@@ -21,7 +21,7 @@ use super::size::{after_zeroing, before_zeroing, reach};
 use super::{File, FileError};
 use crate::block::{Block, Loans, Segment, scope};
 use crate::drive::Finished;
-use crate::engine::{Kind, Route};
+use crate::engine::{OpKind, Route};
 use crate::geometry::{align_down, align_up};
 use crate::lock::{LockClass, LockGuard};
 
@@ -62,9 +62,9 @@ pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u6
     if len == 0 {
         return Ok(());
     }
-    file.refuse_buffered(Kind::Write)?;
+    file.refuse_buffered(OpKind::Write)?;
     let routing = file.routing(len);
-    let align = file.align(routing.route, Kind::Write);
+    let align = file.align(routing.route, OpKind::Write);
     let (_guard, size) = lock(file, offset..end, align.offset, routing)?;
     write_divided(file, buffers, offset..end, size, routing)
 }
@@ -109,7 +109,7 @@ fn write_by_routes(
     size: u64,
 ) -> Result<(), FileError> {
     let Range { start: offset, end } = range;
-    let align = file.align(Route::Direct, Kind::Write).offset;
+    let align = file.align(Route::Direct, OpKind::Write).offset;
     let division = divide(offset..end, size, align);
     for (route, range) in
         [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
@@ -135,7 +135,7 @@ fn write_by_routes(
 /// runs beside others; one that is small has its pages to itself.
 fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<(Option<LockGuard>, u64), FileError> {
     if !file.access.mode.wants_direct() {
-        let guard = file.locks.lock(Kind::Write, range.clone());
+        let guard = file.locks.lock(OpKind::Write, range.clone());
         if !file.shape.ordered_growth {
             return Ok((guard, before_zeroing(file)?));
         }
@@ -150,7 +150,7 @@ fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<
     }
     let misaligned = (range.start | range.end) % align != 0;
     if !misaligned {
-        let guard = file.locks.lock_for(routing, Kind::Write, range.clone());
+        let guard = file.locks.lock_for(routing, OpKind::Write, range.clone());
         let size = file.size()?;
         if range.end <= size {
             return Ok((guard, size));
@@ -165,18 +165,18 @@ fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<
 
 /// Writes all of `buffers` through one route.
 fn write_part(file: &File, routing: Routing, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
-    let align = file.align(routing.route, Kind::Write);
+    let align = file.align(routing.route, OpKind::Write);
     let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
     let (most_straight, most_bounced) = flow::longest_stretches(file, align);
     let stretches = stretches(&parts, align, most_straight, most_bounced);
     let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
     let range = offset..offset + len;
-    let pages = file.before_request(Kind::Write, routing, &range);
+    let pages = file.before_request(OpKind::Write, routing, &range);
     scope(|loans| {
         let mut writing = Writing { file, loans, buffers, parts: &parts };
-        flow::run(file, Kind::Write, routing, &stretches, &mut writing)
+        flow::run(file, OpKind::Write, routing, &stretches, &mut writing)
     })?;
-    file.after_request(Kind::Write, routing, &range, pages, len)?;
+    file.after_request(OpKind::Write, routing, &range, pages, len)?;
     count_parts(file, routing, &parts, align);
     Ok(())
 }
@@ -205,7 +205,7 @@ fn count_parts(file: &File, routing: Routing, parts: &[Part], align: Align) {
             (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
             (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
         };
-        file.meter.count(Kind::Write, bytes, how);
+        file.meter.count(OpKind::Write, bytes, how);
     }
 }
 

@@ -97,7 +97,7 @@ fn size_told(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u64 {
     loop {
         let size = layout.size(sizes.iter().copied());
         let last = (0..count).min_by_key(|index| layout.position(*index, sizes[*index].max(layout.start())));
-        let is_odd = |index: usize| Some(index) == last || sizes[index] > layout.share(index, size);
+        let is_odd = |index: usize| Some(index) == last || sizes[index] > layout.object_size(index, size);
         let Some(index) = (0..count).find(|index| !asked[*index] && is_odd(*index)) else { return size };
         asked[index] = true;
         if let Some(length) = length_told(descriptor, index, sizes[index], owner) {

@@ -10,7 +10,7 @@ use super::chunk::Chunk;
 use super::options::{MOST_BLOCKS, MOST_BYTES, SPREAD};
 use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::file::{File, FileError};
 use crate::geometry::{align_down, align_up};
 use crate::lock::LockGuard;
@@ -287,7 +287,7 @@ impl Writer {
             let inside = end <= self.size;
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
-                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.blocks().lock(Kind::Write)),
+                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.blocks().lock(OpKind::Write)),
                 (Lane::Idle, false) => match self.file.blocks().lock_extension(next.offset) {
                     Ok(lock) => self.lane = Lane::Extending(lock),
                     Err(error) => {
@@ -301,7 +301,7 @@ impl Writer {
             let (offset, memory, blocks) = self.take_request(inside);
             self.in_flight += blocks.all as usize;
             let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(self.depth));
-            driver.submit(self.file.blocks().request(Kind::Write, offset, memory, blocks.tag()));
+            driver.submit(self.file.blocks().request(OpKind::Write, offset, memory, blocks.tag()));
         }
     }
 

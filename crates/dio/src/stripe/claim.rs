@@ -14,7 +14,7 @@ use super::format::{Descriptor, FormatError, HEADER_LEN, Header, RECORD_AT, Reco
 use super::open::{of_object, wrong};
 use super::stamp::{STAMP_AT, Stamp};
 use crate::file::FileError;
-use crate::layout::LEAST_STRIPE;
+use crate::layout::STRIPE_BYTES_MIN;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
 const CURE_HELD: &str = "remove that file with 'dio stripe rm'; if it is elsewhere, or was never made, 'dio stripe orphans --rm' with the device; --force loses the bytes";
@@ -46,11 +46,11 @@ pub(super) fn claim(name: &Path, descriptor: &Descriptor, force: bool) -> Result
         })?;
         let system = |error: io::Error| failed(errno(&error), "");
         let block = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno, ""))?;
-        if u64::from(block) > LEAST_STRIPE {
+        if u64::from(block) > STRIPE_BYTES_MIN {
             return Err(failed(Errno::INVAL, LARGE_BLOCKS));
         }
         let size = dio_sys::block_device_size(file.as_fd()).map_err(system)?;
-        if size < descriptor.layout.start() + LEAST_STRIPE {
+        if size < descriptor.layout.start() + STRIPE_BYTES_MIN {
             return Err(failed(Errno::NOSPC, "has no room for a stripe").with_cure(CURE_SMALL));
         }
         if !force {

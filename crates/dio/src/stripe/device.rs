@@ -27,10 +27,10 @@ use rustix::io::Errno;
 use super::create::errno;
 use super::format::{FormatError, Id, RECORD_AT, RECORD_LEN, Record};
 use crate::drive::Finished;
-use crate::engine::{Kind, Medium, Op, OsMedium, Route};
+use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
-use crate::layout::LEAST_STRIPE;
+use crate::layout::STRIPE_BYTES_MIN;
 use dio_sys::uninterrupted;
 
 /// How long whoever wants to write waits for a writer that is just closing.
@@ -111,7 +111,7 @@ impl Device {
         }
         let file = open_alone(fd).map_err(failed)?;
         let block: u64 = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno.into()))?.into();
-        if block > LEAST_STRIPE {
+        if block > STRIPE_BYTES_MIN {
             return Err((Errno::INVAL, LARGE_BLOCKS.to_owned()));
         }
         let record = self.record(&file)?;
@@ -312,7 +312,7 @@ impl Writer {
         let head = align_up(range.start, self.block).min(range.end);
         let tail = align_down(range.end, self.block).max(head);
         for edge in [range.start..head, tail..range.end] {
-            let zeros = [0; LEAST_STRIPE as usize];
+            let zeros = [0; STRIPE_BYTES_MIN as usize];
             self.file.write_all_at(&zeros[..(edge.end - edge.start) as usize], edge.start)?;
         }
         if head < tail { zero_blocks(&self.file, head..tail, free) } else { Ok(()) }
@@ -345,8 +345,8 @@ fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()>
 /// What is known of a device to be empty, or wiped: whole blocks at either end.
 fn ends(file: &fs::File) -> io::Result<[Range<u64>; 2]> {
     let size = dio_sys::block_device_size(file.as_fd())?;
-    let first = align_down(size, LEAST_STRIPE).min(ENDS);
-    Ok([0..first, align_down(size.saturating_sub(ENDS), LEAST_STRIPE).max(first)..size])
+    let first = align_down(size, STRIPE_BYTES_MIN).min(ENDS);
+    Ok([0..first, align_down(size.saturating_sub(ENDS), STRIPE_BYTES_MIN).max(first)..size])
 }
 
 /// Whether nothing is known to be on a device: both its ends are zeros.
@@ -364,7 +364,7 @@ pub(super) fn is_empty(file: &fs::File) -> io::Result<bool> {
 /// Takes from a device what it holds as an object, a file system or else, durably: the header of an object first.
 pub fn wipe(file: &fs::File) -> io::Result<()> {
     let [first, last] = ends(file)?;
-    zero_blocks(file, 0..LEAST_STRIPE.min(first.end), false)?;
+    zero_blocks(file, 0..STRIPE_BYTES_MIN.min(first.end), false)?;
     file.sync_data()?;
     for end in [first, last].into_iter().filter(|end| !end.is_empty()) {
         zero_blocks(file, end, false)?;
@@ -431,9 +431,9 @@ impl DeviceObject {
 
     /// What has to be remembered of a part of an operation until it is over: for reads, where the object ended before; for
     /// syncs, what they make durable.
-    pub(super) fn mark(&self, kind: Kind) -> u64 {
+    pub(super) fn mark(&self, kind: OpKind) -> u64 {
         match (kind, &self.writer) {
-            (Kind::Write, _) | (Kind::SyncData | Kind::SyncAll, None) => 0,
+            (OpKind::Write, _) | (OpKind::SyncData | OpKind::SyncAll, None) => 0,
             _ => self.length().unwrap_or(UNKNOWN),
         }
     }
@@ -451,17 +451,17 @@ impl DeviceObject {
     fn judge(&self, over: &Finished) -> Result<usize, Errno> {
         let (request, outcome) = (&over.request, over.outcome);
         match (request.kind, &self.writer) {
-            (Kind::Read, _) if request.tag == UNKNOWN => outcome.and(Err(Errno::BADMSG)),
+            (OpKind::Read, _) if request.tag == UNKNOWN => outcome.and(Err(Errno::BADMSG)),
             // What lies behind the end is of before.
-            (Kind::Read, _) => outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize)),
-            (Kind::Write, Some(writer)) => {
+            (OpKind::Read, _) => outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize)),
+            (OpKind::Write, Some(writer)) => {
                 let reached = outcome.map_or(over.position(), |count| request.offset + count as u64);
                 let durable = self.durable || request.flags.dsync;
                 let noted = writer.arrived(request.offset..reached);
                 let noted = noted.and_then(|()| if durable { writer.settle_all() } else { Ok(()) });
                 outcome.and_then(|count| noted.map(|()| count).map_err(|error| errno(&error)))
             }
-            (Kind::SyncData | Kind::SyncAll, Some(writer)) => {
+            (OpKind::SyncData | OpKind::SyncAll, Some(writer)) => {
                 let count = outcome?;
                 writer.settle(request.tag).map(|()| count).map_err(|error| errno(&error))
             }
@@ -474,7 +474,7 @@ impl Medium for DeviceObject {
     fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
         let mark = self.mark(op.kind);
         let count = self.os.transfer(op)?;
-        if let (Kind::SyncData | Kind::SyncAll, Some(writer)) = (op.kind, &self.writer) {
+        if let (OpKind::SyncData | OpKind::SyncAll, Some(writer)) = (op.kind, &self.writer) {
             writer.settle(mark).map_err(|error| errno(&error))?;
         }
         Ok(count)

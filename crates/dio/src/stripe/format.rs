@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 
 use super::create::Plan;
 use super::head::Head;
-use crate::layout::{DEVICE_START, LEAST_STRIPE, Layout};
+use crate::layout::{DEVICE_DATA_START_MIN, Layout, STRIPE_BYTES_MIN};
 
 /// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
 pub const DESCRIPTOR_LEN: u64 = 8171;
@@ -63,7 +63,7 @@ pub fn may_be_descriptor(len: u64) -> bool {
 
 /// Length of what precedes the data of an object in bytes: its header and its stamp; what follows up to [`Layout::start`] is a
 /// hole.
-pub const HEADER_LEN: u64 = LEAST_STRIPE;
+pub const HEADER_LEN: u64 = STRIPE_BYTES_MIN;
 
 /// Most bytes of a header that are not padding.
 const WHOLE: usize = 512;
@@ -254,8 +254,8 @@ impl Descriptor {
         };
         let kinds: [LineKind; 3] = [
             ("id ", |value| Id::parse(value).is_some()),
-            ("stripe ", |value| value.parse::<u64>().is_ok_and(|size| size > 0 && size % LEAST_STRIPE == 0)),
-            ("start ", |value| value.parse::<u64>().is_ok_and(|start| start > 0 && start % LEAST_STRIPE == 0)),
+            ("stripe ", |value| value.parse::<u64>().is_ok_and(|size| size > 0 && size % STRIPE_BYTES_MIN == 0)),
+            ("start ", |value| value.parse::<u64>().is_ok_and(|start| start > 0 && start % STRIPE_BYTES_MIN == 0)),
         ];
         let has =
             |(key, is_value): &LineKind| bytes.split(|byte| *byte == b'\n').any(|line| is_line(line, key, *is_value));
@@ -297,7 +297,7 @@ impl Descriptor {
         };
         let layout = Layout::checked(stripe, targets.len(), start).map_err(FormatError::Senseless)?;
         let descriptor = Descriptor { id, layout, targets };
-        if descriptor.has_devices() && start < DEVICE_START {
+        if descriptor.has_devices() && start < DEVICE_DATA_START_MIN {
             return Err(FormatError::Senseless("the data begin at a wrong place"));
         }
         Ok(descriptor)

@@ -86,9 +86,9 @@ fn others(bytes: &[u8]) {
 /// A layout that was accepted knows where each byte is.
 fn layout(layout: &Layout, bytes: &[u8]) {
     let position = bytes.iter().rev().take(64).fold(0u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte)) >> 2;
-    let place = layout.place(position);
-    assert!(place.file < layout.objects() && place.offset >= layout.start() && place.len > 0);
-    assert_eq!(layout.position(place.file, place.offset), position);
-    let shares = (0..layout.objects()).map(|object| layout.share(object, position));
+    let extent = layout.locate(position);
+    assert!(extent.object < layout.objects() && extent.offset >= layout.start() && extent.len > 0);
+    assert_eq!(layout.position(extent.object, extent.offset), position);
+    let shares = (0..layout.objects()).map(|object| layout.object_size(object, position));
     assert_eq!(layout.size(shares), position);
 }

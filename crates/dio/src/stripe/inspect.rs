@@ -152,7 +152,7 @@ impl Report {
         };
         let size = objects.iter().enumerate().filter_map(reached).min().unwrap_or(0);
         for (index, object) in objects.iter_mut().enumerate() {
-            object.share = layout.share(index, size);
+            object.share = layout.object_size(index, size);
         }
         let copy = objects.iter().any(|object| object.of_another);
         Report { descriptor, copy, size, objects, generation: 0, open: false }

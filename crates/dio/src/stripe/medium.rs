@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use super::device::DeviceObject;
 use super::session::Session;
 use crate::block::Mem;
-use crate::drive::{Finished, Request, Spread};
-use crate::engine::{Kind, OsMedium};
+use crate::drive::{Finished, Request, StripedMedium};
+use crate::engine::{OpKind, OsMedium};
 use crate::file::{Counters, File, FileError, Objects};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::Layout;
@@ -146,7 +146,7 @@ impl Striped {
     fn check_capacity(&self, size: u64) -> io::Result<()> {
         for index in 0..self.devices.len() {
             if let Some(device) = self.device(index) {
-                let fits = device.check_capacity(self.layout.share(index, size));
+                let fits = device.check_capacity(self.layout.object_size(index, size));
                 fits.map_err(|errno| named(FileError::new("extend", self.objects[index].path(), errno)))?;
             }
         }
@@ -161,9 +161,9 @@ impl Striped {
     /// then on the file has that size and no other, wherever a crash comes. What the others lose must be durable too before
     /// they can grow again, or a crash could bring it back.
     fn cut(&self, size: u64, held: &[u64]) -> io::Result<()> {
-        let first = self.layout.place(size).file;
-        let surplus = |index: &usize| held[*index] > self.layout.share(*index, size);
-        let shorten = |index: usize| self.objects[index].cut_off(self.layout.share(index, size)).map_err(named);
+        let first = self.layout.locate(size).object;
+        let surplus = |index: &usize| held[*index] > self.layout.object_size(*index, size);
+        let shorten = |index: usize| self.objects[index].cut_off(self.layout.object_size(index, size)).map_err(named);
         if surplus(&first) {
             shorten(first)?;
             self.objects[first].sync_all().map_err(named)?;
@@ -174,16 +174,16 @@ impl Striped {
     }
 }
 
-impl Spread for Striped {
+impl StripedMedium for Striped {
     fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    fn before(&self, kind: Kind) -> Result<(), Errno> {
-        if kind == Kind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
+    fn prepare(&self, kind: OpKind) -> Result<(), Errno> {
+        if kind == OpKind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
     }
 
-    fn part(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
+    fn part_request(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
         let part = self.objects[object].blocks().part(whole, offset, mem);
         match self.device(object) {
             Some(device) => Request { tag: device.mark(part.kind), ..part },
@@ -191,8 +191,8 @@ impl Spread for Striped {
         }
     }
 
-    fn part_done(&self, object: usize, over: Finished) -> Finished {
-        if over.request.kind == Kind::Write {
+    fn finish_part(&self, object: usize, over: Finished) -> Finished {
+        if over.request.kind == OpKind::Write {
             self.touch();
         }
         let over = self.objects[object].blocks().finish_part(over);
@@ -227,12 +227,12 @@ impl Objects for Striped {
         let held = self.sizes()?;
         // What is beyond the end now must not come to light when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
-        let lowered = self.lower(|index| self.layout.share(index, keep)).map_err(named)?;
+        let lowered = self.lower(|index| self.layout.object_size(index, keep)).map_err(named)?;
         self.cut(keep, &held)?;
         drop(lowered);
         let grown = (0..self.objects.len()).try_for_each(|index| {
-            let share = self.layout.share(index, size);
-            let shorter = held[index].min(self.layout.share(index, keep)) < share;
+            let share = self.layout.object_size(index, size);
+            let shorter = held[index].min(self.layout.object_size(index, keep)) < share;
             if shorter { self.objects[index].set_size(share).map_err(named) } else { Ok(()) }
         });
         grown.inspect_err(|_| {
@@ -245,7 +245,7 @@ impl Objects for Striped {
         self.begin().map_err(named)?;
         // All space is there before any size changes, so that a full target leaves the file as it was.
         for (index, object) in self.objects.iter().enumerate() {
-            let slice = self.layout.slice(index, &range);
+            let slice = self.layout.object_range(index, &range);
             if !slice.is_empty() {
                 object.allocate(slice, false).map_err(named)?;
             }
@@ -257,7 +257,7 @@ impl Objects for Striped {
         self.begin().map_err(named)?;
         self.touch();
         for (index, object) in self.objects.iter().enumerate() {
-            let slice = self.layout.slice(index, &range);
+            let slice = self.layout.object_range(index, &range);
             if !slice.is_empty() {
                 object.punch(slice).map_err(named)?;
             }
@@ -269,7 +269,7 @@ impl Objects for Striped {
         self.begin().map_err(named)?;
         self.check_capacity(size)?;
         for (index, object) in self.objects.iter().enumerate() {
-            let share = self.layout.share(index, size);
+            let share = self.layout.object_size(index, size);
             if object.size().map_err(named)? >= share {
                 continue;
             }
@@ -299,7 +299,7 @@ impl Objects for Striped {
     fn has_surplus(&self) -> io::Result<bool> {
         let sizes = self.sizes()?;
         let size = self.layout.size(sizes.iter().copied());
-        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.share(index, size)))
+        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.object_size(index, size)))
     }
 
     fn lengths_to_note(&self) -> Option<Vec<u64>> {

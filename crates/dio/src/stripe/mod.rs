@@ -81,7 +81,7 @@ mod session;
 mod stamp;
 pub(crate) mod trust;
 
-pub use crate::layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
+pub use crate::layout::{Layout, OBJECTS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN};
 pub use create::{Plan, create, create_called, create_like, has_acl};
 pub use defaults::{DEFAULT_NAME, default_of, has_default, is_what_was_made, may_apply, stripe_by_default};
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};

@@ -26,7 +26,7 @@ use super::local::is_local;
 use super::medium::Striped;
 use super::open::damaged;
 use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
-use crate::drive::Spread;
+use crate::drive::StripedMedium;
 use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, Objects};

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::block::{Block, Pool};
 use crate::drive::{Driver, Finished};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::file::{File, FileError};
 use crate::geometry::align_down;
 use crate::io::Io;
@@ -166,8 +166,8 @@ impl Copier {
             let other = job.target.filter(|target| !target.blocks().lock_order() == job.source.blocks().lock_order());
             // In one order for all: copies in opposite directions, with a resize waiting between their two locks on each
             // file, would wait for each other.
-            let mut asked = vec![(job.source, Kind::Read)];
-            asked.extend(other.map(|target| (target, Kind::Write)));
+            let mut asked = vec![(job.source, OpKind::Read)];
+            asked.extend(other.map(|target| (target, OpKind::Write)));
             asked.sort_by_key(|(file, _)| file.blocks().lock_order());
             let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.blocks().lock(kind)).collect();
             self.pump(&mut run, watch)?;
@@ -198,7 +198,7 @@ impl Copier {
             self.driver.wait(1, &mut finished).map_err(TransferError::Engine)?;
             for over in finished.drain(..) {
                 match over.request.kind {
-                    Kind::Read => self.block_read(run, over, watch),
+                    OpKind::Read => self.block_read(run, over, watch),
                     _ => run.block_written(over, watch),
                 }
             }
@@ -229,7 +229,7 @@ impl Copier {
             let len = run.job.source.blocks().whole(next.end - next.start);
             let mem = block.into_mem(0..len as usize);
             // The tag carries how many bytes there should be: the last block of a file is read rounded up.
-            self.driver.submit(run.job.source.blocks().request(Kind::Read, next.start, mem, next.end - next.start));
+            self.driver.submit(run.job.source.blocks().request(OpKind::Read, next.start, mem, next.end - next.start));
         }
         None
     }
@@ -271,7 +271,7 @@ impl Copier {
             run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
         }
         if whole > 0 {
-            self.driver.submit(target.blocks().request(Kind::Write, offset, block.into_mem(0..whole), 0));
+            self.driver.submit(target.blocks().request(OpKind::Write, offset, block.into_mem(0..whole), 0));
         } else {
             run.unwritten.remove(&offset);
         }
@@ -325,7 +325,7 @@ pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError>
     let Some(layout) = file.layout() else { return data_of(file, size) };
     let mut rows = Vec::new();
     for (index, object) in file.objects().iter().enumerate() {
-        let data = data_of(object, layout.share(index, size))?.into_iter();
+        let data = data_of(object, layout.object_size(index, size))?.into_iter();
         let behind_header = data.map(|range| range.start.max(layout.start())..range.end);
         rows.extend(behind_header.filter(|range| !range.is_empty()).map(|range| layout.rows(&range)));
     }

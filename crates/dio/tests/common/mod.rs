@@ -119,7 +119,7 @@ pub struct Hooked {
     pub before: Box<BeforeTransfer>,
     pub size: Box<SeenSize>,
     /// Every transfer that arrived: kind, offset, bytes.
-    pub seen: Mutex<Vec<(dio::engine::Kind, u64, usize)>>,
+    pub seen: Mutex<Vec<(dio::engine::OpKind, u64, usize)>>,
 }
 
 impl Hooked {

@@ -1,23 +1,24 @@
-//! A simulated disk: its files, its speed, its faults, its trace.
+//! A simulated disk: its files, its speed, its faults and its trace.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::file::File;
-use super::image::{Image, PAGE};
+use super::file::SimFile;
+use super::image::{Image, PAGE_BYTES};
 use super::{Faults, SimClock, SimMedium, SplitMix64, Trace, TraceEntry};
 
-/// What a simulated disk is like.
+/// The properties of a simulated disk.
 ///
-/// The time of an operation is a service time, during which `channels` operations can be under way side by side, and
-/// then that of its bytes on the one link of the disk, one operation after another. So one channel serves one request
-/// at a time, and many channels hide the service time when many requests are in flight, as a solid-state disk does.
+/// An operation first takes a service time, during which the disk serves up to `channels`
+/// operations side by side. Then its bytes take their time on the one link of the disk, one
+/// operation after another. So one channel serves one request at a time, and many channels hide the
+/// service time while many requests are in flight, as a solid-state disk does.
 #[derive(Clone, Debug)]
 pub struct SimDiskModel {
     /// Alignment of memory for direct I/O, in bytes, a power of two (`stx_dio_mem_align`).
     pub mem_align: usize,
-    /// Alignment of offsets and of the lengths of memory segments for direct I/O, in bytes, a power of two
-    /// (`stx_dio_offset_align`, `statx(2)`).
+    /// Alignment of offsets and of the lengths of memory segments for direct I/O, in bytes, a power
+    /// of two (`stx_dio_offset_align`, `statx(2)`).
     pub offset_align: usize,
     /// Service time of each operation.
     pub service: Duration,
@@ -25,26 +26,29 @@ pub struct SimDiskModel {
     pub read_bandwidth: u64,
     /// Bytes a second, writing.
     pub write_bandwidth: u64,
-    /// Further service time of a sync, and of a write with `dsync`.
+    /// Additional service time of a sync, and of a write with `dsync`.
     pub sync: Duration,
     /// Operations that the disk serves at a time.
     pub channels: usize,
-    /// The disk picks the next of the waiting operations at random (seeded), not in the order of starting.
+    /// The disk picks the next waiting operation at random, by its seed, instead of the oldest.
     pub reorder: bool,
-    /// Space for all files together, in bytes, a multiple of 4096; `None` for no limit.
+    /// Space for all files together, in bytes, a multiple of 4096. `None` means no limit.
     pub capacity: Option<u64>,
-    /// The file system knows `RWF_DONTCACHE`; otherwise such operations fail with EOPNOTSUPP.
+    /// The file system supports `RWF_DONTCACHE`. Otherwise such operations fail with EOPNOTSUPP.
     pub dontcache: bool,
-    /// A direct read fills with garbage what memory of its own it does not account for: up to the next block behind the
-    /// end of file (the device reads whole blocks), behind a short count, and all of it when it fails with EIO. The
-    /// kernel may do all of that. Otherwise such memory stays as it was.
+    /// A direct read overwrites memory that it does not report as read with garbage: up to the next
+    /// block behind the end of the file (the device reads whole blocks), behind a short count, and
+    /// all of it when it fails with EIO. The kernel may do all of that. Otherwise such memory stays
+    /// as it was.
     pub scribble: bool,
-    /// After a power cut, data lost in what was a hole may have become garbage; otherwise it is zeros.
+    /// After a power cut, lost data in a former hole may have become garbage. Otherwise it is
+    /// zeros.
     pub stale_after_cut: bool,
 }
 
 impl Default for SimDiskModel {
-    /// 512-byte alignment, 1 GiB/s each way, 100 µs of service, 1 ms for a sync, one channel, no limit of space.
+    /// 512-byte alignment, 1 GiB/s each way, 100 µs of service, 1 ms for a sync, one channel, no
+    /// limit of space.
     fn default() -> SimDiskModel {
         SimDiskModel {
             mem_align: 512,
@@ -66,25 +70,25 @@ impl Default for SimDiskModel {
 /// A simulated disk with a file system on it. Cloning it gives another handle of the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<DiskShared>,
 }
 
-pub(super) struct Shared {
+pub(super) struct DiskShared {
     pub(super) model: SimDiskModel,
     pub(super) seed: u64,
     pub(super) clock: SimClock,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) files: Vec<File>,
+pub(super) struct DiskState {
+    pub(super) files: Vec<SimFile>,
     pub(super) faults: Faults,
     /// Operations started.
     pub(super) operations: u64,
     pub(super) trace: Trace,
-    /// When the link has carried all bytes promised so far.
-    link_free: Duration,
+    /// When the link will have carried all bytes scheduled so far.
+    link_free_at: Duration,
 }
 
 impl std::fmt::Debug for SimDisk {
@@ -97,12 +101,13 @@ impl SimDisk {
     /// An empty disk.
     ///
     /// # Panics
-    /// When the model makes no sense: an alignment that is no power of two, no channel, no bandwidth.
+    /// When the model makes no sense: an alignment that is no power of two, no channel, no
+    /// bandwidth.
     pub fn new(clock: &SimClock, model: SimDiskModel, seed: u64) -> SimDisk {
         assert!(model.mem_align.is_power_of_two() && model.offset_align.is_power_of_two(), "alignment in {model:?}");
         assert!(model.channels > 0 && model.read_bandwidth > 0 && model.write_bandwidth > 0, "no speed in {model:?}");
-        assert!(model.capacity.is_none_or(|bytes| bytes % PAGE as u64 == 0), "capacity in {model:?}");
-        SimDisk { shared: Arc::new(Shared { model, seed, clock: clock.clone(), state: Mutex::default() }) }
+        assert!(model.capacity.is_none_or(|bytes| bytes % PAGE_BYTES as u64 == 0), "capacity in {model:?}");
+        SimDisk { shared: Arc::new(DiskShared { model, seed, clock: clock.clone(), state: Mutex::default() }) }
     }
 
     /// The seed.
@@ -120,42 +125,43 @@ impl SimDisk {
         let mut image = Image::default();
         image.store(0, contents, 0);
         image.size = contents.len() as u64;
-        self.add(File::new(image, false))
+        self.add(SimFile::new(image, false))
     }
 
-    /// Makes a file of `size` bytes of [`pattern`](super::pattern) data, which are computed and take no memory.
+    /// Makes a file of `size` bytes of [`pattern`](super::pattern) data, which takes no memory.
     pub fn pattern_file(&self, size: u64, seed: u64) -> SimMedium {
-        self.add(File::new(Image::of_pattern(size, seed), false))
+        self.add(SimFile::new(Image::of_pattern(size, seed), false))
     }
 
-    /// Makes a block device of `size` bytes. Its size is fixed, it has no holes, and what was never written is garbage.
+    /// Makes a block device of `size` bytes. Its size is fixed, it has no holes, and bytes that
+    /// were never written are garbage.
     pub fn device(&self, size: u64) -> SimMedium {
         let seed = SplitMix64::for_use(self.seed(), size).next_u64();
-        self.add(File::new(Image::of_pattern(size, seed), true))
+        self.add(SimFile::new(Image::of_pattern(size, seed), true))
     }
 
-    fn add(&self, file: File) -> SimMedium {
+    fn add(&self, file: SimFile) -> SimMedium {
         let mut state = self.lock();
         state.files.push(file);
         SimMedium::new(self.clone(), state.files.len() - 1)
     }
 
-    /// The file with this number, in the order of making.
+    /// The file with this number. Files are numbered in the order of making.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there is no such file.
     pub fn medium(&self, number: usize) -> SimMedium {
         assert!(number < self.lock().files.len(), "{self:?} has no file {number}");
         SimMedium::new(self.clone(), number)
     }
 
-    /// Sets the plan of faults for operations that start from now on.
+    /// Sets the planned faults of operations that start from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    /// Operations started so far. A test that makes each of them fail in turn runs once without faults to learn how
-    /// many there are.
+    /// Operations started so far. A test that lets each of them fail in turn runs once without
+    /// faults to find their number.
     pub fn operations(&self) -> u64 {
         self.lock().operations
     }
@@ -165,7 +171,7 @@ impl SimDisk {
         self.lock().trace.clone()
     }
 
-    /// Time during which the disk was serving at least one operation, of those completed.
+    /// Time during which the disk served at least one of the completed operations.
     pub fn busy(&self) -> Duration {
         self.lock().trace.busy()
     }
@@ -175,9 +181,9 @@ impl SimDisk {
         self.lock().used()
     }
 
-    /// A disk with what a power cut at this moment would leave, by `seed`; this one stays as it is, so a test can cut
-    /// at every moment of one run. Its files have the same numbers; its faults, trace and count of operations start
-    /// anew. Of writes in flight any part may be there.
+    /// A disk with what a power cut at this moment would leave, by `seed`. This disk stays as it
+    /// is, so a test can cut at every moment of one run. The files have the same numbers; faults,
+    /// trace and count of operations start anew. Any part of the writes in flight may be there.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> SimDisk {
         let after = SimDisk::new(&self.shared.clock, self.shared.model.clone(), seed);
@@ -187,32 +193,32 @@ impl SimDisk {
         after
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to serve an operation at `at`: when it will be complete.
+    /// Begins to serve an operation at `at`. Returns when it will be complete.
     pub(super) fn schedule(&self, at: Duration, service: Duration, on_link: Duration) -> Duration {
         if on_link.is_zero() {
             return at + service;
         }
         let mut state = self.lock();
-        let end = (at + service).max(state.link_free) + on_link;
-        state.link_free = end;
+        let end = (at + service).max(state.link_free_at) + on_link;
+        state.link_free_at = end;
         end
     }
 }
 
-impl State {
+impl DiskState {
     pub(super) fn used(&self) -> u64 {
-        self.files.iter().map(|file| file.live.used()).sum::<u64>() * PAGE as u64
+        self.files.iter().map(|file| file.live.used()).sum::<u64>() * PAGE_BYTES as u64
     }
 }
 
-/// Operations shown when a test fails.
-const SHOWN: usize = 8;
+/// Operations printed when a test fails.
+const OPS_SHOWN: usize = 8;
 
-impl Drop for Shared {
+impl Drop for DiskShared {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
@@ -220,7 +226,7 @@ impl Drop for Shared {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         eprintln!("simulated disk: seed {}, {} operations started; the last completed:", self.seed, state.operations);
         let entries = &state.trace.entries;
-        for entry in &entries[entries.len().saturating_sub(SHOWN)..] {
+        for entry in &entries[entries.len().saturating_sub(OPS_SHOWN)..] {
             eprintln!("  {}", line(entry));
         }
     }

@@ -1,4 +1,4 @@
-//! The simulated engine: operations in virtual time.
+//! The simulated engine, which runs operations in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -6,13 +6,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::medium::Ticket;
+use super::medium::PendingOp;
 use super::{SimClock, SimDisk, SimMedium, SplitMix64};
 use crate::engine::{Done, Engine, Op};
 
-/// Runs operations on simulated disks in one thread, by a seed. An operation takes effect when it completes, and those
-/// of different disks complete in the order of virtual time. Each disk has one queue here, so one engine at a time
-/// should use it: two would not see each other's channels.
+/// Runs operations on simulated disks in one thread, by a seed. An operation takes effect when it
+/// completes, and operations of different disks complete in the order of virtual time. The engine
+/// has one queue for each disk, so only one engine at a time should use a disk: two would not know
+/// each other's channels.
 ///
 /// Operations on media that are not simulated run when they are started and take no time.
 pub struct SimEngine {
@@ -20,30 +21,31 @@ pub struct SimEngine {
     seed: u64,
     random: SplitMix64,
     depth: usize,
-    lanes: Vec<Lane>,
-    /// By the number that `start` gave them.
-    flights: BTreeMap<u64, Flight>,
+    disk_queues: Vec<DiskQueue>,
+    /// Operations in flight, by the number that `start` gave them.
+    in_flight_ops: BTreeMap<u64, InFlightOp>,
     next: u64,
-    /// Completions to come: when, and which; ties in the order of being served.
-    events: BinaryHeap<Reverse<(Duration, u64, u64)>>,
+    /// Completions to come: the time, the order of being served (which breaks ties), and the number
+    /// of the operation.
+    due: BinaryHeap<Reverse<(Duration, u64, u64)>>,
     served: u64,
-    /// Complete, not yet given back.
+    /// Operations completed and not yet given back.
     ready: Vec<Done>,
 }
 
-/// The queue of one disk.
-struct Lane {
+/// The operations of one disk.
+struct DiskQueue {
     disk: SimDisk,
     waiting: VecDeque<u64>,
-    /// Invariant: at most as many as the disk has channels.
+    /// Operations being served. Invariant: at most as many as the disk has channels.
     serving: usize,
 }
 
-struct Flight {
+struct InFlightOp {
     op: Op,
     medium: SimMedium,
-    lane: usize,
-    ticket: Ticket,
+    disk_queue: usize,
+    pending: PendingOp,
     start: Duration,
 }
 
@@ -54,7 +56,8 @@ impl std::fmt::Debug for SimEngine {
 }
 
 impl SimEngine {
-    /// An engine that takes `depth` operations at a time. The seed decides where a disk's model lets it reorder.
+    /// An engine that takes `depth` operations at a time. The seed decides the order where a disk's
+    /// model allows reordering.
     ///
     /// # Panics
     /// When `depth` is zero.
@@ -65,10 +68,10 @@ impl SimEngine {
             seed,
             random: SplitMix64::new(seed),
             depth,
-            lanes: Vec::new(),
-            flights: BTreeMap::new(),
+            disk_queues: Vec::new(),
+            in_flight_ops: BTreeMap::new(),
             next: 0,
-            events: BinaryHeap::new(),
+            due: BinaryHeap::new(),
             served: 0,
             ready: Vec::new(),
         }
@@ -79,47 +82,48 @@ impl SimEngine {
         self.clock.now()
     }
 
-    fn lane_of(&mut self, disk: &SimDisk) -> usize {
-        let known = self.lanes.iter().position(|lane| Arc::ptr_eq(&lane.disk.shared, &disk.shared));
+    fn queue_of(&mut self, disk: &SimDisk) -> usize {
+        let known = self.disk_queues.iter().position(|disk_queue| Arc::ptr_eq(&disk_queue.disk.shared, &disk.shared));
         known.unwrap_or_else(|| {
-            self.lanes.push(Lane { disk: disk.clone(), waiting: VecDeque::new(), serving: 0 });
-            self.lanes.len() - 1
+            self.disk_queues.push(DiskQueue { disk: disk.clone(), waiting: VecDeque::new(), serving: 0 });
+            self.disk_queues.len() - 1
         })
     }
 
-    /// Lets a disk begin what it has a channel for.
-    fn dispatch(&mut self, lane: usize, at: Duration) {
-        let lane = &mut self.lanes[lane];
-        let model = lane.disk.model();
-        while lane.serving < model.channels && !lane.waiting.is_empty() {
-            let which = if model.reorder { self.random.below(lane.waiting.len() as u64) as usize } else { 0 };
-            let Some(flight) = lane.waiting.remove(which) else { return };
-            lane.serving += 1;
-            let in_flight = self.flights.get_mut(&flight).expect("what waits is in flight");
-            let (service, on_link) = in_flight.medium.cost(&in_flight.ticket);
+    /// Lets a disk begin as many operations as it has free channels.
+    fn dispatch(&mut self, disk_queue: usize, at: Duration) {
+        let disk_queue = &mut self.disk_queues[disk_queue];
+        let model = disk_queue.disk.model();
+        while disk_queue.serving < model.channels && !disk_queue.waiting.is_empty() {
+            let which = if model.reorder { self.random.below(disk_queue.waiting.len() as u64) as usize } else { 0 };
+            let Some(number) = disk_queue.waiting.remove(which) else { return };
+            disk_queue.serving += 1;
+            let in_flight = self.in_flight_ops.get_mut(&number).expect("what waits is in flight");
+            let (service, on_link) = in_flight.medium.cost(&in_flight.pending);
             in_flight.start = at;
-            let end = lane.disk.schedule(at, service, on_link);
-            self.events.push(Reverse((end, self.served, flight)));
+            let end = disk_queue.disk.schedule(at, service, on_link);
+            self.due.push(Reverse((end, self.served, number)));
             self.served += 1;
         }
     }
 
-    /// Completes everything that ends until `time`. What that lets begin begins at its own time, not at `time`.
+    /// Completes every operation that ends until `time`. An operation that may begin then begins at
+    /// its own time, not at `time`.
     fn catch_up(&mut self, time: Duration) {
-        while self.events.peek().is_some_and(|Reverse((end, ..))| *end <= time) {
+        while self.due.peek().is_some_and(|Reverse((end, ..))| *end <= time) {
             self.complete_next();
         }
     }
 
     fn complete_next(&mut self) -> Option<Duration> {
-        let Reverse((end, _, flight)) = self.events.pop()?;
-        let Flight { mut op, medium, lane, ticket, start } =
-            self.flights.remove(&flight).expect("what completes is in flight");
+        let Reverse((end, _, number)) = self.due.pop()?;
+        let InFlightOp { mut op, medium, disk_queue, pending, start } =
+            self.in_flight_ops.remove(&number).expect("what completes is in flight");
         self.clock.advance_to(end);
-        let result = medium.complete(&mut op, ticket, start, end);
+        let result = medium.complete(&mut op, pending, start, end);
         self.ready.push(Done { op, result });
-        self.lanes[lane].serving -= 1;
-        self.dispatch(lane, end);
+        self.disk_queues[disk_queue].serving -= 1;
+        self.dispatch(disk_queue, end);
         Some(end)
     }
 }
@@ -134,7 +138,7 @@ impl Engine for SimEngine {
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len() + self.ready.len()
+        self.in_flight_ops.len() + self.ready.len()
     }
 
     fn start(&mut self, mut op: Op) -> Result<(), Op> {
@@ -149,12 +153,12 @@ impl Engine for SimEngine {
             self.ready.push(Done { op, result });
             return Ok(());
         };
-        let ticket = medium.begin(&op);
-        let lane = self.lane_of(medium.disk());
-        self.flights.insert(self.next, Flight { op, medium, lane, ticket, start: now });
-        self.lanes[lane].waiting.push_back(self.next);
+        let pending = medium.begin(&op);
+        let disk_queue = self.queue_of(medium.disk());
+        self.in_flight_ops.insert(self.next, InFlightOp { op, medium, disk_queue, pending, start: now });
+        self.disk_queues[disk_queue].waiting.push_back(self.next);
         self.next += 1;
-        self.dispatch(lane, now);
+        self.dispatch(disk_queue, now);
         Ok(())
     }
 
@@ -169,7 +173,7 @@ impl Engine for SimEngine {
 }
 
 impl Drop for SimEngine {
-    /// As with the other engines, what was started happens.
+    /// Started operations happen even if the engine is dropped, as with the other engines.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("simulated engine: seed {}, at {:?}", self.seed, self.now());

@@ -1,18 +1,20 @@
-//! Which operations fail, and how.
+//! Which operations of a simulated disk fail, and how.
 
 use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
 use super::{Action, SplitMix64};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 
-/// A way in which an operation goes wrong.
+/// How an operation goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// A read or write transfers only a multiple of the offset alignment, less than asked for, at least once that.
+    /// A read or write transfers fewer bytes than asked for: a positive multiple of the offset
+    /// alignment.
     ShortAligned,
-    /// A read or write transfers fewer bytes than asked for, at least one, and no multiple of the alignment.
+    /// A read or write transfers fewer bytes than asked for: at least one, and no multiple of the
+    /// alignment.
     ShortUnaligned,
     /// EAGAIN: a read or write would block (io_uring, `RWF_NOWAIT`, a full queue).
     Again,
@@ -20,19 +22,20 @@ pub enum Fault {
     Interrupted,
     /// EIO: nothing was transferred. A sync fails as with [`Fault::SyncFails`].
     Io,
-    /// ENOSPC: a write or an allocation finds no space; a sync finds none for delayed blocks, and fails.
+    /// ENOSPC: a write or an allocation finds no space. A sync finds none for delayed blocks and
+    /// fails.
     NoSpace,
     /// A write stores some of its sectors, from its beginning, and then fails with EIO.
     Torn,
-    /// EIO from a sync, or from a write with `dsync`. By the seed, each page of what it should have made durable is
-    /// durable or is not, and no later sync will try it again, though it may well report success: what the kernel does
-    /// after a failed write-back ("fsyncgate"; `fsync(2)`, NOTES; Rebello et al., "Can applications recover from fsync
-    /// failures?", ATC 2020).
+    /// EIO from a sync, or from a write with `dsync`. The seed decides for each page that should
+    /// have become durable whether it did. No later sync tries the others again, though it may well
+    /// report success: so the kernel behaves after a failed write-back ("fsyncgate"; `fsync(2)`,
+    /// NOTES; Rebello et al., "Can applications recover from fsync failures?", ATC 2020).
     SyncFails,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 8] = [
         Fault::ShortAligned,
         Fault::ShortUnaligned,
@@ -44,10 +47,11 @@ impl Fault {
         Fault::SyncFails,
     ];
 
-    /// True when an operation can go wrong in this way. `dsync` says whether it is a write with that flag.
+    /// True if the fault can happen to an operation. `dsync` says whether it is a write with that
+    /// flag.
     pub fn applies_to(self, action: Action, dsync: bool) -> bool {
-        let moves = matches!(action, Action::Transfer(Kind::Read | Kind::Write));
-        let writes = action == Action::Transfer(Kind::Write);
+        let moves = matches!(action, Action::Transfer(OpKind::Read | OpKind::Write));
+        let writes = action == Action::Transfer(OpKind::Write);
         match self {
             Fault::ShortAligned | Fault::ShortUnaligned | Fault::Again => moves,
             Fault::Interrupted => action != Action::Size,
@@ -70,8 +74,9 @@ impl Fault {
     }
 }
 
-/// The plan of a disk's faults. Exact ones ([`Faults::at`]) come before random ones; a fault that an operation cannot
-/// have ([`Fault::applies_to`]) does not happen, and the trace shows none for it.
+/// The planned faults of a disk. Exact ones ([`Faults::at`]) take precedence over random ones. A
+/// fault that cannot happen to an operation ([`Fault::applies_to`]) does not, and the trace shows
+/// none for it.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     exact: BTreeMap<u64, Fault>,
@@ -106,7 +111,7 @@ impl Faults {
         self
     }
 
-    /// Decides about one operation; `random` is its own.
+    /// Decides about one operation. `random` belongs to this operation alone.
     pub(super) fn decide(&self, number: u64, action: Action, dsync: bool, random: &mut SplitMix64) -> Option<Fault> {
         let lasting = self.from.filter(|(first, _)| number >= *first).map(|(_, fault)| fault);
         let planned = self.exact.get(&number).copied().or(lasting);
@@ -115,7 +120,8 @@ impl Faults {
         }
         let mut happens = None;
         for (fault, per_mille) in &self.chances {
-            // Each kind draws, whether or not one has been found: the draws of one kind do not depend on the others.
+            // Every kind of fault draws even if one has been found, so the draws of one kind do not
+            // depend on the others.
             if random.chance(*per_mille) && fault.applies_to(action, dsync) {
                 happens = happens.or(Some(*fault));
             }

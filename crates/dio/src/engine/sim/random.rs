@@ -1,7 +1,7 @@
 //! Seeded randomness.
 
-/// The SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): one
-/// word of state, good enough for tests, and any seed will do.
+/// The SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014). One word of state is good enough for tests, and any seed will do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitMix64 {
     state: u64,
@@ -13,8 +13,8 @@ impl SplitMix64 {
         SplitMix64 { state: seed }
     }
 
-    /// A generator for one of many independent uses of a seed, so that one more draw in one place does not change what
-    /// happens in another.
+    /// A generator for one of many independent uses of a seed, so that an additional draw in one
+    /// use does not change another.
     pub fn for_use(seed: u64, which: u64) -> SplitMix64 {
         let mut mixed = SplitMix64::new(which);
         SplitMix64::new(seed ^ mixed.next_u64())
@@ -29,7 +29,8 @@ impl SplitMix64 {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`, which is not zero. The bias of the plain reduction is far below what a test can see.
+    /// A number below `bound`, which is not zero. The bias of the plain reduction is far too small
+    /// for a test to notice.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing is below zero");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64

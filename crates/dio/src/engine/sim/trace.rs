@@ -1,17 +1,17 @@
-//! What a simulated disk saw.
+//! A record of the operations on a simulated disk.
 
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::Fault;
-use crate::engine::{Flags, Kind, Route};
+use crate::engine::{OpFlags, OpKind, Route};
 
-/// What an operation on a simulated file was.
+/// What an operation on a simulated file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// An operation of an engine.
-    Transfer(Kind),
+    Transfer(OpKind),
     /// [`Medium::size`](crate::engine::Medium::size).
     Size,
     /// [`Medium::set_size`](crate::engine::Medium::set_size).
@@ -25,29 +25,29 @@ pub enum Action {
 impl Action {
     /// True for the two syncs.
     pub fn is_sync(self) -> bool {
-        matches!(self, Action::Transfer(Kind::SyncData | Kind::SyncAll))
+        matches!(self, Action::Transfer(OpKind::SyncData | OpKind::SyncAll))
     }
 }
 
 /// One operation that a disk has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// Its number on the disk, in the order of starting, from 0: the number that [`Faults::at`](super::Faults::at)
-    /// takes.
+    /// Its number on the disk, in the order of starting, from 0. [`Faults::at`](super::Faults::at)
+    /// takes this number.
     pub number: u64,
     /// The file's number on the disk, in the order of making, from 0.
     pub file: usize,
-    /// What it was.
+    /// What it did.
     pub action: Action,
-    /// The route; `None` for what is not a transfer.
+    /// The route; `None` for anything but a transfer.
     pub route: Option<Route>,
-    /// Where it began, in bytes; the new size for a change of size.
+    /// Where it began, in bytes. For a change of size, the new size.
     pub offset: u64,
     /// Bytes asked for.
     pub len: u64,
     /// Its flags.
-    pub flags: Flags,
-    /// What it answered.
+    pub flags: OpFlags,
+    /// Its result.
     pub result: Result<usize, Errno>,
     /// The fault that was injected.
     pub fault: Option<Fault>,
@@ -67,22 +67,22 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Only those operations that `wanted` picks.
+    /// The operations that `wanted` picks.
     pub fn only(&self, wanted: impl Fn(&TraceEntry) -> bool) -> Trace {
         Trace { entries: self.entries.iter().filter(|entry| wanted(entry)).cloned().collect() }
     }
 
-    /// Only transfers of one kind.
-    pub fn kind(&self, kind: Kind) -> Trace {
+    /// The transfers of one kind.
+    pub fn kind(&self, kind: OpKind) -> Trace {
         self.only(|entry| entry.action == Action::Transfer(kind))
     }
 
-    /// Time during which at least one of the operations was being served.
+    /// Time during which the disk served at least one of the operations.
     pub fn busy(&self) -> Duration {
         self.intervals().iter().map(|(start, end)| *end - *start).sum()
     }
 
-    /// Time during which an operation of each of the two was being served.
+    /// Time during which both disks served one of their operations.
     pub fn overlap(&self, other: &Trace) -> Duration {
         let (ours, theirs) = (self.intervals(), other.intervals());
         let (mut total, mut i, mut j) = (Duration::ZERO, 0, 0);

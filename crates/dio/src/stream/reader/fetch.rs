@@ -8,7 +8,7 @@ use super::limits::{ReadAhead, Sizes};
 use super::shelf::{Held, Shelf};
 use crate::block::Block;
 use crate::drive::{Driver, Finished};
-use crate::engine::Kind;
+use crate::engine::OpKind;
 use crate::file::{File, FileError};
 use crate::geometry::{align_down, align_up};
 
@@ -145,7 +145,7 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.stats.requests += 1;
         let over =
-            self.file.io().run(self.file.blocks().request(Kind::Read, range.start, block.into_mem(0..len), ticket));
+            self.file.io().run(self.file.blocks().request(OpKind::Read, range.start, block.into_mem(0..len), ticket));
         Ok(self.take_in(over))
     }
 
@@ -200,7 +200,7 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.large_requests += u64::from(len > self.shelf.small_len());
         let register = self.large_requests == REGISTERED_AFTER;
-        let op = self.file.blocks().request(Kind::Read, range.start, block.into_mem(0..len), ticket);
+        let op = self.file.blocks().request(OpKind::Read, range.start, block.into_mem(0..len), ticket);
         let depth = (self.sizes.small.1 + self.sizes.large.1).clamp(DEPTH.0, DEPTH.1);
         let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(depth));
         if register {

@@ -80,9 +80,9 @@ impl Rig {
         let record = |image: &Vec<u8>| Record::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();
         let size = layout.size(images.iter().map(|image| record(image).length_in("another")));
         while bytes.len() < size as usize {
-            let place = layout.place(bytes.len() as u64);
-            let len = (place.len as usize).min(size as usize - bytes.len());
-            bytes.extend(&images[place.file][place.offset as usize..][..len]);
+            let extent = layout.locate(bytes.len() as u64);
+            let len = (extent.len as usize).min(size as usize - bytes.len());
+            bytes.extend(&images[extent.object][extent.offset as usize..][..len]);
         }
         bytes
     }
@@ -114,7 +114,7 @@ fn the_record_has_what_is_seen_and_what_was_synced() {
     let (start, bytes) = (rig.descriptor.layout.start(), Rng::new(3).bytes(300_000));
     let file = rig.open();
     file.write_at(&bytes[..100_000], 0).unwrap();
-    let share = |index, size| rig.descriptor.layout.share(index, size);
+    let share = |index, size| rig.descriptor.layout.object_size(index, size);
     for index in 0..2 {
         let record = rig.record(index);
         assert_eq!((record.durable, record.length_in(&BOOT)), (start, share(index, 100_000)));
@@ -142,8 +142,8 @@ fn after_a_power_cut_the_file_has_what_was_synced() {
     let bytes = Rng::new(4).bytes(300_000);
     rig.open().write_at(&bytes, 0).unwrap();
     let (layout, device) = (rig.descriptor.layout, rig.device(1));
-    let record = Record { durable: layout.share(1, 100_000), boot: "another".into(), ..rig.record(1) };
-    let reached = layout.size([layout.share(0, 300_000), record.durable]) as usize;
+    let record = Record { durable: layout.object_size(1, 100_000), boot: "another".into(), ..rig.record(1) };
+    let reached = layout.size([layout.object_size(0, 300_000), record.durable]) as usize;
     device.write_all_at(&record.encode().unwrap(), RECORD_AT).unwrap();
     rig.interrupt_session();
     assert!(rig.contents() == bytes[..reached]);

@@ -1,4 +1,4 @@
-//! What is live, what is durable, and what a power cut leaves.
+//! Tests what is live, what is durable, and what a power cut leaves.
 
 use rustix::io::Errno;
 
@@ -6,7 +6,7 @@ use super::{disk, memory, op, plain, read_op, run_all, sync, write};
 use crate::engine::sim::{
     Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium, SplitMix64, pattern,
 };
-use crate::engine::{Engine, Flags, Kind, Medium, Op, Route};
+use crate::engine::{Engine, Medium, Op, OpFlags, OpKind, Route};
 
 #[test]
 fn what_is_not_synced_is_live_and_at_the_mercy_of_a_cut() {
@@ -53,8 +53,8 @@ fn dsync_makes_its_own_bytes_durable_and_no_others() {
     let disk = plain(8);
     let file = disk.file(&[1; 4096]);
     write(&file, 0, &[2; 512]).unwrap();
-    let flags = Flags { dsync: true, ..Flags::default() };
-    let mut own = Op { flags, ..op(Kind::Write, &file, 4096, Some(memory(&[3; 512]))) };
+    let flags = OpFlags { dsync: true, ..OpFlags::default() };
+    let mut own = Op { flags, ..op(OpKind::Write, &file, 4096, Some(memory(&[3; 512]))) };
     assert_eq!(file.transfer(&mut own), Ok(512));
     let survived: Vec<_> = (0..100).map(|seed| file.power_cut_with(seed).contents()).collect();
     assert!(survived.iter().all(|contents| contents.len() == 4608 && contents[4096..] == [3; 512]));
@@ -68,12 +68,12 @@ fn a_sync_covers_what_was_complete_when_it_began() {
     let file = disk.file(&[]);
     let mut engine = SimEngine::new(&clock, 4, 1);
     let mut done = Vec::new();
-    engine.start(op(Kind::Write, &file, 0, Some(memory(&[1; 512])))).unwrap();
+    engine.start(op(OpKind::Write, &file, 0, Some(memory(&[1; 512])))).unwrap();
     engine.finish(1, &mut done).unwrap();
-    engine.start(op(Kind::Write, &file, 512, Some(memory(&[2; 512])))).unwrap();
-    engine.start(op(Kind::SyncAll, &file, 0, None)).unwrap();
+    engine.start(op(OpKind::Write, &file, 512, Some(memory(&[2; 512])))).unwrap();
+    engine.start(op(OpKind::SyncAll, &file, 0, None)).unwrap();
     engine.finish(2, &mut done).unwrap();
-    assert_eq!(done.last().unwrap().op.kind, Kind::SyncAll, "the write was complete before the sync was");
+    assert_eq!(done.last().unwrap().op.kind, OpKind::SyncAll, "the write was complete before the sync was");
     assert_eq!(file.contents().len(), 1024);
     assert_eq!(file.durable_contents(), [1; 512]);
 }
@@ -133,7 +133,7 @@ fn a_cut_off_is_lost_or_kept_whole() {
         for seed in 0..100 {
             let contents = file.power_cut_with(seed).contents();
             let which = [&before, &after, &before[..5000].to_vec()].iter().position(|state| **state == contents);
-            // Zeros behind the new end may have been written although the cut-off itself was lost.
+            // The zeros behind the new end may have been written although the cut-off was lost.
             let zeroed = || contents[..5000] == before[..5000] && contents[8192..] == before[8192..];
             assert!(which.is_some() || stored && zeroed(), "seed {seed}");
             which.into_iter().for_each(|which| seen[which] += 1);
@@ -164,14 +164,14 @@ fn a_late_sync_does_not_undo_what_became_durable_meanwhile() {
         let file = disk.file(&[1; 4096]);
         write(&file, 0, &[2; 4096]).unwrap();
         let mut engine = SimEngine::new(&clock, 4, seed);
-        let flags = Flags { dsync: true, ..Flags::default() };
+        let flags = OpFlags { dsync: true, ..OpFlags::default() };
         let ops = [
             read_op(&file, 0, 512),
-            op(Kind::SyncData, &file, 0, None),
-            Op { flags, ..op(Kind::Write, &file, 512, Some(memory(&[3; 512]))) },
+            op(OpKind::SyncData, &file, 0, None),
+            Op { flags, ..op(OpKind::Write, &file, 512, Some(memory(&[3; 512]))) },
         ];
         let done = run_all(&mut engine, ops);
-        overtaken |= done[2].op.kind == Kind::SyncData;
+        overtaken |= done[2].op.kind == OpKind::SyncData;
         let expected = [[2; 512].as_slice(), &[3; 512], &[2; 3072]].concat();
         assert_eq!(file.durable_contents(), expected, "seed {seed}");
         assert_eq!(file.power_cut().contents(), expected, "seed {seed}");
@@ -184,15 +184,15 @@ fn a_cut_finds_any_part_of_a_write_in_flight() {
     let clock = SimClock::new();
     let file = SimDisk::new(&clock, SimDiskModel::default(), 1).file(&[1; 2048]);
     let mut engine = SimEngine::new(&clock, 2, 1);
-    engine.start(op(Kind::Write, &file, 0, Some(memory(&[2; 2048])))).unwrap();
+    engine.start(op(OpKind::Write, &file, 0, Some(memory(&[2; 2048])))).unwrap();
     assert_eq!(file.contents(), [1; 2048]);
     let news: std::collections::BTreeSet<_> =
         (0..200).map(|seed| file.power_cut_with(seed).contents().iter().filter(|byte| **byte == 2).count()).collect();
     assert_eq!(news.into_iter().collect::<Vec<_>>(), [0, 512, 1024, 1536, 2048]);
 }
 
-/// Any mix of changes: what is live is what a plain vector says, and every cut leaves, sector by sector, a state since
-/// the last sync.
+/// Random changes: the live contents equal those of a plain vector, and after every cut each sector
+/// is in a state that it had since the last sync.
 #[test]
 fn live_and_durable_agree_with_a_model_under_any_changes() {
     for seed in 0..150 {
@@ -208,7 +208,7 @@ fn live_and_durable_agree_with_a_model_under_any_changes() {
             let after = file.power_cut_with(random.next_u64()).contents();
             assert!(states.iter().any(|state| state.len() == after.len()), "seed {seed} step {step}: {}", after.len());
             for (number, sector) in after.chunks(512).enumerate() {
-                // A cut-off zeroes the end of whatever state of its sector there is.
+                // A cut-off zeroes the end of a sector in whatever state it is.
                 let ends = states.iter().map(|state| state.len().saturating_sub(number * 512).min(512));
                 let mut of_state = states.iter().map(|state| state.get(number * 512..).unwrap_or_default());
                 let known = of_state.any(|state| ends.clone().any(|end| is_cut(sector, state, end)));
@@ -218,13 +218,13 @@ fn live_and_durable_agree_with_a_model_under_any_changes() {
     }
 }
 
-/// True if `sector` is `state` up to `end`, and zeros behind that or behind the state's own end.
+/// True if `sector` equals `state` up to `end` or to the end of the state, and is zero behind that.
 fn is_cut(sector: &[u8], state: &[u8], end: usize) -> bool {
     let end = end.min(state.len()).min(sector.len());
     sector[..end] == state[..end] && sector[end..].iter().all(|byte| *byte == 0)
 }
 
-/// One random change of a file and of its model. `states` are those since the last sync.
+/// Makes one random change of a file and of its model. `states` are those since the last sync.
 fn change(file: &SimMedium, live: &mut Vec<u8>, states: &mut Vec<Vec<u8>>, step: u8, random: &mut SplitMix64) {
     let (offset, len) = (random.below(40_000), 1 + random.below(9_000));
     let range = offset as usize..(offset + len) as usize;
@@ -237,7 +237,7 @@ fn change(file: &SimMedium, live: &mut Vec<u8>, states: &mut Vec<Vec<u8>>, step:
             states.clear();
         }
         _ => {
-            let write = op(Kind::Write, file, offset, Some(memory(&vec![step + 1; len as usize])));
+            let write = op(OpKind::Write, file, offset, Some(memory(&vec![step + 1; len as usize])));
             assert_eq!(file.transfer(&mut Op { route: Route::Buffered, ..write }), Ok(len as usize));
         }
     }
@@ -248,7 +248,7 @@ fn change(file: &SimMedium, live: &mut Vec<u8>, states: &mut Vec<Vec<u8>>, step:
             live[range.start.min(end)..range.end.min(end)].fill(0);
         }
         Action::Allocate if len % 2 == 0 => live.resize(live.len().max(range.end), 0),
-        Action::Transfer(Kind::Write) => {
+        Action::Transfer(OpKind::Write) => {
             live.resize(live.len().max(range.end), 0);
             live[range].fill(step + 1);
         }

@@ -1,4 +1,4 @@
-//! What a simulated disk refuses and how it fails.
+//! Tests what a simulated disk refuses and how it fails.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::{bytes_of, disk, memory, op, plain, read_op, run_all, sync, write};
 use crate::block::Pool;
 use crate::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SplitMix64, Trace};
-use crate::engine::{Flags, Kind, Medium, Op, Route};
+use crate::engine::{Medium, Op, OpFlags, OpKind, Route};
 
 /// A run with every kind of fault and reordering.
 fn eventful(seed: u64) -> (Trace, Vec<u8>, Vec<u8>) {
@@ -21,9 +21,9 @@ fn eventful(seed: u64) -> (Trace, Vec<u8>, Vec<u8>) {
     let ops = (0..400).map(|number| {
         let offset = random.below(200) * 512;
         match number % 10 {
-            9 => op(Kind::SyncAll, &file, 0, None),
+            9 => op(OpKind::SyncAll, &file, 0, None),
             0..4 => read_op(&file, offset, 2048),
-            _ => op(Kind::Write, &file, offset, Some(memory(&[number as u8; 1536]))),
+            _ => op(OpKind::Write, &file, offset, Some(memory(&[number as u8; 1536]))),
         }
     });
     run_all(&mut engine, ops.collect::<Vec<_>>());
@@ -60,11 +60,11 @@ fn exact_faults_hit_the_operation_they_name_and_no_other() {
         let disk = plain(3);
         let file = disk.file(&[1; 8192]);
         disk.set_faults(Faults::none().at(1, fault));
-        let dsync = Flags { dsync: true, ..Flags::default() };
+        let dsync = OpFlags { dsync: true, ..OpFlags::default() };
         let results: Vec<_> = (0..3)
             .map(|value| {
                 let mem = Some(memory(&[value + 2; 4096]));
-                file.transfer(&mut Op { flags: dsync, ..op(Kind::Write, &file, 0, mem) })
+                file.transfer(&mut Op { flags: dsync, ..op(OpKind::Write, &file, 0, mem) })
             })
             .collect();
         assert_eq!((results[0], results[2]), (Ok(4096), Ok(4096)), "{fault:?}");
@@ -112,7 +112,7 @@ fn direct_io_demands_alignment_of_everything_and_buffered_of_nothing() {
     let file = disk.file(&[9; 8192]);
     let pool = Pool::new(8192, 4).unwrap();
     let of = |range| pool.try_take().unwrap().into_mem(range);
-    let read = |route, offset, mem| file.transfer(&mut Op { route, ..op(Kind::Read, &file, offset, Some(mem)) });
+    let read = |route, offset, mem| file.transfer(&mut Op { route, ..op(OpKind::Read, &file, offset, Some(mem)) });
     assert_eq!(read(Route::Direct, 512, of(64..576)), Ok(512));
     assert_eq!(read(Route::Direct, 511, of(0..512)), Err(Errno::INVAL), "offset");
     assert_eq!(read(Route::Direct, 512, of(0..511)), Err(Errno::INVAL), "length");
@@ -124,11 +124,11 @@ fn direct_io_demands_alignment_of_everything_and_buffered_of_nothing() {
     pieces.push(pool.try_take().unwrap().into_segment(0..524));
     assert_eq!(read(Route::Direct, 512, pieces), Err(Errno::INVAL), "a piece's length");
     assert_eq!(read(Route::Buffered, 13, of(5..106)), Ok(101));
-    let mut resumed = Op { skip: 512, ..op(Kind::Read, &file, 0, Some(of(0..1024))) };
+    let mut resumed = Op { skip: 512, ..op(OpKind::Read, &file, 0, Some(of(0..1024))) };
     assert_eq!(file.transfer(&mut resumed), Ok(512));
     resumed.skip = 100;
     assert_eq!(file.transfer(&mut resumed), Err(Errno::INVAL), "resumed between blocks");
-    assert_eq!(file.transfer(&mut op(Kind::Read, &file, 0, None)), Err(Errno::INVAL), "no memory");
+    assert_eq!(file.transfer(&mut op(OpKind::Read, &file, 0, None)), Err(Errno::INVAL), "no memory");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn memory_behind_a_short_or_failed_read_is_scribbled_on_if_so_asked() {
 fn dontcache_is_refused_where_the_file_system_has_none() {
     let disk = disk(SimDiskModel { dontcache: false, ..SimDiskModel::default() }, 1);
     let file = disk.file(&[9; 700]);
-    let flags = Flags { dontcache: true, ..Flags::default() };
+    let flags = OpFlags { dontcache: true, ..OpFlags::default() };
     assert_eq!(file.transfer(&mut Op { flags, ..read_op(&file, 0, 512) }), Err(Errno::OPNOTSUPP));
 }
 
@@ -231,7 +231,7 @@ fn a_device_has_a_fixed_size_and_garbage_in_it() {
 #[should_panic(expected = "changed in flight (disk seed 42)")]
 fn memory_that_changes_in_flight_is_noticed() {
     let file = plain(42).file(&[]);
-    let mut op = op(Kind::Write, &file, 0, Some(memory(&[4; 1024])));
+    let mut op = op(OpKind::Write, &file, 0, Some(memory(&[4; 1024])));
     let ticket = file.begin(&op);
     op.mem.as_mut().unwrap().slices_mut(0)[0][1000] = 5;
     let _ = file.complete(&mut op, ticket, Duration::ZERO, Duration::ZERO);

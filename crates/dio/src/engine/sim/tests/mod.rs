@@ -1,4 +1,4 @@
-//! Tests of the simulator itself: what it claims about storage is what it does.
+//! Tests of the simulator itself.
 
 mod durability;
 mod faults;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use crate::block::{Mem, Pool};
-use crate::engine::{Done, Engine, Flags, Kind, Medium, Op, Route};
+use crate::engine::{Done, Engine, Medium, Op, OpFlags, OpKind, Route};
 
 const MIB: usize = 1 << 20;
 
@@ -21,22 +21,22 @@ fn memory(bytes: &[u8]) -> Mem {
     block.into_mem(0..bytes.len())
 }
 
-fn op(kind: Kind, medium: &SimMedium, offset: u64, mem: Option<Mem>) -> Op {
-    let (route, flags) = (Route::Direct, Flags::default());
+fn op(kind: OpKind, medium: &SimMedium, offset: u64, mem: Option<Mem>) -> Op {
+    let (route, flags) = (Route::Direct, OpFlags::default());
     Op { kind, route, flags, medium: Arc::new(medium.clone()), offset, skip: 0, mem, ticket: 0 }
 }
 
-/// One write at once, through the medium alone.
+/// Runs one write through the medium alone.
 fn write(medium: &SimMedium, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-    medium.transfer(&mut op(Kind::Write, medium, offset, Some(memory(bytes))))
+    medium.transfer(&mut op(OpKind::Write, medium, offset, Some(memory(bytes))))
 }
 
 fn sync(medium: &SimMedium) -> Result<usize, Errno> {
-    medium.transfer(&mut op(Kind::SyncData, medium, 0, None))
+    medium.transfer(&mut op(OpKind::SyncData, medium, 0, None))
 }
 
 fn read_op(medium: &SimMedium, offset: u64, len: usize) -> Op {
-    op(Kind::Read, medium, offset, Some(memory(&vec![0xee; len])))
+    op(OpKind::Read, medium, offset, Some(memory(&vec![0xee; len])))
 }
 
 fn bytes_of(op: &mut Op) -> Vec<u8> {

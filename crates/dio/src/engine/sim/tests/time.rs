@@ -1,11 +1,11 @@
-//! Virtual time, and the engine.
+//! Tests of virtual time and of the engine.
 
 use std::time::Duration;
 
 use super::{MIB, memory, op, plain, read_op, run_all};
 use crate::block::Pool;
 use crate::engine::sim::{Action, SimClock, SimDisk, SimDiskModel, SimEngine};
-use crate::engine::{Blocking, Done, Engine, Kind, Medium, Op};
+use crate::engine::{Blocking, Done, Engine, Medium, Op, OpKind};
 
 #[test]
 fn virtual_time_adds_up() {
@@ -21,7 +21,7 @@ fn virtual_time_adds_up() {
             assert!(done.drain(..).all(|done| done.result == Ok(MIB)));
         }
         let mem = pool.try_take().unwrap().into_mem(0..MIB);
-        engine.start(op(Kind::Read, &file, number * MIB as u64, Some(mem))).unwrap();
+        engine.start(op(OpKind::Read, &file, number * MIB as u64, Some(mem))).unwrap();
     }
     engine.finish(4, &mut done).unwrap();
     let expected = 1000.0 / 1024.0 + 1000.0 * 100e-6;
@@ -55,7 +55,7 @@ fn two_disks_work_side_by_side() {
     let mut ops = Vec::new();
     for number in 0..16 {
         ops.push(read_op(&from, number * MIB as u64, MIB));
-        ops.push(op(Kind::Write, &to, number * MIB as u64, Some(memory(&vec![number as u8; MIB]))));
+        ops.push(op(OpKind::Write, &to, number * MIB as u64, Some(memory(&vec![number as u8; MIB]))));
     }
     let done = run_all(&mut engine, ops);
     let (reads, writes) = (source.trace(), target.trace());
@@ -63,7 +63,7 @@ fn two_disks_work_side_by_side() {
     assert_eq!(reads.overlap(&writes), source.busy(), "the other one works meanwhile");
     assert!(source.busy() < target.busy());
     let first_kinds: Vec<_> = done.iter().take(3).map(|done| done.op.kind).collect();
-    assert_eq!(first_kinds, [Kind::Read, Kind::Write, Kind::Read], "in the order of time");
+    assert_eq!(first_kinds, [OpKind::Read, OpKind::Write, OpKind::Read], "in the order of time");
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn the_blocking_engine_runs_on_simulated_files_too() {
     let disk = plain(1);
     let file = disk.file(&[]);
     let mut engine = Blocking::new(2);
-    engine.start(op(Kind::Write, &file, 0, Some(memory(&[4; 1024])))).unwrap();
+    engine.start(op(OpKind::Write, &file, 0, Some(memory(&[4; 1024])))).unwrap();
     let mut done = Vec::new();
     engine.finish(1, &mut done).unwrap();
     assert_eq!(done[0].result, Ok(1024));
     assert_eq!(file.contents(), [4; 1024]);
-    assert_eq!(disk.trace().entries[0].action, Action::Transfer(Kind::Write));
+    assert_eq!(disk.trace().entries[0].action, Action::Transfer(OpKind::Write));
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn an_engine_that_goes_away_has_done_what_it_took() {
     let clock = SimClock::new();
     let file = SimDisk::new(&clock, SimDiskModel::default(), 1).file(&[]);
     let mut engine = SimEngine::new(&clock, 2, 1);
-    engine.start(op(Kind::Write, &file, 0, Some(memory(&[4; 1024])))).unwrap();
+    engine.start(op(OpKind::Write, &file, 0, Some(memory(&[4; 1024])))).unwrap();
     drop(engine);
     assert_eq!(file.contents(), [4; 1024]);
 }
 
-/// Copies with `depth` operations in flight; at one, reads and writes alternate.
+/// Copies with `depth` operations in flight. With one, reads and writes alternate.
 fn copy(depth: usize) -> (Duration, Duration, Duration) {
     let clock = SimClock::new();
     let (source, target) =
@@ -158,7 +158,7 @@ fn copy(depth: usize) -> (Duration, Duration, Duration) {
     loop {
         while next < 100 && engine.in_flight() < depth {
             let mem = pool.try_take().unwrap().into_mem(0..MIB);
-            engine.start(op(Kind::Read, &from, next * MIB as u64, Some(mem))).unwrap();
+            engine.start(op(OpKind::Read, &from, next * MIB as u64, Some(mem))).unwrap();
             next += 1;
         }
         if engine.finish(1, &mut done).is_ok() && done.is_empty() {
@@ -166,8 +166,8 @@ fn copy(depth: usize) -> (Duration, Duration, Duration) {
         }
         for Done { op: finished, result } in done.drain(..) {
             assert_eq!(result, Ok(MIB));
-            if finished.kind == Kind::Read {
-                engine.start(op(Kind::Write, &to, finished.offset, finished.mem)).unwrap();
+            if finished.kind == OpKind::Read {
+                engine.start(op(OpKind::Write, &to, finished.offset, finished.mem)).unwrap();
             }
         }
     }
