@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dio::file::{ByClass, Class, Counters, Reason};
+use dio::file::{BytesByClass, Class, Counters, Reason};
 use dio::names::resident_pages;
 use serde::{Serialize, Serializer};
 
@@ -45,7 +45,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    fn add(&mut self, bytes: &ByClass) {
+    fn add(&mut self, bytes: &BytesByClass) {
         self.direct += bytes.get(Class::Direct);
         self.bounced += bytes.get(Class::Bounced);
         self.uncached += bytes.get(Class::Uncached);
@@ -124,7 +124,7 @@ struct Receipt<'a> {
 pub(crate) type Way = (&'static str, Option<&'static str>);
 
 /// The class of most bytes, and why it is not direct.
-pub(crate) fn main_way(bytes: &ByClass, counters: &Counters) -> Way {
+pub(crate) fn main_way(bytes: &BytesByClass, counters: &Counters) -> Way {
     // Of equals the last is taken, so the better classes come last.
     let most = Class::ALL.into_iter().rev().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
     let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };

@@ -3,7 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`repair()`], [`take_what_is_there`] | cuts off what a crash left behind the end; takes what is left for the file |
+//! | [`repair()`], [`allow_damaged`] | cuts off what a crash left behind the end; takes what is left for the file |
 //! | [`migrate()`] | moves a file to another layout under the same name |
 //! | [`adopt`] | makes a copy of a descriptor the file's own |
 //! | [`set_default`], [`clear_default`] | the stripes that new files of a directory get |
@@ -32,7 +32,7 @@ pub use migrate::{MigrateError, clear, migrate};
 pub use migration::{LeftByMigration, left_by_migrations, migration_name};
 pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
-pub use repair::{repair, take_what_is_there};
+pub use repair::{allow_damaged, repair};
 
 /// The error number of an error that came from a system call.
 fn errno(error: &io::Error) -> Errno {

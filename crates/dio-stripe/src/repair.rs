@@ -39,7 +39,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<(), FileError> {
 ///
 /// # Errors
 /// As [`repair`], but for objects that do not fit together.
-pub fn take_what_is_there(path: impl AsRef<Path>) -> Result<(), FileError> {
+pub fn allow_damaged(path: impl AsRef<Path>) -> Result<(), FileError> {
     even_out(path.as_ref(), true)?;
     give_stamps(path.as_ref())
 }
@@ -48,7 +48,7 @@ fn even_out(path: &Path, what_is_there: bool) -> Result<(), FileError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     if what_is_there {
-        options.take_what_is_there();
+        options.allow_damaged();
     }
     let file = options.open(path)?;
     if file.layout().is_none() {

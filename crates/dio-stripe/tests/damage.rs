@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dio::names;
 use dio::stripe::{Descriptor, ObjectState, Plan, create, inspect, remove, remove_what_is_there};
 use dio::{File, FileError, Mode, OpenOptions};
-use dio_stripe::{repair, take_what_is_there};
+use dio_stripe::{allow_damaged, repair};
 use dio_test::{DAMAGES, Rng, Soak, file_systems, fill};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -181,7 +181,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         assert!(contents(&place.path).unwrap() == bytes(1, 3 << 20));
         // Who wants what is left can have it.
         cut(&object, 100_000);
-        take_what_is_there(&place.path).unwrap();
+        allow_damaged(&place.path).unwrap();
         let left = contents(&place.path).unwrap();
         assert!(left.len() > 280_000 && left.len() < 300_000 && bytes(1, 3 << 20).starts_with(&left), "{}", left.len());
         assert!(inspect(&place.path).unwrap().unwrap().is_sound());
@@ -307,7 +307,7 @@ fn files_of_the_first_format_stay_usable_and_get_stamps() {
     assert!(contents(&place.path).unwrap() == whole);
     fs::write(&object, &yesterday).unwrap();
     place.refused(&object);
-    take_what_is_there(&place.path).unwrap();
+    allow_damaged(&place.path).unwrap();
     let report = inspect(&place.path).unwrap().unwrap();
     assert!(report.is_sound() && report.generation > 1 && contents(&place.path).unwrap() == whole);
 }

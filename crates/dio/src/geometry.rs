@@ -1,8 +1,22 @@
-//! What an open file demands of direct I/O and what it likes: alignments, sizes, atomic write units.
+//! The numbers that direct I/O to an open file depends on: alignments, sizes, atomic write units.
 //!
-//! Alignment belongs to an open file, not to a machine: it differs between files of one file system, and
-//! memory, reads and writes each have their own. [`Geometry::of`] asks once and validates once; the only
-//! rounding functions of the project are here.
+//! Alignment belongs to an open file, not to a machine: it differs between files of one file
+//! system, and memory, reads and writes each have their own. [`Geometry::of`] asks the kernel once
+//! and validates the answer once. The only rounding functions of the project are here.
+//!
+//! ```no_run
+//! use std::os::fd::AsFd;
+//! use dio::geometry::{Directness, Geometry};
+//!
+//! let file = std::fs::File::open("/var/tmp/data")?;
+//! let geometry = Geometry::of(file.as_fd())?;
+//! if geometry.directness() == Directness::Reported {
+//!     println!("offsets are multiples of {} bytes", geometry.offset_align());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod file_system;
 
 use std::io;
 use std::ops::Range;
@@ -10,18 +24,21 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
 
+pub use file_system::FileSystem;
+
 /// `STATX_WRITE_ATOMIC` (Linux 6.11, `statx(2)`).
 const STATX_WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
 
 /// `STATX_DIO_READ_ALIGN` (Linux 6.14, `statx(2)`).
 const STATX_DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2_0000);
 
-/// Least alignment assumed where nothing is reported: the logical block of every common disk divides it.
-const ASSUMED_ALIGN: u64 = 4096;
+/// Smallest alignment assumed if the kernel reports none, in bytes. It is a multiple of the logical
+/// block of every common disk.
+const ASSUMED_ALIGN_BYTES: u64 = 4096;
 
-/// No file system has larger blocks. Network and record-based ones put a transfer size into `f_bsize`
-/// (NFS up to 1 MiB, ZFS 128 KiB), which is no alignment.
-const LARGEST_BLOCK: u64 = 64 * 1024;
+/// No file system has larger blocks, in bytes. Network and record-based file systems put a transfer
+/// size into `f_bsize` (NFS up to 1 MiB, ZFS 128 KiB), which is no alignment.
+const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 
 /// Rounds down to a multiple of `align`, a power of two.
 pub const fn align_down(value: u64, align: u64) -> u64 {
@@ -32,7 +49,7 @@ pub const fn align_down(value: u64, align: u64) -> u64 {
 /// Rounds up to a multiple of `align`, a power of two.
 ///
 /// # Panics
-/// If the result exceeds 64 bits; file offsets, below 2^63, never do.
+/// If the result exceeds 64 bits. File offsets are below 2^63, so theirs never do.
 pub const fn align_up(value: u64, align: u64) -> u64 {
     match checked_align_up(value, align) {
         Some(aligned) => aligned,
@@ -61,7 +78,7 @@ pub enum GeometryError {
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
-        /// The call, as its man page is named.
+        /// The call, by the name of its man page.
         call: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -69,10 +86,10 @@ pub enum GeometryError {
     /// Only regular files and block devices have blocks.
     #[error("neither a regular file nor a block device")]
     NoBlocks,
-    /// The kernel reported an alignment that is none.
+    /// The kernel reported an alignment that is not a power of two.
     #[error("the kernel reports {value} as {what}, which is not a power of two")]
     NotAPowerOfTwo {
-        /// Which number.
+        /// Which number it reported.
         what: &'static str,
         /// Its value in bytes.
         value: u64,
@@ -83,117 +100,34 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> GeometryE
     move |source| GeometryError::System { call, source: source.into() }
 }
 
-/// What the kernel says about direct I/O to a file. What really happens only resident pages tell.
+/// What the kernel reports about direct I/O to a file. Only resident pages show what really
+/// happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Directness {
-    /// The kernel names the alignments that direct I/O needs.
+    /// The kernel reports the alignments that direct I/O needs.
     Reported,
-    /// Direct I/O is impossible, even where `open(O_DIRECT)` succeeds: the kernel reports alignments of 0
-    /// (ext4 with `data=journal`), or the file lives in memory (tmpfs, ramfs, hugetlbfs).
+    /// Direct I/O is impossible, even where `open(O_DIRECT)` succeeds: the kernel reports
+    /// alignments of 0 (ext4 with `data=journal`), or the file lives in memory (tmpfs, ramfs,
+    /// hugetlbfs).
     Refused,
-    /// The kernel says nothing (btrfs, network file systems, Linux before 6.1); alignments are assumed.
+    /// The kernel reports nothing (btrfs, network file systems, Linux before 6.1). Alignments are
+    /// assumed.
     Unknown,
 }
 
-/// Sizes between which a direct write with `RWF_ATOMIC` is never torn (`statx(2)`).
+/// Sizes of direct writes with `RWF_ATOMIC`, which are never torn (`statx(2)`). The length of such
+/// a write is a power of two, and its offset a multiple of the length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AtomicWrites {
     /// Smallest such write in bytes, a power of two.
     pub unit_min: u64,
-    /// Largest such write in bytes, a power of two. Writes must be of a power of two bytes, at a multiple.
+    /// Largest such write in bytes, a power of two.
     pub unit_max: u64,
-    /// Most buffers such a write may be gathered from.
+    /// Most segments of memory that such a write may be gathered from.
     pub segments_max: u32,
-    /// Largest size done with hardware help (Linux 6.16); 0 where no other than `unit_max` applies.
+    /// Largest size that the hardware helps with (Linux 6.16); 0 if no limit but `unit_max`
+    /// applies.
     pub unit_max_fast: u64,
-}
-
-/// The type of a file system, known by its magic number (`statfs(2)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileSystem {
-    magic: u32,
-}
-
-/// Magic numbers of `include/uapi/linux/magic.h` and of file systems outside the kernel tree.
-const FILE_SYSTEMS: [(u32, &str); 29] = [
-    (EXT, "ext2/ext3/ext4"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (TMPFS, "tmpfs"),
-    (RAMFS, "ramfs"),
-    (HUGETLBFS, "hugetlbfs"),
-    (OVERLAYFS, "overlayfs"),
-    (FUSE, "fuse"),
-    (0x6969, "nfs"),
-    (0xff53_4d42, "cifs"),
-    (0xfe53_4d42, "smb2"),
-    (0xf2f5_2010, "f2fs"),
-    (0xca45_1a4e, "bcachefs"),
-    (0x2fc1_2fc1, "zfs"),
-    (0x0bd0_0bd0, "lustre"),
-    (0x4750_4653, "gpfs"),
-    (0x00c3_6400, "ceph"),
-    (0x0116_1970, "gfs2"),
-    (0x7461_636f, "ocfs2"),
-    (0x2011_bab0, "exfat"),
-    (0x4d44, "msdos/vfat"),
-    (0x7366_746e, "ntfs3"),
-    (0x3153_464a, "jfs"),
-    (0x3434, "nilfs2"),
-    (0x7371_7368, "squashfs"),
-    (0xe0f5_e1e2, "erofs"),
-    (0x9660, "iso9660"),
-    (0x0102_1997, "9p"),
-    (0x6462_6720, "debugfs"),
-];
-const EXT: u32 = 0xef53;
-const TMPFS: u32 = 0x0102_1994;
-const RAMFS: u32 = 0x8584_58f6;
-const HUGETLBFS: u32 = 0x9584_58f6;
-const OVERLAYFS: u32 = 0x794c_7630;
-const FUSE: u32 = 0x6573_5546;
-
-impl FileSystem {
-    /// The file system that an open file is on. A block device node is usually on a tmpfs of its own.
-    ///
-    /// # Errors
-    /// Those of `fstatfs(2)`.
-    pub fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self::from_magic(rustix::fs::fstatfs(fd)?.f_type as u32))
-    }
-
-    /// Whether direct writes of several processes under `O_APPEND` keep out of each other's way: the end is found and
-    /// written under one lock. So on ext4 (kernel, `ext4_dio_write_checks`); on xfs they were seen to overwrite each
-    /// other, of others nothing is known.
-    pub fn keeps_direct_appends_apart(self) -> bool {
-        self.magic == EXT
-    }
-
-    /// The file system of this magic number.
-    pub fn from_magic(magic: u32) -> Self {
-        Self { magic }
-    }
-
-    /// The magic number.
-    pub fn magic(self) -> u32 {
-        self.magic
-    }
-
-    /// Its name, or `None` for an unusual one. ext2, ext3 and ext4 share a number and thus a name.
-    pub fn name(self) -> Option<&'static str> {
-        FILE_SYSTEMS.iter().find(|(magic, _)| *magic == self.magic).map(|(_, name)| *name)
-    }
-
-    /// Whether the page cache *is* its storage, so that nothing can be direct and nothing be evicted.
-    pub fn is_memory(self) -> bool {
-        matches!(self.magic, TMPFS | RAMFS | HUGETLBFS)
-    }
-
-    /// Whether the pages of its files may belong to an inode of another file system (overlayfs; FUSE with
-    /// passthrough), where calls that look at the file's own mapping (`cachestat`, `sync_file_range`) miss.
-    pub fn passes_data_through(self) -> bool {
-        matches!(self.magic, OVERLAYFS | FUSE)
-    }
 }
 
 /// Alignments and sizes of one open regular file or block device, all in bytes.
@@ -215,8 +149,9 @@ impl Geometry {
     /// Asks the kernel about an open file.
     ///
     /// # Errors
-    /// [`GeometryError::NoBlocks`] for directories, pipes and the like; [`GeometryError::NotAPowerOfTwo`]
-    /// if the kernel reports what cannot be an alignment; what `statx(2)` or `fstatfs(2)` say.
+    /// [`GeometryError::NoBlocks`] for directories, pipes and the like.
+    /// [`GeometryError::NotAPowerOfTwo`] if the kernel reports an impossible alignment. What
+    /// `statx(2)` or `fstatfs(2)` answer.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Self, GeometryError> {
         let mask = StatxFlags::TYPE | StatxFlags::DIOALIGN | STATX_WRITE_ATOMIC | STATX_DIO_READ_ALIGN;
         let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map_err(failed("statx"))?;
@@ -233,7 +168,7 @@ impl Geometry {
         let block = plausible_block(statfs.f_bsize as u64);
         let reported = Reported::from(statx);
         let directness = if file_system.is_memory() { Directness::Refused } else { reported.directness };
-        Self::build(statx, reported, directness, block, ASSUMED_ALIGN.max(block))
+        Self::build(statx, reported, directness, block, ASSUMED_ALIGN_BYTES.max(block))
             .map(|geometry| Self { file_system: Some(file_system), ..geometry })
     }
 
@@ -241,15 +176,15 @@ impl Geometry {
         let block = rustix::fs::ioctl_blksszget(fd).map_err(failed("ioctl BLKSSZGET"))?.into();
         let mut reported = Reported::from(statx);
         if reported.directness == Directness::Unknown {
-            // A kernel that does not answer statx for devices still tells the logical block size, which is
-            // what direct I/O to a device needs; no device needs more of memory.
+            // A kernel whose statx reports nothing for devices still tells the logical block size.
+            // Direct I/O to a device needs that alignment, and no device needs more of memory.
             reported = Reported { mem: block, offset: block, read: block, directness: Directness::Reported };
         }
         Self::build(statx, reported, reported.directness, block, block)
     }
 
-    /// The geometry of a medium that is not of the operating system, such as a simulated disk: alignments in bytes, of
-    /// memory and of the offset and length of requests.
+    /// The geometry of a medium outside the operating system, such as a simulated disk. The
+    /// alignments, in bytes, are those of memory and of the offset and length of requests.
     ///
     /// # Errors
     /// [`GeometryError::NotAPowerOfTwo`].
@@ -266,8 +201,9 @@ impl Geometry {
         })
     }
 
-    /// The geometry of a file whose bytes are in several: what all of them demand. Where one piece of memory ends and the
-    /// next begins follows from offsets, so offsets are aligned as memory is.
+    /// The geometry of a striped file: the strictest demand of its objects. The offset of a byte
+    /// decides where in a buffer the memory of one object ends and that of the next begins, so
+    /// offsets are aligned as memory is.
     pub(crate) fn joined(each: &[&Geometry], preferred: u64) -> Result<Self, GeometryError> {
         let most = |of: fn(&Geometry) -> u64| each.iter().map(|one| of(one)).max().unwrap_or(1);
         let memory = most(Geometry::mem_align);
@@ -279,12 +215,13 @@ impl Geometry {
         })
     }
 
-    /// The same where the kernel says something else about direct I/O.
+    /// The same geometry with another directness.
     pub(crate) fn with_directness(self, directness: Directness) -> Self {
         Self { directness, ..self }
     }
 
-    /// Puts together what was `reported`, or `assumed` where that is nothing, and validates it.
+    /// Puts together the `reported` numbers, or `assumed` ones if there are none, and validates
+    /// them.
     fn build(
         statx: &Statx,
         reported: Reported,
@@ -318,29 +255,30 @@ impl Geometry {
         self.offset_align
     }
 
-    /// Alignment of the offset and length of reads; less than that of writes where blocks are rewritten
-    /// out of place.
+    /// Alignment of the offset and length of reads. It is smaller than that of writes where the
+    /// file system rewrites blocks out of place.
     pub fn read_offset_align(&self) -> u64 {
         self.read_offset_align
     }
 
-    /// Block of the file system, or logical block of the device. Writes of whole blocks need no exclusive
-    /// lock on file systems that rewrite partial ones.
+    /// Size of a block of the file system, or of a logical block of the device. File systems that
+    /// rewrite partial blocks need no exclusive lock for writes of whole ones.
     pub fn block(&self) -> u64 {
         self.block
     }
 
-    /// Transfer size the file system suggests (`st_blksize`); direct I/O wants much more. Not an alignment.
+    /// Transfer size that the file system suggests (`st_blksize`). Direct I/O profits from much
+    /// larger ones. It is no alignment.
     pub fn preferred(&self) -> u64 {
         self.preferred
     }
 
-    /// Sizes of untorn writes, `None` where there are none.
+    /// Sizes of untorn writes; `None` if there are none.
     pub fn atomic(&self) -> Option<AtomicWrites> {
         self.atomic
     }
 
-    /// What the kernel says about direct I/O.
+    /// What the kernel reports about direct I/O.
     pub fn directness(&self) -> Directness {
         self.directness
     }
@@ -350,43 +288,43 @@ impl Geometry {
         self.file_system
     }
 
-    /// Whether a buffer at this address may be used as it is.
+    /// Whether a buffer at this address may be used without copying.
     pub fn is_memory_aligned(&self, address: usize) -> bool {
         is_aligned(address as u64, self.mem_align)
     }
 
-    /// Whether a read of these bytes may be issued as it is.
+    /// Whether a read of this range may be issued unchanged.
     pub fn is_read_aligned(&self, range: &Range<u64>) -> bool {
         is_aligned(range.start | range.end, self.read_offset_align)
     }
 
-    /// Whether a write of these bytes may be issued as it is.
+    /// Whether a write of this range may be issued unchanged.
     pub fn is_write_aligned(&self, range: &Range<u64>) -> bool {
         is_aligned(range.start | range.end, self.offset_align)
     }
 
-    /// The smallest range that holds these bytes and can be read.
+    /// The smallest aligned range for reads that contains `range`.
     pub fn read_span(&self, range: Range<u64>) -> Range<u64> {
         outward(range, self.read_offset_align)
     }
 
-    /// The smallest range that holds these bytes and can be written.
+    /// The smallest aligned range for writes that contains `range`.
     pub fn write_span(&self, range: Range<u64>) -> Range<u64> {
         outward(range, self.offset_align)
     }
 
-    /// The largest part of these bytes that can be read as it is; empty if there is none.
+    /// The largest aligned part of `range` for reads; empty if there is none.
     pub fn read_core(&self, range: Range<u64>) -> Range<u64> {
         inward(range, self.read_offset_align)
     }
 
-    /// The largest part of these bytes that can be written as it is; empty if there is none.
+    /// The largest aligned part of `range` for writes; empty if there is none.
     pub fn write_core(&self, range: Range<u64>) -> Range<u64> {
         inward(range, self.offset_align)
     }
 }
 
-/// Rounds a range out to multiples of `align`; an empty one stays empty.
+/// Extends a range to multiples of `align`. An empty range stays empty.
 fn outward(range: Range<u64>, align: u64) -> Range<u64> {
     let start = align_down(range.start, align);
     if range.is_empty() {
@@ -395,7 +333,8 @@ fn outward(range: Range<u64>, align: u64) -> Range<u64> {
     start..align_up(range.end, align)
 }
 
-/// Rounds a range in to multiples of `align`; empty, at its end, if no whole unit lies inside.
+/// Shrinks a range to multiples of `align`. If no whole unit lies inside, the result is empty and
+/// lies at the end of the range.
 fn inward(range: Range<u64>, align: u64) -> Range<u64> {
     let end = align_down(range.end, align);
     match checked_align_up(range.start, align) {
@@ -404,7 +343,7 @@ fn inward(range: Range<u64>, align: u64) -> Range<u64> {
     }
 }
 
-/// The numbers that `statx` gave about direct I/O, not validated.
+/// What `statx` reported about direct I/O, not validated.
 #[derive(Clone, Copy)]
 struct Reported {
     mem: u64,
@@ -418,22 +357,22 @@ impl From<&Statx> for Reported {
         let mem = u64::from(statx.stx_dio_mem_align);
         let offset = u64::from(statx.stx_dio_offset_align);
         let read = u64::from(statx.stx_dio_read_offset_align);
-        let given = |flag: StatxFlags| statx.stx_mask & flag.bits() != 0;
-        let directness = if !given(StatxFlags::DIOALIGN) {
+        let has = |flag: StatxFlags| statx.stx_mask & flag.bits() != 0;
+        let directness = if !has(StatxFlags::DIOALIGN) {
             Directness::Unknown
         } else if mem == 0 || offset == 0 {
             Directness::Refused
         } else {
             Directness::Reported
         };
-        let read = if given(STATX_DIO_READ_ALIGN) && read != 0 { read } else { offset };
+        let read = if has(STATX_DIO_READ_ALIGN) && read != 0 { read } else { offset };
         Self { mem, offset, read, directness }
     }
 }
 
 fn atomic_writes(statx: &Statx) -> Result<Option<AtomicWrites>, GeometryError> {
-    let given = statx.stx_mask & STATX_WRITE_ATOMIC.bits() != 0;
-    if !given || statx.stx_atomic_write_unit_max == 0 {
+    let has = statx.stx_mask & STATX_WRITE_ATOMIC.bits() != 0;
+    if !has || statx.stx_atomic_write_unit_max == 0 {
         return Ok(None);
     }
     Ok(Some(AtomicWrites {
@@ -446,7 +385,7 @@ fn atomic_writes(statx: &Statx) -> Result<Option<AtomicWrites>, GeometryError> {
 
 /// The block size of a file system from `f_bsize`, unless that is a transfer size.
 fn plausible_block(f_bsize: u64) -> u64 {
-    if f_bsize.is_power_of_two() && f_bsize <= LARGEST_BLOCK { f_bsize } else { ASSUMED_ALIGN }
+    if f_bsize.is_power_of_two() && f_bsize <= BLOCK_BYTES_MAX { f_bsize } else { ASSUMED_ALIGN_BYTES }
 }
 
 fn power_of_two(what: &'static str, value: u64) -> Result<u64, GeometryError> {
@@ -503,7 +442,8 @@ mod tests {
         assert_eq!(inward(u64::MAX - 5..u64::MAX, 512), u64::MAX..u64::MAX);
     }
 
-    /// What is reported must be enough: a direct write and read of exactly these alignments succeed.
+    /// Checks that the reported alignment is enough: a direct write and a direct read with exactly
+    /// this alignment succeed.
     #[test]
     fn the_reported_alignment_is_accepted() {
         let file = match rustix::fs::open(

@@ -1,4 +1,5 @@
-//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory and limits.
+//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory and
+//! limits.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,18 +8,20 @@ use crate::block::Pool;
 use crate::drive::{self, Driver, Finished, Request};
 use crate::engine::{Engine, EngineKind, Selection, SelectionError};
 
-/// Every limit on memory and requests in flight, in one place.
+/// The limits on memory and on requests in flight, all in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations in flight of one borrowed engine.
+    /// Operations in flight in one borrowed engine.
     pub depth: usize,
-    /// Largest single request in bytes; larger ones are split. Rounded down to whole blocks of a file, at least one.
+    /// Largest single request in bytes. Larger ones are split. It is rounded down to whole blocks
+    /// of a file, but at least to one.
     pub request: usize,
-    /// Size of one bounce block in bytes, rounded up to a page. A file whose blocks are larger cannot be opened.
+    /// Size of a bounce block in bytes, rounded up to a page. A file whose blocks are larger cannot
+    /// be opened.
     pub bounce_block: usize,
-    /// Number of bounce blocks, shared by all files of the [`Io`].
+    /// Number of bounce blocks, which all files of the [`Io`] share.
     pub bounce_blocks: usize,
-    /// Engines kept for the next borrower.
+    /// Idle engines that are kept for later use.
     pub idle_engines: usize,
 }
 
@@ -28,32 +31,43 @@ impl Default for Limits {
     }
 }
 
-/// There is no I/O to be had.
+/// Why there is no [`Io`].
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
-    /// The environment asks for an engine that cannot be had.
+    /// `DIO_ENGINE` asks for an engine that cannot be had.
     #[error(transparent)]
     Engine(#[from] SelectionError),
-    /// No memory for bounce blocks.
+    /// There is no memory for bounce blocks.
     #[error("cannot map {bytes} bytes of bounce memory: {source}")]
     Memory {
-        /// What was asked for.
+        /// Bytes asked for.
         bytes: usize,
         /// What `mmap(2)` answered.
         source: std::io::Error,
     },
 }
 
-/// Makes an engine of a depth; the flag says that only the calling thread will use it.
+/// Makes an engine of a given depth. The flag says that only the calling thread will use it.
 type EngineFactory = dyn Fn(usize, bool) -> Box<dyn Engine> + Send + Sync;
 
-/// The I/O of a process: open files through it to share engines, memory and locks. Cheap to clone.
+/// The I/O of a process. Files that are opened through the same `Io` share its engines and its
+/// memory. Cheap to clone.
+///
+/// ```no_run
+/// use dio::{Io, Limits, OpenOptions};
+///
+/// let limits = Limits { request: 4 << 20, ..Limits::default() };
+/// let io = Io::new(limits)?;
+/// println!("the engine is {}", io.engine_name());
+/// let file = OpenOptions::new().read(true).io(&io).open("data")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Io {
-    shared: Arc<Shared>,
+    shared: Arc<IoShared>,
 }
 
-struct Shared {
+struct IoShared {
     engine_name: &'static str,
     engine_reason: Option<String>,
     make_engine: Box<EngineFactory>,
@@ -68,7 +82,7 @@ impl std::fmt::Debug for Io {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -86,9 +100,9 @@ impl Io {
         Ok(SHARED.get_or_init(|| io).clone())
     }
 
-    /// The `Io` of the process whose requests run on threads, made at first use without trying
-    /// io_uring: a ring, even one that is closed again, has the kernel interrupt system calls of
-    /// the thread that made it.
+    /// A second `Io` of the process, made at first use, whose requests run on threads. It never
+    /// tries io_uring: the kernel interrupts system calls of a thread that has made a ring, even
+    /// after the ring is closed.
     ///
     /// # Errors
     /// [`IoError::Memory`].
@@ -102,7 +116,7 @@ impl Io {
         Ok(THREADS.get_or_init(|| io).clone())
     }
 
-    /// An `Io` of its own, with the engine that probing finds.
+    /// A separate `Io` with the engine that probing finds.
     ///
     /// # Errors
     /// [`IoError`].
@@ -121,7 +135,7 @@ impl Io {
         )
     }
 
-    /// An `Io` whose engines the caller makes, such as the simulator's.
+    /// A separate `Io` with engines that `make` makes, such as the simulator's.
     ///
     /// # Errors
     /// [`IoError::Memory`].
@@ -142,7 +156,7 @@ impl Io {
         let bytes = limits.bounce_block * limits.bounce_blocks;
         let bounce =
             Pool::new(limits.bounce_block, limits.bounce_blocks).map_err(|source| IoError::Memory { bytes, source })?;
-        let shared = Shared { engine_name, engine_reason, make_engine, limits, bounce, idle: Mutex::default() };
+        let shared = IoShared { engine_name, engine_reason, make_engine, limits, bounce, idle: Mutex::default() };
         Ok(Io { shared: Arc::new(shared) })
     }
 
@@ -151,7 +165,7 @@ impl Io {
         self.shared.engine_name
     }
 
-    /// Why the engine is not io_uring, when it is not.
+    /// Why the engine is not io_uring; `None` if it is.
     pub fn engine_reason(&self) -> Option<&str> {
         self.shared.engine_reason.as_deref()
     }
@@ -161,17 +175,17 @@ impl Io {
         &self.shared.limits
     }
 
-    /// An engine of the chosen kind; `alone` says that only the calling thread will use it.
+    /// An engine of the chosen kind. `alone` says that only the calling thread will use it.
     pub(crate) fn engine(&self, depth: usize, alone: bool) -> Box<dyn Engine> {
         (self.shared.make_engine)(depth, alone)
     }
 
-    /// A driver over a new engine of the chosen kind, for a user with a depth of its own.
+    /// A driver with a new engine of the chosen kind, for a caller with a depth of its own.
     pub fn driver(&self, depth: usize) -> Driver {
         Driver::new((self.shared.make_engine)(depth, false))
     }
 
-    /// As [`Io::driver`], for a user that stays in the calling thread.
+    /// As [`Io::driver`], for a caller that stays in the calling thread.
     pub(crate) fn driver_for_this_thread(&self, depth: usize) -> Driver {
         Driver::new((self.shared.make_engine)(depth, true))
     }
@@ -181,42 +195,43 @@ impl Io {
         &self.shared.bounce
     }
 
-    /// Runs a request to its end: in the calling thread, and where it has several parts, all of them at once by an engine.
+    /// Runs a request to its end in the calling thread. If it has several parts, an engine runs all
+    /// of them at once.
     pub(crate) fn run(&self, request: Request) -> Finished {
         drive::run(request, || self.borrow_driver())
     }
 
     /// Borrows an idle driver, or makes one.
-    pub(crate) fn borrow_driver(&self) -> Borrowed<'_> {
-        let idle = locked(&self.shared.idle).pop();
+    pub(crate) fn borrow_driver(&self) -> BorrowedDriver<'_> {
+        let idle = lock(&self.shared.idle).pop();
         let driver = idle.unwrap_or_else(|| self.driver(self.shared.limits.depth));
-        Borrowed { io: self, driver: Some(driver) }
+        BorrowedDriver { io: self, driver: Some(driver) }
     }
 }
 
-/// A driver on loan; goes back when dropped, unless operations are stuck in it.
-pub(crate) struct Borrowed<'a> {
+/// A borrowed driver. It is kept for later use when dropped, unless operations are stuck in it.
+pub(crate) struct BorrowedDriver<'a> {
     io: &'a Io,
     driver: Option<Driver>,
 }
 
-impl Deref for Borrowed<'_> {
+impl Deref for BorrowedDriver<'_> {
     type Target = Driver;
     fn deref(&self) -> &Driver {
         self.driver.as_ref().expect("a borrowed driver is there until it is dropped")
     }
 }
 
-impl DerefMut for Borrowed<'_> {
+impl DerefMut for BorrowedDriver<'_> {
     fn deref_mut(&mut self) -> &mut Driver {
         self.driver.as_mut().expect("a borrowed driver is there until it is dropped")
     }
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for BorrowedDriver<'_> {
     fn drop(&mut self) {
         let Some(driver) = self.driver.take() else { return };
-        let mut idle = locked(&self.io.shared.idle);
+        let mut idle = lock(&self.io.shared.idle);
         if driver.outstanding() == 0 && idle.len() < self.io.shared.limits.idle_engines {
             idle.push(driver);
         }

@@ -161,8 +161,9 @@ const REQUESTS_PER_OBJECT: usize = 4;
 
 /// Requests of `block` bytes to keep in flight for a file of so many objects: `depth`, or, for a
 /// striped file, as many more as keep all objects busy within `bytes_max` bytes.
-pub(crate) fn depth_over(objects: usize, depth: usize, block: usize, most: usize) -> usize {
-    let spread = if objects > 1 { objects.saturating_mul(REQUESTS_PER_OBJECT).min(most / block.max(1)) } else { 0 };
+pub(crate) fn depth_over(objects: usize, depth: usize, block: usize, bytes_max: usize) -> usize {
+    let spread =
+        if objects > 1 { objects.saturating_mul(REQUESTS_PER_OBJECT).min(bytes_max / block.max(1)) } else { 0 };
     depth.max(spread)
 }
 

@@ -1,5 +1,6 @@
-//! Many requests in flight at a time, on whole blocks, for storage engines: no thread per request, one system call for
-//! many, and the file's locks and counters as for every other read and write.
+//! Many requests in flight at a time, on whole blocks, for storage engines. A queue needs no thread
+//! for a request and one system call for many. Its requests use the file's locks and counters like
+//! all others.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,55 +16,76 @@ use crate::file::{File, FileError};
 use crate::io::Io;
 use crate::lock::LockGuard;
 
-/// A request that is over.
+/// A finished request.
 #[derive(Debug)]
 pub struct Completion {
-    /// The caller's mark.
+    /// The number that the caller gave the request.
     pub tag: u64,
-    /// Bytes transferred (of a read, fewer than asked only at the end of the file), or what failed.
+    /// Bytes transferred, or the error. A read transfers fewer bytes than asked for only at the end
+    /// of the file.
     pub outcome: Result<usize, FileError>,
-    /// The block: of a read, holding what was read.
+    /// The block. After a read it holds the bytes read.
     pub block: Block,
 }
 
 /// A request that was not queued.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Refused {
-    /// Why.
+pub struct RefusedRequest {
+    /// The reason.
     pub error: FileError,
-    /// The block, as it came.
+    /// The block, unchanged.
     pub block: Block,
 }
 
-/// A request in flight.
+/// A request that the driver has.
 #[derive(Debug)]
-struct Entry {
+struct RequestInFlight {
     file: Arc<File>,
     tag: u64,
-    /// Held until the request is over.
+    /// Held until the request is finished.
     _lock: Option<LockGuard>,
 }
 
 /// A queue of reads and writes of whole blocks.
 ///
-/// A queue belongs to the thread that made it, which saves the kernel from interrupting that thread; each thread that
-/// wants one makes its own.
+/// A queue belongs to the thread that made it: the kernel then need not interrupt that thread. Each
+/// thread that wants a queue makes its own.
 ///
-/// In direct mode a request that overlaps one in flight waits for it, in whichever queue or thread that is; in concurrent
-/// mode the caller orders its own overlapping requests.
+/// In direct mode, a request that overlaps one in flight waits for it, whichever queue or thread
+/// that belongs to. In concurrent mode, the caller orders its own overlapping requests.
 ///
-/// One thread must not have overlapping requests in two of its queues, nor wait in a call of [`File`] for what its own
-/// queue has in flight: the request that waits would keep the thread from finishing the one that it waits for.
+/// A thread must not have overlapping requests in two of its queues. While its queue has a request
+/// in flight, it must not call a method of [`File`] that waits for that request. In both cases the
+/// waiting request would keep the thread from finishing the other one.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use dio::queue::Queue;
+/// use dio::{File, Io};
+///
+/// let file = Arc::new(File::open("data")?);
+/// let mut queue = Queue::new(&Io::shared()?, 64 << 10, 8)?;
+/// for number in 0..8 {
+///     let block = queue.block().expect("there are eight blocks");
+///     queue.read(&file, block, number * (64 << 10), 64 << 10, number)?;
+/// }
+/// let mut completions = Vec::new();
+/// queue.wait(8, &mut completions)?;
+/// for completion in completions {
+///     println!("block {}: {} bytes", completion.tag, completion.outcome?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Queue {
     driver: Driver,
     pool: Pool,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<RequestInFlight>>,
     free: Vec<usize>,
     finished: Vec<Finished>,
     ready: VecDeque<Completion>,
-    /// Not `Send`: see above.
+    /// Makes the queue not `Send`: see above.
     this_thread: PhantomData<*const ()>,
 }
 
@@ -71,15 +93,16 @@ impl Queue {
     /// A queue of `depth` requests in flight, with as many blocks of `block` bytes.
     ///
     /// # Errors
-    /// No memory for the blocks.
+    /// There is no memory for the blocks.
     pub fn new(io: &Io, block: usize, depth: usize) -> io::Result<Queue> {
-        Ok(Queue::over(io, Pool::new(block, depth)?, depth))
+        Ok(Queue::with_pool(io, Pool::new(block, depth)?, depth))
     }
 
-    /// A queue of `depth` requests in flight whose blocks are those of `pool`, which others may fill meanwhile.
-    pub fn over(io: &Io, pool: Pool, depth: usize) -> Queue {
+    /// A queue of `depth` requests in flight that takes its blocks from `pool`. Others may fill
+    /// blocks of the pool at the same time.
+    pub fn with_pool(io: &Io, pool: Pool, depth: usize) -> Queue {
         let mut driver = io.driver_for_this_thread(depth);
-        // Unregistered buffers cost a little speed; nothing else.
+        // Unregistered buffers only cost a little speed.
         let _ = driver.attach(&pool);
         Queue {
             driver,
@@ -92,7 +115,7 @@ impl Queue {
         }
     }
 
-    /// A block to fill and write; `None` while all are in flight or with the caller.
+    /// A block to fill and write. `None` while all are in flight or with the caller.
     pub fn block(&self) -> Option<Block> {
         self.pool.try_take()
     }
@@ -102,11 +125,12 @@ impl Queue {
         self.entries.len() - self.free.len() + self.ready.len()
     }
 
-    /// Queues a read of `len` bytes at `offset` into a block; it starts at the next [`Queue::wait`] at the latest.
+    /// Queues a read of `len` bytes at `offset` into a block. It starts in the next [`Queue::wait`]
+    /// at the latest.
     ///
     /// # Errors
-    /// EINVAL when offset and length are not multiples of the file's [`File::block_align`]; EAGAIN when `depth` requests
-    /// are in flight.
+    /// EINVAL when offset and length are not multiples of the file's [`File::block_align`]; EAGAIN
+    /// when `depth` requests are in flight.
     pub fn read(
         &mut self,
         file: &Arc<File>,
@@ -114,15 +138,15 @@ impl Queue {
         offset: u64,
         len: usize,
         tag: u64,
-    ) -> Result<(), Box<Refused>> {
+    ) -> Result<(), Box<RefusedRequest>> {
         self.start(OpKind::Read, file, block, offset, len, tag)
     }
 
     /// Queues a write of the first `len` bytes of a block at `offset`, within the file's size.
     ///
     /// # Errors
-    /// As [`Queue::read`]; EFBIG for a write that would extend the file, which needs the whole file to itself:
-    /// [`File::allocate`] or [`File::set_size`] first.
+    /// As [`Queue::read`]. EFBIG for a write that would extend the file, which needs the whole file
+    /// to itself: call [`File::allocate`] or [`File::set_size`] first.
     pub fn write(
         &mut self,
         file: &Arc<File>,
@@ -130,7 +154,7 @@ impl Queue {
         offset: u64,
         len: usize,
         tag: u64,
-    ) -> Result<(), Box<Refused>> {
+    ) -> Result<(), Box<RefusedRequest>> {
         self.start(OpKind::Write, file, block, offset, len, tag)
     }
 
@@ -142,21 +166,21 @@ impl Queue {
         offset: u64,
         len: usize,
         tag: u64,
-    ) -> Result<(), Box<Refused>> {
+    ) -> Result<(), Box<RefusedRequest>> {
         match self.admit(kind, file, block.capacity(), offset, len) {
             Ok((index, lock)) => {
                 if self.driver.outstanding() == 0 {
-                    file.blocks().grow(&mut self.driver, self.entries.len(), true);
+                    file.block_io().grow_driver(&mut self.driver, self.entries.len(), true);
                 }
-                self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
-                self.driver.submit(file.blocks().request(kind, offset, block.into_mem(0..len), index as u64));
+                self.entries[index] = Some(RequestInFlight { file: Arc::clone(file), tag, _lock: lock });
+                self.driver.submit(file.block_io().request(kind, offset, block.into_mem(0..len), index as u64));
                 Ok(())
             }
-            Err(error) => Err(Box::new(Refused { error, block })),
+            Err(error) => Err(Box::new(RefusedRequest { error, block })),
         }
     }
 
-    /// Looks whether a request may run, and takes its lock and its place.
+    /// Checks whether a request may run, takes its lock and reserves its entry.
     fn admit(
         &mut self,
         kind: OpKind,
@@ -168,25 +192,26 @@ impl Queue {
         if kind == OpKind::Write {
             file.check_latch()?;
         }
-        let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
+        let refusal = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
         let end = offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
-        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refuse(Errno::INVAL) };
+        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refusal(Errno::INVAL) };
         if len > capacity {
-            return refuse(Errno::INVAL);
+            return refusal(Errno::INVAL);
         }
         let lock = self.lock(kind, file, offset, len)?;
-        // Under the lock, so that nobody cuts the file off in between.
+        // The size is asked for under the lock, so that nobody cuts the file off in between.
         if kind == OpKind::Write && end > file.size()? {
             let cure = "extend the file before queueing writes behind its end";
-            return refuse(Errno::FBIG).map_err(|error| error.with_cure(cure));
+            return refusal(Errno::FBIG).map_err(|error| error.with_cure(cure));
         }
         match self.free.pop() {
             Some(index) => Ok((index, lock)),
-            None => refuse(Errno::AGAIN),
+            None => refusal(Errno::AGAIN),
         }
     }
 
-    /// The lock of a request. Waiting for a request of this very queue would wait for ever, so those are finished first.
+    /// Takes the lock of a request. To wait for a request of this queue would be to wait for ever,
+    /// so requests in flight are finished first.
     fn lock(&mut self, kind: OpKind, file: &File, offset: u64, len: usize) -> Result<Option<LockGuard>, FileError> {
         let range = offset..offset + len as u64;
         loop {
@@ -201,7 +226,8 @@ impl Queue {
         }
     }
 
-    /// Waits until at least `min` requests are over (fewer only if fewer are in flight) and appends all that are.
+    /// Waits until at least `min` requests are finished, or all in flight if they are fewer, and
+    /// appends every finished one.
     ///
     /// # Errors
     /// The engine failed; the queue must not be used again.
@@ -214,14 +240,14 @@ impl Queue {
     fn collect(&mut self, min: usize) -> io::Result<()> {
         let mut finished = std::mem::take(&mut self.finished);
         self.driver.wait(min, &mut finished)?;
-        for over in finished.drain(..) {
-            let index = over.request.tag as usize;
+        for result in finished.drain(..) {
+            let index = result.request.tag as usize;
             let entry = self.entries[index].take().expect("a finished operation has an entry");
             self.free.push(index);
-            let (over, outcome) = entry.file.blocks().finish(over);
-            let filled = if over.request.kind == OpKind::Read { over.done } else { over.request.len() };
+            let (result, outcome) = entry.file.block_io().finish(result);
+            let filled = if result.request.kind == OpKind::Read { result.done } else { result.request.len() };
             let block =
-                over.request.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
+                result.request.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
             self.ready.push_back(Completion { tag: entry.tag, outcome, block });
         }
         self.finished = finished;
@@ -231,7 +257,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Locks are held until the requests are over; a failed engine is drained by its own drop.
+        // Locks are held until the requests are finished. A failed engine is drained when it is
+        // dropped.
         let _ = self.collect(self.driver.outstanding());
     }
 }

@@ -1,4 +1,4 @@
-//! Residency on real files: a disk file system under /var/tmp, tmpfs under /dev/shm.
+//! Tests residency on real files: a disk file system under /var/tmp, tmpfs under /dev/shm.
 // Expected lists of runs may well have one element.
 #![allow(clippy::single_range_in_vec_init)]
 
@@ -12,7 +12,7 @@ fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A clean, fully resident file of [`PAGES`] pages.
+/// A clean file of [`PAGES`] pages, all resident.
 fn clean_file(directory: &str) -> File {
     let file = tempfile::tempfile_in(directory).unwrap();
     file.write_all_at(&vec![0x5a; (PAGES * page_size()) as usize], 0).unwrap();
@@ -20,7 +20,8 @@ fn clean_file(directory: &str) -> File {
     file
 }
 
-/// A file on a disk file system with nothing resident; `None`, said aloud, where pages cannot be evicted.
+/// A file on a disk file system without resident pages. `None` if pages cannot be evicted, which is
+/// printed.
 fn cold_file() -> Option<File> {
     let file = clean_file("/var/tmp");
     evict(&file, 0..PAGES * page_size()).unwrap();
@@ -31,7 +32,7 @@ fn cold_file() -> Option<File> {
     None
 }
 
-/// Loads exactly these pages, without read-ahead, through a descriptor of its own.
+/// Loads exactly these pages, without read-ahead, through another descriptor.
 fn load_as_someone_else(file: &File, pages: Range<u64>) {
     let other = reopen_for_reading(file.as_fd()).unwrap();
     rustix::fs::fadvise(&other, 0, None, Advice::Random).unwrap();
@@ -50,10 +51,10 @@ fn read_all(file: &File) {
 fn a_written_file_is_resident_until_evicted() {
     let file = clean_file("/var/tmp");
     assert_eq!(resident_pages(&file).unwrap(), PAGES);
-    assert_eq!(Picture::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
+    assert_eq!(ResidencySnapshot::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
     let Some(cold) = cold_file() else { return };
-    let picture = Picture::take(&cold, PAGES * page_size()).unwrap();
-    assert_eq!(picture, Picture::empty());
+    let snapshot = ResidencySnapshot::take(&cold, PAGES * page_size()).unwrap();
+    assert_eq!(snapshot, ResidencySnapshot::empty());
 }
 
 #[test]
@@ -61,12 +62,12 @@ fn pages_that_someone_else_had_resident_stay() {
     let Some(file) = cold_file() else { return };
     load_as_someone_else(&file, 10..20);
     load_as_someone_else(&file, 77..78);
-    let picture = Picture::take(&file, PAGES * page_size()).unwrap();
-    assert_eq!(picture.runs(), [10..20, 77..78]);
-    assert_eq!(picture.pages(), 11);
+    let snapshot = ResidencySnapshot::take(&file, PAGES * page_size()).unwrap();
+    assert_eq!(snapshot.runs(), [10..20, 77..78]);
+    assert_eq!(snapshot.pages(), 11);
     read_all(&file);
     assert_eq!(resident_pages(&file).unwrap(), PAGES);
-    let dropped = picture.drop_new(&file, 0..PAGES * page_size()).unwrap();
+    let dropped = snapshot.drop_new(&file, 0..PAGES * page_size()).unwrap();
     assert_eq!(dropped, PAGES - 11);
     let left = resident_runs(&file, PAGES * page_size()).unwrap();
     assert_eq!(left, [10..20, 77..78]);
@@ -75,7 +76,7 @@ fn pages_that_someone_else_had_resident_stay() {
 #[test]
 fn only_the_given_range_is_dropped() {
     let Some(file) = cold_file() else { return };
-    // Page by page, so that no folio reaches over the ends of the range.
+    // The pages are loaded one by one, so that no folio reaches over the ends of the range.
     load_as_someone_else(&file, 0..PAGES);
     // Bytes inside pages 3 and 5: rounded out to pages 3, 4 and 5.
     let dropped = evict(&file, 3 * page_size() + 17..5 * page_size() + 1).unwrap();
@@ -108,8 +109,8 @@ fn a_file_open_for_writing_only_has_a_picture_too() {
     let file = File::create(&path).unwrap();
     file.write_all_at(&vec![1; 4 * page_size() as usize], 0).unwrap();
     assert_eq!(resident_pages(&file).unwrap(), 4);
-    let picture = Picture::take(&file, 4 * page_size()).unwrap();
-    assert_eq!(picture.runs(), [0..4]);
+    let snapshot = ResidencySnapshot::take(&file, 4 * page_size()).unwrap();
+    assert_eq!(snapshot.runs(), [0..4]);
 }
 
 #[test]
@@ -141,33 +142,33 @@ fn both_ways_of_counting_agree() {
 #[test]
 fn a_file_of_which_all_is_resident_is_one_run() {
     let file = clean_file("/var/tmp");
-    assert_eq!(Picture::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
+    assert_eq!(ResidencySnapshot::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
     let mut met = Vec::new();
     visit_by_mincore(file.as_fd(), 0..PAGES, |run| met.push(run)).unwrap();
     assert_eq!(met, [0..PAGES]);
     evict(&file, 7 * page_size()..8 * page_size()).unwrap();
-    let picture = Picture::take(&file, PAGES * page_size()).unwrap();
-    assert_eq!(picture.pages(), resident_pages(&file).unwrap());
+    let snapshot = ResidencySnapshot::take(&file, PAGES * page_size()).unwrap();
+    assert_eq!(snapshot.pages(), resident_pages(&file).unwrap());
 }
 
 #[test]
 fn an_empty_file_and_an_empty_range_are_nothing() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(resident_pages(&file).unwrap(), 0);
-    assert_eq!(Picture::take(&file, 0).unwrap(), Picture::empty());
-    assert_eq!(Picture::empty().drop_new(&file, 0..0).unwrap(), 0);
-    assert_eq!(Picture::empty().drop_new(&file, 0..u64::MAX).unwrap(), 0);
+    assert_eq!(ResidencySnapshot::take(&file, 0).unwrap(), ResidencySnapshot::empty());
+    assert_eq!(ResidencySnapshot::empty().drop_new(&file, 0..0).unwrap(), 0);
+    assert_eq!(ResidencySnapshot::empty().drop_new(&file, 0..u64::MAX).unwrap(), 0);
     write_back(&file, 7..7).unwrap();
 }
 
 #[test]
 fn gaps_are_the_complement_of_the_runs() {
-    let picture = Picture { runs: vec![2..4, 6..7, 20..30] };
-    assert_eq!(picture.gaps(0..40), [0..2, 4..6, 7..20, 30..40]);
-    assert_eq!(picture.gaps(3..7), [4..6]);
-    assert_eq!(picture.gaps(22..28), []);
-    assert_eq!(picture.gaps(8..8), []);
-    assert_eq!(picture.gaps(29..31), [30..31]);
+    let snapshot = ResidencySnapshot { runs: vec![2..4, 6..7, 20..30] };
+    assert_eq!(snapshot.gaps(0..40), [0..2, 4..6, 7..20, 30..40]);
+    assert_eq!(snapshot.gaps(3..7), [4..6]);
+    assert_eq!(snapshot.gaps(22..28), []);
+    assert_eq!(snapshot.gaps(8..8), []);
+    assert_eq!(snapshot.gaps(29..31), [30..31]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dio::names;
-use dio::residency::{Picture, write_back};
+use dio::residency::{ResidencySnapshot, write_back};
 use dio::{Mode as Manner, OpenOptions};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
@@ -201,7 +201,7 @@ fn with_pages_dropped<T>(
         return work(fd);
     }
     let size = rustix::fs::fstat(fd)?.st_size as u64;
-    let before = Picture::take(fd, size);
+    let before = ResidencySnapshot::take(fd, size);
     let done = work(fd)?;
     if descriptors.is_writable()
         && let Err(error) = write_back(fd, range.clone())

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use dio::residency::{Picture, length_of, write_back};
+use dio::residency::{ResidencySnapshot, length_of, write_back};
 use dio::{File, SyncMethod};
 use dio_fuse::BackingId;
 use rustix::fs::OFlags;
@@ -142,7 +142,7 @@ pub(super) struct Routes {
     /// Handles may map the source behind the server's back: nothing is read ahead or written behind.
     backed: bool,
     /// What was in the page cache when the inode became backed, where that could be seen; otherwise nothing is dropped.
-    before: Option<Picture>,
+    before: Option<ResidencySnapshot>,
 }
 
 /// An inode with open handles.
@@ -435,7 +435,7 @@ impl Shared {
 }
 
 /// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes that went.
-fn drop_pages(descriptors: &Descriptors, picture: Option<&Picture>) -> Result<u64> {
+fn drop_pages(descriptors: &Descriptors, picture: Option<&ResidencySnapshot>) -> Result<u64> {
     let fd = descriptors.base();
     let length = length_of(fd).map_err(errno_of)?;
     write_back(fd, 0..i64::MAX as u64).map_err(errno_of)?;
@@ -477,7 +477,7 @@ impl Routes {
         let fd = self.any().map(Arc::clone);
         let picture = fd.map(|descriptors| {
             let fd = descriptors.base();
-            length_of(fd).and_then(|length| Picture::take(fd, length))
+            length_of(fd).and_then(|length| ResidencySnapshot::take(fd, length))
         });
         self.before = picture.ok().and_then(|picture| picture.ok());
     }

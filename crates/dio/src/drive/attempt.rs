@@ -95,12 +95,10 @@ fn transferred(mut op: Op, mut attempt: Attempt, count: usize) -> NextStep {
         return finish(op, attempt, done, Ok(done));
     }
     // A direct attempt can only start at a multiple of the alignment, so the bytes between that and
-    // the end of the short transfer are transferred again. Example: alignment 512, offset 4096,
-    // length
-    // 4096. An attempt transfers 1000 bytes, up to byte 5096. The next one starts at 4608, the
-    //       multiple
-    // of 512 below, so `skip` becomes 512. An attempt that transfers less than 512 bytes leaves
-    // `skip` as it was: it counts as stalled.
+    // the end of the short transfer are transferred again. Example: a request of 4096 bytes at
+    // offset 4096, with an alignment of 512. An attempt transfers 1000 bytes, up to byte 5096. The
+    // next one starts at 4608, the multiple of 512 below, so `skip` becomes 512. An attempt that
+    // transfers less than 512 bytes leaves `skip` as it was: it counts as stalled.
     let resume = align_down(op.offset + done as u64, attempt.align as u64).max(op.offset);
     op.skip = (resume - op.offset) as usize;
     attempt.stalled_attempts = if op.skip > before { 0 } else { attempt.stalled_attempts + 1 };

@@ -1,8 +1,9 @@
-//! Appending, whoever else appends.
+//! Appends, whoever else appends.
 //!
-//! An append names no offset: between the question where a file ends and a write there, another program may append and
-//! sync. So the kernel finds the end (`RWF_APPEND`), under its own lock of the inode. Of a striped file only those who
-//! append can find the end: one at a time may look for it and write there.
+//! An append names no offset: after asking where a file ends, and before a write there, another
+//! program may append and sync. So the kernel finds the end (`RWF_APPEND`) under its own lock of
+//! the inode. For a striped file the programs that append must find the end themselves, so only one
+//! at a time may look for it and write there.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
-use super::body::Single;
+use super::backing::SingleFile;
 use super::byte_lock::{ByteLock, PATIENCE};
 use super::counters::{Class, Reason};
 use super::size::before_zeroing;
@@ -21,30 +22,31 @@ use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
 use dio_sys::RWF_DONTCACHE;
 
-/// Buffers of one call (`IOV_MAX`, `writev(2)`).
+/// Most buffers of one call (`IOV_MAX`, `writev(2)`).
 const BUFFERS_MAX: usize = 1024;
 
-/// The byte that is locked: one of the header, which nobody writes while the file is open.
-const BYTE: i64 = 0;
+/// The byte that is locked. It lies in the header, which nobody writes while the file is open.
+const LOCK_BYTE: i64 = 0;
 
 const CURE_LOCKED: &str = "another program keeps the lock of its end; end that program (see 'lslocks')";
 
 /// The right to append to a striped file. It ends when this is dropped.
 #[derive(Debug)]
 pub struct EndLock<'a> {
-    /// Locked against other opens of the file, in whatever process; `None` where there are no such locks.
+    /// The lock against other opens of the file, in whatever process. `None` if the file system has
+    /// no such locks.
     _locked: Option<ByteLock<'a>>,
-    /// Against other threads with the same one.
+    /// Excludes other threads that share this file.
     _alone: MutexGuard<'a, ()>,
 }
 
-/// What appending needs of a file.
+/// State of a file that only its appends use.
 #[derive(Debug, Default)]
-pub(super) struct Appending {
+pub(super) struct AppendState {
     /// Held by the thread that appends to a striped file.
     turn: Mutex<()>,
-    /// A descriptor with `O_APPEND`, where the flag of a single write is not enough; `None` within where it cannot be
-    /// opened.
+    /// A descriptor with `O_APPEND`, for file systems where the flag of a single write is not
+    /// enough. The inner `None` means that it cannot be opened.
     descriptor: OnceLock<Option<OwnedFd>>,
 }
 
@@ -53,13 +55,13 @@ pub(super) fn append(file: &File, buffers: &[IoSlice<'_>]) -> Result<Class, File
     if !file.access.writable {
         return Err(file.failed("append to", Errno::BADF).with_cure("it was opened for reading only"));
     }
-    let single = file.body.single().and_then(|single| single.os.as_ref().map(|os| (single, os)));
+    let single = file.backing.single().and_then(|single| single.os.as_ref().map(|os| (single, os)));
     let Some((single, os)) = single else { return Err(file.failed("append to", Errno::OPNOTSUPP)) };
     let _guard = file.locks.whole(LockClass::Resize);
     let old = before_zeroing(file)?;
     let (outcome, buffered) = append_to(file, single, os, buffers);
     if buffered > 0 && !file.is_cached() {
-        // Others may have cut the file off meanwhile.
+        // Others may have cut the file off in the meantime.
         let end = file.size()?;
         if single.residue.touch(old.min(end)..end, true) {
             file.settle_now()?;
@@ -68,32 +70,37 @@ pub(super) fn append(file: &File, buffers: &[IoSlice<'_>]) -> Result<Class, File
     outcome
 }
 
-/// Returns with the outcome how many bytes went through the page cache.
-fn append_to(file: &File, single: &Single, os: &OsMedium, buffers: &[IoSlice<'_>]) -> (Result<Class, FileError>, u64) {
+/// Returns the outcome, and how many bytes went through the page cache.
+fn append_to(
+    file: &File,
+    single: &SingleFile,
+    os: &OsMedium,
+    buffers: &[IoSlice<'_>],
+) -> (Result<Class, FileError>, u64) {
     let mut rest = buffers.to_vec();
     let mut rest = rest.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
     let (mut direct, mut buffered, mut may_be_direct) = (0, 0, appends_directly(file));
     while !rest.is_empty() {
         let part = &rest[..rest.len().min(BUFFERS_MAX)];
-        let straight = may_be_direct && ends_with_a_block(file) && is_whole(file, part);
-        let route = if straight { Route::Direct } else { Route::Buffered };
+        let is_direct = may_be_direct && ends_with_a_block(file) && is_whole(file, part);
+        let route = if is_direct { Route::Direct } else { Route::Buffered };
         let forget = route == Route::Buffered && !file.is_cached() && single.residue.dontcache();
         let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
         let written = descriptor_to_append(file, os, route);
         match written.and_then(|fd| pwritev2(fd, part, 0, flags)) {
             Ok(0) => return (Err(append_failed(file, Errno::IO)), buffered),
             Ok(count) => {
-                *(if straight { &mut direct } else { &mut buffered }) += count as u64;
-                let how = if straight { (Class::Direct, None) } else { buffered_class(file) };
+                *(if is_direct { &mut direct } else { &mut buffered }) += count as u64;
+                let how = if is_direct { (Class::Direct, None) } else { buffered_class(file) };
                 file.count_requests(OpKind::Write, 1);
                 file.meter.count(OpKind::Write, count as u64, how);
                 IoSlice::advance_slices(&mut rest, count);
             }
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP) if forget => single.residue.no_dontcache(),
-            // Another program has appended a part of a block meanwhile.
-            Err(Errno::INVAL) if straight => may_be_direct = false,
+            // Another program has appended a part of a block in the meantime.
+            Err(Errno::INVAL) if is_direct => may_be_direct = false,
             Err(errno) => return (Err(append_failed(file, errno)), buffered),
         }
     }
@@ -101,8 +108,9 @@ fn append_to(file: &File, single: &Single, os: &OsMedium, buffers: &[IoSlice<'_>
     (Ok(class), buffered)
 }
 
-/// A FUSE file system hears of the flags of the descriptor and not of those of the single write, for which the kernel
-/// names the end that it believes in (`fuse_write_flags`, fs/fuse/file.c).
+/// A file system behind FUSE receives the flags of the descriptor but not those of a single write.
+/// For such a write the kernel passes on the end that it has cached (`fuse_write_flags`,
+/// fs/fuse/file.c).
 fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> Result<BorrowedFd<'a>, Errno> {
     let fd = os.descriptor(route).map_err(|error| super::raw(&error))?;
     if route == Route::Direct || !file.geometry.file_system().is_some_and(FileSystem::passes_data_through) {
@@ -118,13 +126,13 @@ fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> R
 
 fn append_failed(file: &File, errno: Errno) -> FileError {
     let error = file.failed("append to", errno);
-    // The request itself was refused: nothing was lost.
+    // These errors refuse the request itself: nothing was lost.
     if matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) { error } else { file.latch.set(error) }
 }
 
 /// Whether the kernel keeps direct appends of several programs to this file apart.
 fn appends_directly(file: &File) -> bool {
-    file.usual().route == Route::Direct
+    file.default_routing().route == Route::Direct
         && file.geometry.directness() == Directness::Reported
         && file.geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart)
 }
@@ -138,7 +146,7 @@ fn is_whole(file: &File, buffers: &[IoSlice<'_>]) -> bool {
     buffers.iter().all(|buffer| buffer.len() as u64 % block == 0 && buffer.as_ptr() as u64 % memory == 0)
 }
 
-/// How what goes through the page cache travels, and why it does.
+/// The class of appended bytes that go through the page cache, and the reason.
 fn buffered_class(file: &File) -> (Class, Option<Reason>) {
     match file.write_class() {
         (Class::Direct, _) => (Class::Uncached, Some(Reason::EndOfFile)),
@@ -147,11 +155,12 @@ fn buffered_class(file: &File) -> (Class, Option<Reason>) {
 }
 
 pub(super) fn lock_end(file: &File) -> Result<Option<EndLock<'_>>, FileError> {
-    let Some(objects) = file.body.objects() else { return Ok(None) };
+    let Some(objects) = file.backing.objects() else { return Ok(None) };
     let alone = file.appending.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    // Not the first: over NFS its flock(2), which every writer shares, is a lock of all of its bytes.
+    // Not the first object: over NFS its flock(2), which every writer shares, locks all of its
+    // bytes.
     let last = objects.last().and_then(File::descriptor);
-    let lock = |fd| ByteLock::take(fd, BYTE, PATIENCE);
+    let lock = |fd| ByteLock::take(fd, LOCK_BYTE, PATIENCE);
     let locked = last.map(lock).transpose().map_err(|errno| {
         let error = file.failed("lock the end of", errno);
         if errno == Errno::AGAIN { error.with_cure(CURE_LOCKED) } else { error }

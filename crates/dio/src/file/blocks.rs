@@ -1,5 +1,6 @@
-//! Whole aligned blocks in flight, for the copy loop, streams and queues: they run their own [`Driver`], and the file
-//! keeps its rules (route, counters, latch, what passed through the cache) in one place, here.
+//! Requests of whole aligned blocks, for the copy loop, streams and queues. These run their own
+//! [`Driver`]; this module applies the file's rules to their requests (route, counters, latch, page
+//! cache).
 
 use super::routing::Routing;
 use super::{File, FileError, PARTS_MAX};
@@ -10,145 +11,147 @@ use crate::geometry::align_up;
 use crate::layout::depth_over;
 use crate::lock::{LockClass, LockGuard};
 
-/// A file as a sequence of aligned blocks. Who uses it locks for itself.
+/// A file as a sequence of aligned blocks. Its callers take the locks themselves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Blocks<'a> {
+pub(crate) struct BlockIo<'a> {
     file: &'a File,
 }
 
-impl<'a> Blocks<'a> {
-    pub(super) fn of(file: &'a File) -> Blocks<'a> {
-        Blocks { file }
+impl<'a> BlockIo<'a> {
+    pub(super) fn new(file: &'a File) -> BlockIo<'a> {
+        BlockIo { file }
     }
 
-    /// Multiple of bytes that offsets and lengths of blocks must have, for reading and for writing.
+    /// Alignment of the offsets and lengths of blocks, in bytes, for reading and for writing.
     pub(crate) fn align(self) -> u64 {
-        let route = self.file.usual().route;
+        let route = self.file.default_routing().route;
         let align = |kind| self.file.align(route, kind).offset;
         align(OpKind::Read).max(align(OpKind::Write))
     }
 
     /// `len` rounded up to whole blocks.
-    pub(crate) fn whole(self, len: u64) -> u64 {
+    pub(crate) fn round_up(self, len: u64) -> u64 {
         align_up(len, self.align())
     }
 
-    /// A request for a block; the caller gives the finished request to [`Blocks::finish`].
+    /// Makes a request for a block. The caller must pass the finished request to
+    /// [`BlockIo::finish`].
     pub(crate) fn request(self, kind: OpKind, offset: u64, mem: Mem, tag: u64) -> Request {
-        let routing = self.file.usual();
-        let pages = self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
+        let routing = self.file.default_routing();
+        let resident_before = self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
         self.file.count_requests(kind, 1);
         let mut request = self.file.request(kind, routing, offset, Some(mem));
-        (request.cache.resident_before, request.tag) = (pages, tag);
+        (request.cache.resident_before, request.tag) = (resident_before, tag);
         request
     }
 
-    /// Takes a finished request into the file's accounts. A refused `RWF_DONTCACHE` is run again without it.
-    pub(crate) fn finish(self, over: Finished) -> (Finished, Result<usize, FileError>) {
+    /// Counts a finished request. If `RWF_DONTCACHE` was refused, first runs it again without.
+    pub(crate) fn finish(self, finished: Finished) -> (Finished, Result<usize, FileError>) {
         let file = self.file;
-        let over = file.without_dontcache(over);
-        let kind = over.request.kind;
-        let outcome = match (kind, over.outcome) {
+        let finished = file.without_dontcache(finished);
+        let kind = finished.request.kind;
+        let outcome = match (kind, finished.outcome) {
             (_, Ok(count)) => {
-                file.meter.count(kind, count as u64, file.body.class(file.access.mode, kind));
-                self.after(&over, count as u64).map(|()| count)
+                file.meter.count(kind, count as u64, file.backing.class(file.access.mode, kind));
+                self.after(&finished, count as u64).map(|()| count)
             }
-            (OpKind::Read, Err(_)) => super::read::outcome(file, &over),
-            (_, Err(_)) => super::write::outcome(file, &over).map(|()| 0),
+            (OpKind::Read, Err(_)) => super::read::outcome(file, &finished),
+            (_, Err(_)) => super::write::outcome(file, &finished).map(|()| 0),
         };
-        (over, outcome)
+        (finished, outcome)
     }
 
-    fn after(self, over: &Finished, count: u64) -> Result<(), FileError> {
-        let request = &over.request;
+    fn after(self, finished: &Finished, count: u64) -> Result<(), FileError> {
+        let request = &finished.request;
         let range = request.offset..request.offset + request.len() as u64;
-        let routing = Routing::of(request, self.file.is_cached());
+        let routing = Routing::of_request(request, self.file.is_cached());
         self.file.after_request(request.kind, routing, &range, request.cache.resident_before, count)
     }
 
-    /// The part of a request to a striped file that concerns this object of it.
-    pub(crate) fn part(self, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
+    /// Makes the part of a request to a striped file that goes to this object.
+    pub(crate) fn part_request(self, striped_request: &Request, offset: u64, mem: Option<Mem>) -> Request {
         let file = self.file;
-        let route = if whole.route == Route::Direct { file.usual().route } else { Route::Buffered };
-        let routing = Routing::by(route, file.is_cached()).keeping(whole.cache.keep_pages);
-        let pages = mem.as_ref().and_then(|mem| {
+        let route = if striped_request.route == Route::Direct { file.default_routing().route } else { Route::Buffered };
+        let routing = Routing::new(route, file.is_cached()).with_kept_pages(striped_request.cache.keep_pages);
+        let resident_before = mem.as_ref().and_then(|mem| {
             let range = offset..offset + mem.len() as u64;
-            let pages = file.before_request(whole.kind, routing, &range);
-            file.count_requests(whole.kind, 1);
-            pages
+            let resident_before = file.before_request(striped_request.kind, routing, &range);
+            file.count_requests(striped_request.kind, 1);
+            resident_before
         });
-        let mut request = file.request(whole.kind, routing, offset, mem);
-        request.flags.dsync = whole.flags.dsync;
-        request.cache.resident_before = pages;
+        let mut request = file.request(striped_request.kind, routing, offset, mem);
+        request.flags.dsync = striped_request.flags.dsync;
+        request.cache.resident_before = resident_before;
         request
     }
 
-    /// Takes what concerns this object alone into its accounts: what passed through the page cache, and whether it should
-    /// have. Bytes are counted by the whole.
-    pub(crate) fn finish_part(self, over: Finished) -> Finished {
-        let over = self.file.without_dontcache(over);
-        let (Ok(count), false) = (over.outcome, over.request.is_empty()) else { return over };
-        match self.after(&over, count as u64) {
-            Ok(()) => over,
-            // None of it is sure: the error is at the first byte, not behind the last, where it would concern nobody.
-            Err(error) => Finished { outcome: Err(error.errno()), done: 0, ..over },
+    /// Records what concerns this object alone: what passed through the page cache, and whether it
+    /// should have. The striped file counts the bytes.
+    pub(crate) fn finish_part(self, finished: Finished) -> Finished {
+        let finished = self.file.without_dontcache(finished);
+        let (Ok(count), false) = (finished.outcome, finished.request.is_empty()) else { return finished };
+        match self.after(&finished, count as u64) {
+            Ok(()) => finished,
+            // None of the bytes is certain, so the error lies at the first byte. Behind the last
+            // one it would concern nothing.
+            Err(error) => Finished { outcome: Err(error.errno()), done: 0, ..finished },
         }
     }
 
     /// Keeps resizes and misaligned writes out while blocks are in flight.
     pub(crate) fn lock(self, kind: OpKind) -> Option<LockGuard> {
-        self.file.locks.beside(kind)
+        self.file.locks.shared_whole(kind)
     }
 
-    /// While a block in flight at `from` makes the file longer, keeps out what reads or writes there or behind it, what
-    /// changes the size, and what writes a part of a block.
+    /// Takes the lock for a block at `from` that makes the file longer. It keeps out reads and
+    /// writes at `from` or behind it, changes of the size, and writes of parts of blocks.
     ///
     /// # Errors
-    /// Those of making the file reach there, where a gap before it has to be filled.
+    /// Those of extending the file to `from`, if a gap before it has to be filled.
     pub(crate) fn lock_extension(self, from: u64) -> Result<LockGuard, FileError> {
         let file = self.file;
         loop {
             let guard = file.locks.exclusive(from..u64::MAX, LockClass::Resize);
-            if !file.shape.ordered_growth || file.size()? >= from {
+            if !file.traits.ordered_growth || file.size()? >= from {
                 return Ok(guard);
             }
-            // A gap is filled in objects that others may be writing to, before `from`.
+            // Filling the gap writes to objects before `from`, where others may be writing.
             drop(guard);
             let _alone = file.locks.whole(LockClass::Resize);
             if file.size()? < from {
-                super::size::reach(file, from)?;
+                super::size::extend_to(file, from)?;
             }
         }
     }
 
-    /// A place in an order of all files of the process, equal for all opens of one file.
+    /// A number that orders all files of the process. All opens of one file have the same.
     pub(crate) fn lock_order(self) -> usize {
         self.file.locks.address()
     }
 
-    /// Requests of `block` bytes to keep in flight: `depth`, and where the file is striped, as many as keep all of its
-    /// targets busy, as far as `most` bytes go.
-    pub(crate) fn depth_over(self, depth: usize, block: usize, most: usize) -> usize {
-        depth_over(self.file.shape.objects, depth, block, most)
+    /// Requests of `block` bytes to keep in flight: `depth`, or for a striped file as many more as
+    /// keep all objects busy within `bytes_max` bytes.
+    pub(crate) fn depth_for_objects(self, depth: usize, block: usize, bytes_max: usize) -> usize {
+        depth_over(self.file.traits.objects, depth, block, bytes_max)
     }
 
-    /// A driver for `depth` requests in flight; for the parts of each, where the file is striped.
+    /// A driver for `depth` requests in flight, with all of their parts if the file is striped.
     pub(crate) fn driver(self, depth: usize) -> Driver {
-        self.file.io.driver(self.operations(depth))
+        self.file.io.driver(self.operations_max(depth))
     }
 
-    /// Grows an idle `driver` so that `depth` requests to this file fit, however many parts each is split into. `alone`
-    /// says that only the calling thread uses it.
-    pub(crate) fn grow(self, driver: &mut Driver, depth: usize, alone: bool) {
-        let wanted = self.operations(depth);
-        if wanted > driver.depth() && self.file.shape.is_striped() {
+    /// Grows an idle `driver` so that `depth` requests to this file fit, however many parts each is
+    /// split into. `alone` says that only the calling thread uses it.
+    pub(crate) fn grow_driver(self, driver: &mut Driver, depth: usize, alone: bool) {
+        let wanted = self.operations_max(depth);
+        if wanted > driver.depth() && self.file.traits.is_striped() {
             driver.replace(self.file.io.engine(wanted, alone));
         }
     }
 
-    /// Operations that `depth` requests can be.
-    fn operations(self, depth: usize) -> usize {
-        match self.file.shape.objects {
+    /// Most operations that `depth` requests can become.
+    fn operations_max(self, depth: usize) -> usize {
+        match self.file.traits.objects {
             1 => depth,
             objects => depth.saturating_mul(objects).min(PARTS_MAX).max(depth),
         }
@@ -164,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::engine::OsMedium;
-    use crate::file::body::{Body, Single};
+    use crate::file::backing::{Backing, SingleFile};
     use crate::file::residue::Residue;
     use crate::lock::LockPolicy;
     use crate::queue::Queue;
@@ -173,8 +176,8 @@ mod tests {
     const BLOCK: usize = 64 << 10;
     const BLOCKS: u64 = 8;
 
-    /// A file whose direct I/O is buffered, as on btrfs, without the kernel saying so; none of it cached.
-    fn file_of_a_liar(io: &Io, need: Need) -> (File, OwnedFd) {
+    /// An uncached file whose direct I/O the kernel buffers without reporting it, as on btrfs.
+    fn file_with_hidden_buffering(io: &Io, need: Need) -> (File, OwnedFd) {
         let plain = tempfile::tempfile_in("/var/tmp").unwrap();
         std::os::unix::fs::FileExt::write_all_at(&plain, &vec![7; BLOCK * BLOCKS as usize], 0).unwrap();
         plain.sync_all().unwrap();
@@ -185,7 +188,7 @@ mod tests {
         let medium = Arc::new(OsMedium::both(duplicate(), duplicate()));
         medium.no_read_ahead();
         let residue = Residue::new(false);
-        file.body = Body::Single(Single { medium: medium.clone(), os: Some(medium), refusal: None, residue });
+        file.backing = Backing::Single(SingleFile { medium: medium.clone(), os: Some(medium), refusal: None, residue });
         (file, plain.into())
     }
 
@@ -207,7 +210,7 @@ mod tests {
         completions.into_iter().map(|completion| completion.outcome).collect()
     }
 
-    /// Opens of one file, which may differ in mode and policy.
+    /// Opens one file several times, with different modes and policies.
     fn opens<const N: usize>(how: [(Mode, LockPolicy); N]) -> [File; N] {
         let plain = tempfile::tempfile_in("/var/tmp").unwrap();
         how.map(|(mode, policy)| {
@@ -250,7 +253,7 @@ mod tests {
     fn a_queue_sees_that_direct_is_not_direct() {
         let io = default_engine();
         for kind in [OpKind::Read, OpKind::Write] {
-            let (file, plain) = file_of_a_liar(&io, Need::Preferred);
+            let (file, plain) = file_with_hidden_buffering(&io, Need::Preferred);
             let file = Arc::new(file);
             queue_all(&io, &file, kind).into_iter().for_each(|outcome| assert_eq!(outcome.unwrap(), BLOCK));
             let (class, _) = if kind == OpKind::Read { file.read_class() } else { file.write_class() };
@@ -264,7 +267,7 @@ mod tests {
     fn a_queue_fails_where_direct_is_required() {
         let io = default_engine();
         for kind in [OpKind::Read, OpKind::Write] {
-            let (file, _plain) = file_of_a_liar(&io, Need::Required);
+            let (file, _plain) = file_with_hidden_buffering(&io, Need::Required);
             let outcomes = queue_all(&io, &Arc::new(file), kind);
             assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(error) if error.errno() == Errno::OPNOTSUPP)));
         }
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn a_stream_sees_that_direct_is_not_direct() {
         let io = default_engine();
-        let (file, plain) = file_of_a_liar(&io, Need::Preferred);
+        let (file, plain) = file_with_hidden_buffering(&io, Need::Preferred);
         let mut reader = crate::stream::Reader::new(file).unwrap();
         std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
         assert_eq!(reader.file().read_class().0, crate::file::Class::Uncached);

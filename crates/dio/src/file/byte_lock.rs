@@ -1,8 +1,8 @@
-//! The lock of a single byte of an open file, against other opens of it in whatever process (`fcntl(2)`, "Open file
-//! description locks").
+//! Locks on a single byte of an open file, against other opens of it in whatever process
+//! (`fcntl(2)`, "Open file description locks").
 //!
-//! Who can write to a file can also keep such a lock for ever. So it is never waited for without an end: a server that
-//! waited would give its threads away to whoever takes the lock.
+//! Whoever can write to a file can also keep such a lock for ever. So every wait has an end: a
+//! server that waited without one would lose a thread to each kept lock.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 
 use dio_sys::{try_lock_byte, unlock_byte};
 
-/// How long a lock is waited for that others keep for the time of one write, or of a few durable ones.
+/// How long to wait for a lock that others hold for one write, or for a few durable ones.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long is slept between two attempts, at first and at last.
+/// The first and the longest sleep between two attempts.
 const SLEEPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
 
-/// The byte is locked until this is dropped.
+/// A lock on one byte, held until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ByteLock<'a> {
     fd: BorrowedFd<'a>,
@@ -25,11 +25,11 @@ pub(crate) struct ByteLock<'a> {
 }
 
 impl<'a> ByteLock<'a> {
-    /// Locks the byte; `None` where the file system has no such locks.
+    /// Locks the byte. `None` if the file system has no such locks.
     ///
     /// # Errors
-    /// EAGAIN if somebody else has had the lock for as long as `patience`; EBADF for a file that is not open for
-    /// writing.
+    /// EAGAIN if somebody else has held the lock for as long as `patience`; EBADF for a file that is
+    /// not open for writing.
     pub(crate) fn take(fd: BorrowedFd<'a>, byte: i64, patience: Duration) -> Result<Option<ByteLock<'a>>, Errno> {
         let (start, (mut sleep, longest)) = (Instant::now(), SLEEPS);
         loop {

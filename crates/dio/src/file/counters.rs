@@ -1,4 +1,5 @@
-//! What happened on a file, in bytes and requests. Receipts and benchmarks print these.
+//! How many bytes and requests a file has moved, and how. Receipts and benchmarks print these
+//! numbers.
 
 use crate::engine::OpKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Class {
     /// Between the device and the caller's memory.
     Direct,
-    /// Between the device and aligned memory of ours, copied once.
+    /// Between the device and aligned memory of this crate, copied once.
     Bounced,
-    /// Through the page cache, which forgets them.
+    /// Through the page cache, from which they are dropped.
     Uncached,
-    /// Through the page cache.
+    /// Through the page cache, where they stay.
     Cached,
-    /// Through a pipe, terminal or socket, which have no pages.
+    /// Through a pipe, terminal or socket, which has no pages.
     Piped,
 }
 
@@ -34,21 +35,22 @@ impl Class {
     }
 }
 
-/// Why bytes did not go direct although that was asked for.
+/// Why bytes did not go direct although the mode asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The first or last bytes of a request do not fill a block of the file.
     MisalignedRequest,
     /// The caller's memory is not aligned.
     MisalignedMemory,
-    /// The last block is cut by the end of the file: a direct write would leave bytes behind the end.
+    /// The end of the file lies within the last block: a direct write would leave bytes behind the
+    /// end.
     EndOfFile,
     /// The file system has no direct I/O for this file.
     NoDirectIo,
-    /// The file system accepts direct I/O but was seen to use the page cache.
+    /// The file system accepts direct I/O but was found to use the page cache.
     KernelBuffers,
-    /// The caller chose it: a small file, or a request below the threshold ([`OpenOptions::direct_from`]), for which going
-    /// direct costs more.
+    /// The caller chose it, because direct I/O costs more: for a small file, or for a request below
+    /// the threshold ([`OpenOptions::direct_from`]).
     ///
     /// [`OpenOptions::direct_from`]: super::OpenOptions::direct_from
     Small,
@@ -65,7 +67,7 @@ impl Reason {
         Reason::Small,
     ];
 
-    /// The reason in words.
+    /// The reason as text.
     pub fn text(self) -> &'static str {
         match self {
             Reason::MisalignedRequest => "request not aligned to blocks",
@@ -80,9 +82,9 @@ impl Reason {
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByClass([u64; Class::ALL.len()]);
+pub struct BytesByClass([u64; Class::ALL.len()]);
 
-impl ByClass {
+impl BytesByClass {
     /// Bytes of one class.
     pub fn get(&self, class: Class) -> u64 {
         self.0[class as usize]
@@ -99,36 +101,36 @@ impl ByClass {
     }
 }
 
-/// A reading of the counters of one file.
+/// The counters of one file at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes read for the caller.
-    pub read: ByClass,
+    pub read: BytesByClass,
     /// Bytes written for the caller.
-    pub written: ByClass,
+    pub written: BytesByClass,
     /// Read requests to the kernel.
     pub read_requests: u64,
     /// Write requests to the kernel.
     pub write_requests: u64,
-    /// Syncs.
+    /// Number of syncs.
     pub syncs: u64,
     /// Bytes that did not go direct, by [`Reason`], in the order of [`Reason::ALL`].
     pub reasons: [u64; 6],
 }
 
 impl Counters {
-    /// Bytes that did not go direct for a reason.
+    /// Bytes that did not go direct for this reason.
     pub fn reason(&self, reason: Reason) -> u64 {
         self.reasons[reason as usize]
     }
 
-    /// The reason behind most bytes, if any did not go direct.
+    /// The reason for most bytes that did not go direct; `None` if all did.
     pub fn main_reason(&self) -> Option<Reason> {
-        let most = Reason::ALL.into_iter().max_by_key(|reason| self.reason(*reason))?;
-        (self.reason(most) > 0).then_some(most)
+        let largest = Reason::ALL.into_iter().max_by_key(|reason| self.reason(*reason))?;
+        (self.reason(largest) > 0).then_some(largest)
     }
 
-    /// Adds another reading.
+    /// Adds the counters of another file or moment.
     pub fn add(&mut self, other: &Counters) {
         for class in Class::ALL {
             self.read.add(class, other.read.get(class));
@@ -143,7 +145,7 @@ impl Counters {
     }
 }
 
-/// The live counters of one file. Statistics only: no order between them is promised.
+/// The live counters of one file. They are statistics: no order between them is promised.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     read: [AtomicU64; Class::ALL.len()],
@@ -160,7 +162,7 @@ impl Meter {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts bytes of a read, or of a write, and why they did not go direct.
+    /// Counts bytes of a read or of a write, with the reason why they did not go direct.
     pub(crate) fn count(&self, kind: OpKind, bytes: u64, (class, reason): (Class, Option<Reason>)) {
         let counters = if kind == OpKind::Read { &self.read } else { &self.written };
         counters[class as usize].fetch_add(bytes, Ordering::Relaxed);
@@ -169,11 +171,11 @@ impl Meter {
         }
     }
 
-    pub(crate) fn reading(&self) -> Counters {
+    pub(crate) fn snapshot(&self) -> Counters {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counters {
-            read: ByClass(self.read.each_ref().map(load)),
-            written: ByClass(self.written.each_ref().map(load)),
+            read: BytesByClass(self.read.each_ref().map(load)),
+            written: BytesByClass(self.written.each_ref().map(load)),
             read_requests: load(&self.read_requests),
             write_requests: load(&self.write_requests),
             syncs: load(&self.syncs),

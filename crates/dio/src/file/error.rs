@@ -13,7 +13,7 @@ pub struct FileError {
     offset: Option<u64>,
     errno: Errno,
     cure: Option<&'static str>,
-    /// The object of a striped file that it concerns, or what is wrong with it.
+    /// The object of a striped file that the error concerns, or what is wrong with the object.
     detail: Option<Box<str>>,
 }
 
@@ -23,28 +23,28 @@ impl FileError {
         FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno), detail: None }
     }
 
-    /// Where in the file, in bytes.
+    /// Adds the offset in the file, in bytes.
     #[must_use]
     pub fn at(mut self, offset: u64) -> FileError {
         self.offset = Some(offset);
         self
     }
 
-    /// What to do about it.
+    /// Sets the cure.
     #[must_use]
     pub fn with_cure(mut self, cure: &'static str) -> FileError {
         self.cure = Some(cure);
         self
     }
 
-    /// More about it.
+    /// Adds a detail.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> FileError {
         self.detail = Some(detail.into().into());
         self
     }
 
-    /// The same for a file that had no name so far.
+    /// Sets the name of a file that had none so far.
     pub(crate) fn called(mut self, name: impl FnOnce() -> PathBuf) -> FileError {
         if self.path.as_os_str().is_empty() {
             self.path = name();
@@ -52,7 +52,7 @@ impl FileError {
         self
     }
 
-    /// Names the object of a striped file.
+    /// Adds the name of the object of a striped file.
     pub(crate) fn of(self, object: Option<&Path>) -> FileError {
         match object {
             Some(path) => self.with_detail(format!("in '{}'", path.display())),
@@ -60,7 +60,7 @@ impl FileError {
         }
     }
 
-    /// The same for an error that the object had.
+    /// Adds the name of the object that had `error`.
     pub(crate) fn by(self, error: &FileError) -> FileError {
         let path = Some(error.path.as_path()).filter(|path| *path != self.path);
         self.of(path)
@@ -76,7 +76,7 @@ impl FileError {
         &self.path
     }
 
-    /// Where in the file, in bytes, when the operation has a place.
+    /// Offset in the file, in bytes, if the operation has one.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
@@ -86,17 +86,17 @@ impl FileError {
         self.errno
     }
 
-    /// What to do about it, when that is known.
+    /// What to do about it, if that is known.
     pub fn cure(&self) -> Option<&'static str> {
         self.cure
     }
 
-    /// More about it: which object of a striped file it concerns, and what is wrong with that.
+    /// A detail: which object of a striped file the error concerns, and what is wrong with it.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
     }
 
-    /// The same as an error of the standard library.
+    /// The same error as one of the standard library.
     pub fn to_io_error(&self) -> io::Error {
         io::Error::new(io::Error::from(self.errno).kind(), self.clone())
     }
@@ -127,12 +127,12 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// The error number in words, as `strerror(3)` puts it.
+/// The error number as text, as `strerror(3)` puts it.
 pub fn words(errno: Errno) -> String {
     words_of(&io::Error::from(errno))
 }
 
-/// An error in words, without the number that the standard library appends.
+/// An error as text, without the number that the standard library appends.
 pub fn words_of(error: &impl std::fmt::Display) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" (os error ") {

@@ -1,9 +1,11 @@
-//! Files: open modes, locks, reads and writes at any offset, length and address, resize, sync, and counters.
+//! Files: open modes, locks, reads and writes at any offset, length and address, resize, sync, and
+//! counters.
 //!
 //! ```no_run
 //! use dio::{File, Mode, OpenOptions};
 //! # fn main() -> Result<(), dio::FileError> {
-//! let file = OpenOptions::new().read(true).write(true).create(true).mode(Mode::Direct).open("data")?;
+//! let mut options = OpenOptions::new();
+//! let file = options.read(true).write(true).create(true).mode(Mode::Direct).open("data")?;
 //! file.write_at(b"any length, at any offset", 4097)?;
 //! file.sync_data()?;
 //! let mut word = [0; 3];
@@ -14,21 +16,21 @@
 //! ```
 
 mod append;
+mod backing;
 mod blocks;
-mod body;
 pub(crate) mod byte_lock;
 mod counters;
 mod error;
 mod flow;
 pub(crate) mod held;
 mod latch;
-mod layout;
 mod locking;
 mod mode;
 mod open;
 mod read;
 mod residue;
 mod routing;
+mod segments;
 mod size;
 mod syncs;
 mod trial;
@@ -52,55 +54,70 @@ use crate::io::Io;
 use crate::lock::{LockGuard, LockStats};
 
 pub use append::EndLock;
-pub use counters::{ByClass, Class, Counters, Reason};
+pub use counters::{BytesByClass, Class, Counters, Reason};
 pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::{DIRECT_FROM, OpenOptions};
 
-pub(crate) use blocks::Blocks;
-pub(crate) use body::Objects;
+pub(crate) use backing::StripedObjects;
+pub(crate) use blocks::BlockIo;
 
-use append::Appending;
-use body::{Body, Shape};
+use append::AppendState;
+use backing::{Backing, BackingTraits};
 use counters::Meter;
 use latch::Latch;
-use layout::Align;
-use locking::Locks;
+use locking::FileLocks;
 use routing::Routing;
+use segments::RouteAlign;
 use syncs::Syncs;
 
-/// Largest block of a file system that the straight parts of requests are made to begin at, in bytes.
+/// Largest block of a file system, in bytes, that zero-copy parts of requests are made to begin at.
 const BLOCK_MAX: u64 = 64 << 10;
 
-/// Parts of requests of a striped file that are in flight at a time, at most.
+/// Most parts of requests to a striped file that are in flight at a time.
 const PARTS_MAX: usize = 256;
 
-/// What to do about a full target where some are devices.
+/// The cure for a full target if some targets are devices.
 const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe migrate' if that is a device";
 
 /// An open file. All methods take `&self` and may be called from many threads.
 ///
-/// A misaligned or extending write may pass through the page cache of the last block; it is written back and dropped
-/// at the next sync and when the file is dropped, where an error has nobody to be told: sync first.
+/// A misaligned or extending write may pass through the page cache of the last block. These pages
+/// are written back and dropped at the next sync and when the file is dropped. Nobody learns of an
+/// error during the drop, so sync first.
 ///
-/// The first write or sync error stays in force: every later write, resize and sync of the file fails with it, since the
-/// kernel may have thrown away what it failed to write. Reads still work.
+/// The first write or sync error stays in force: every later write, resize and sync of the file
+/// fails with it, since the kernel may have thrown away what it failed to write. Reads still work.
+///
+/// ```no_run
+/// use dio::{File, OpenOptions};
+///
+/// let file = OpenOptions::new().read(true).write(true).create(true).open("data")?;
+/// file.write_at(b"hello", 0)?;
+/// file.sync_all()?;
+/// let (class, reason) = file.write_class();
+/// println!("writes are {} ({reason:?})", class.name());
+///
+/// let mut bytes = [0; 5];
+/// File::open("data")?.read_exact_at(&mut bytes, 0)?;
+/// # Ok::<(), dio::FileError>(())
+/// ```
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
     io: Io,
     geometry: Geometry,
     access: Access,
-    body: Body,
-    shape: Shape,
-    locks: Locks,
+    backing: Backing,
+    traits: BackingTraits,
+    locks: FileLocks,
     meter: Meter,
     syncs: Syncs,
-    appending: Appending,
+    appending: AppendState,
     latch: Latch,
 }
 
-/// What a file was opened for.
+/// How the file was opened.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     mode: Mode,
@@ -108,38 +125,38 @@ struct Access {
     /// Requests of fewer bytes pass through the page cache and stay there.
     direct_from: u64,
     writable: bool,
-    /// Opened for appending: no write names an offset.
+    /// Opened for appending only: no write names an offset.
     only_appends: bool,
     /// Each write is durable when it returns.
     durable: bool,
 }
 
 impl File {
-    /// The name it was opened by.
+    /// The name by which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The mode it was opened in.
+    /// The mode in which the file was opened.
     pub fn mode(&self) -> Mode {
         self.access.mode
     }
 
-    /// What the file demands and likes.
+    /// The alignments and sizes of the file.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The shared I/O it uses.
+    /// The shared I/O that the file uses.
     pub fn io(&self) -> &Io {
         &self.io
     }
 
-    /// What happened so far.
+    /// The counters at this moment.
     pub fn counters(&self) -> Counters {
-        let mut reading = self.meter.reading();
-        reading.add(&self.body.requests());
-        reading
+        let mut counters = self.meter.snapshot();
+        counters.add(&self.backing.requests());
+        counters
     }
 
     /// Lock waits by class, of all opens of this file in the process.
@@ -147,42 +164,46 @@ impl File {
         self.locks.stats()
     }
 
-    /// The descriptor to ask the system about the file; `None` for a simulated one. Not for its bytes: those of a striped
-    /// file are elsewhere.
+    /// The file descriptor for questions to the system about the file; `None` for a simulated file.
+    /// It must not be used for the bytes: those of a striped file lie elsewhere.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.body.descriptor()
+        self.backing.descriptor()
     }
 
-    /// How the file is striped, if it is.
+    /// How the file is striped; `None` for an ordinary file.
     pub fn layout(&self) -> Option<&crate::layout::Layout> {
-        self.body.layout()
+        self.backing.layout()
     }
 
-    /// Whether it is a block device, whose size is fixed.
+    /// Whether the file is a block device, whose size is fixed.
     pub fn is_device(&self) -> bool {
-        let stat = self.body.os().and_then(|os| rustix::fs::fstat(os.any()).ok());
+        let stat = self.backing.os().and_then(|os| rustix::fs::fstat(os.any()).ok());
         stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
     }
 
-    /// How reads travel now and, if not directly although that was asked for, why.
+    /// How reads travel now. If they do not go direct although the mode asks for it, also the
+    /// reason.
     pub fn read_class(&self) -> (Class, Option<Reason>) {
-        self.body.class(self.access.mode, OpKind::Read)
+        self.backing.class(self.access.mode, OpKind::Read)
     }
 
-    /// How writes travel now and, if not directly although that was asked for, why.
+    /// How writes travel now. If they do not go direct although the mode asks for it, also the
+    /// reason.
     pub fn write_class(&self) -> (Class, Option<Reason>) {
-        self.body.class(self.access.mode, OpKind::Write)
+        self.backing.class(self.access.mode, OpKind::Write)
     }
 
-    /// Reads into `buffer` from `offset`; returns the bytes read, fewer than asked only at the end of the file.
+    /// Reads into `buffer` from `offset`. Returns the bytes read, which are fewer than asked for
+    /// only at the end of the file.
     ///
     /// # Errors
-    /// The first error of any part of the request, with its place.
+    /// The first error of any part of the request, with its offset.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
         read::read_at(self, buffer, offset)
     }
 
-    /// Reads into several buffers in turn, from consecutive bytes of the file; as `preadv(2)`, under no alignment rule.
+    /// Reads consecutive bytes of the file into several buffers in turn, as `preadv(2)` does, but
+    /// without any rule of alignment.
     ///
     /// # Errors
     /// As [`File::read_at`].
@@ -202,17 +223,19 @@ impl File {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`, all of them, extending the file if need be. Durable only after a sync, or with a
-    /// sync method other than explicit.
+    /// Writes all of `bytes` at `offset`, and extends the file if need be. They are durable after a
+    /// sync, or at once with a sync method other than explicit.
     ///
     /// # Errors
-    /// The first error of any part, with its place; what the range holds then is undefined. The error latches: see
-    /// [`File`]. EFBIG and EBADF are found before anything is written and do not latch.
+    /// The first error of any part, with its offset; the contents of the range are undefined then.
+    /// The error latches: see [`File`]. EFBIG and EBADF are found before anything is written and do
+    /// not latch.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
         self.write_vectored_at(&[IoSlice::new(bytes)], offset)
     }
 
-    /// Writes several buffers in turn to consecutive bytes of the file; as `pwritev(2)`, under no alignment rule.
+    /// Writes several buffers in turn to consecutive bytes of the file, as `pwritev(2)` does, but
+    /// without any rule of alignment.
     ///
     /// # Errors
     /// As [`File::write_at`].
@@ -225,27 +248,36 @@ impl File {
         write::write_unlocked(self, bytes, offset)
     }
 
-    /// Appends all of `buffers`, one behind the other, wherever the file ends at that moment. Nothing that other programs
-    /// append is overwritten, and nothing of theirs comes between the bytes of one call, unless the kernel writes only a
-    /// part of them at first, as it does when it runs out of space. Returns how most of the bytes travelled.
+    /// Appends all of `buffers`, one behind the other, wherever the file ends at that moment.
+    /// Returns how most of the bytes travelled.
     ///
-    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends of several programs
-    /// apart ([`FileSystem::keeps_direct_appends_apart`](crate::geometry::FileSystem::keeps_direct_appends_apart)); others
-    /// go through the page cache, which drops them.
+    /// The append overwrites nothing that other programs append. Their bytes do not come between
+    /// those of one call, unless the kernel writes only a part of these at first, as it does when
+    /// space runs out.
+    ///
+    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends of
+    /// several programs apart ([`FileSystem::keeps_direct_appends_apart`]). Other bytes go through
+    /// the page cache and are dropped from it.
+    ///
+    /// [`FileSystem::keeps_direct_appends_apart`]:
+    ///     crate::geometry::FileSystem::keeps_direct_appends_apart
     ///
     /// # Errors
-    /// As [`File::write_at`]. EOPNOTSUPP for a striped file, see [`File::lock_end`], and for a simulated one.
+    /// As [`File::write_at`]. EOPNOTSUPP for a striped file (see [`File::lock_end`]) and for a
+    /// simulated one.
     pub fn append(&self, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
         append::append(self, buffers)
     }
 
-    /// Waits for the right to append to a striped file. Its bytes go where an offset says: of two that look for the end at
-    /// the same time, the one would overwrite the other's. So whoever appends takes this, asks for the size, writes there
-    /// and drops it. `None` for other files: of those the system finds the end (`O_APPEND`).
+    /// Waits for the right to append to a striped file. A write to it names an offset, so of two
+    /// programs that look for the end at the same time one would overwrite the other's bytes. A
+    /// program that appends therefore takes this lock, asks for the size, writes there and drops
+    /// the lock. `None` for other files, where the system finds the end (`O_APPEND`).
     ///
     /// # Errors
-    /// EBADF for a file that is open for reading only; what `fcntl(2)` answers. Where the file system of the last object
-    /// has no such locks, only the threads that share this file keep each other out.
+    /// EBADF for a file that is open for reading only; what `fcntl(2)` answers. If the file system
+    /// of the last object has no such locks, only the threads that share this file exclude each
+    /// other.
     pub fn lock_end(&self) -> Result<Option<EndLock<'_>>, FileError> {
         append::lock_end(self)
     }
@@ -258,7 +290,8 @@ impl File {
         size::size(self)
     }
 
-    /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
+    /// Sets the size. A smaller size cuts the file off; a larger one adds a hole. Excludes every
+    /// read and write of the file.
     ///
     /// # Errors
     /// What `ftruncate(2)` answers, or an earlier write error.
@@ -266,9 +299,10 @@ impl File {
         size::set_size(self, size)
     }
 
-    /// Cuts the file off behind `size`, if it is longer, and of a striped file what some objects hold behind its end.
-    /// Unlike [`File::set_size`] it does so after an error too, which stays in force: what could not be written need not
-    /// stay as zeros.
+    /// Cuts the file off behind `size` if it is longer. Of a striped file it also cuts off the
+    /// bytes that some objects hold behind the end. Unlike [`File::set_size`] it works after an
+    /// error too, which stays in force, so that bytes that could not be written need not remain as
+    /// zeros.
     ///
     /// # Errors
     /// What `ftruncate(2)` answers.
@@ -276,11 +310,12 @@ impl File {
         size::cut_off(self, size)
     }
 
-    /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
+    /// Allocates blocks for a range, so that writing it cannot fail for lack of space. The size
+    /// grows only if `extend` is set.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot, ENOSPC without
-    /// space; or an earlier write error.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system
+    /// cannot allocate, ENOSPC without space. Or an earlier write error.
     pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
         size::allocate(self, range, extend)
     }
@@ -288,8 +323,8 @@ impl File {
     /// Turns a range into a hole that reads as zeros.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot; or an earlier
-    /// write error.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system
+    /// cannot make holes. Or an earlier write error.
     pub fn punch(&self, range: Range<u64>) -> Result<(), FileError> {
         size::punch(self, range)
     }
@@ -297,7 +332,7 @@ impl File {
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
     ///
     /// # Errors
-    /// The write or sync error, now and from now on: see [`File`].
+    /// The write or sync error, which stays in force: see [`File`].
     pub fn sync_data(&self) -> Result<(), FileError> {
         self.sync(OpKind::SyncData)
     }
@@ -313,31 +348,31 @@ impl File {
     fn sync(&self, kind: OpKind) -> Result<(), FileError> {
         self.latch.check()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
-        let lengths = self.body.lengths_to_note();
+        let lengths = self.backing.lengths_before_sync();
         {
-            let _under_way = self.syncs.begin();
+            let _in_progress = self.syncs.begin();
             if !self.access.mode.wants_direct() || self.access.direct_from > 0 {
-                self.body.start_write_back();
+                self.backing.start_write_back();
             }
-            let over = self.io.run(self.request(kind, self.usual(), 0, None));
-            over.outcome.map_err(|errno| {
-                // The place of a failed sync says which object of a striped file it was.
-                self.latch.set(self.failed("sync", errno).of(self.body.holder(over.request.offset)))
+            let finished = self.io.run(self.request(kind, self.default_routing(), 0, None));
+            finished.outcome.map_err(|errno| {
+                // The offset of a failed sync identifies the object of a striped file.
+                self.latch.set(self.failed("sync", errno).of(self.backing.holder(finished.request.offset)))
             })?;
         }
         self.syncs.wait_for_others();
         self.latch.check()?;
         self.settle_now()?;
-        self.body.note_durable(lengths.as_deref());
+        self.backing.record_durable(lengths.as_deref());
         Ok(())
     }
 
-    /// Makes what was done durable where every write is to be.
+    /// Makes earlier writes durable if the sync method demands it of every write.
     pub(crate) fn sync_if_durable(&self) -> Result<(), FileError> {
         if self.access.durable { self.sync_all() } else { Ok(()) }
     }
 
-    /// Writes back and drops what passed through the page cache and was not there before.
+    /// Writes back and drops the pages that this file brought into the page cache.
     ///
     /// # Errors
     /// An error of writing back, which latches, or an earlier one.
@@ -347,119 +382,124 @@ impl File {
     }
 
     fn settle_now(&self) -> Result<(), FileError> {
-        let _under_way = self.syncs.begin();
-        self.body.settle(|errno, object| {
+        let _in_progress = self.syncs.begin();
+        self.backing.settle(|errno, object| {
             let error = self.failed("write back", errno);
             self.latch.set(object.map_or(error.clone(), |object| error.by(object)))
         })
     }
 
-    /// Bytes of an aligned request of so many bytes that are under way at once: all of it, unless it has more parts than
-    /// an engine takes at a time.
+    /// How many of the `len` bytes of an aligned request are in flight at once: all of them, unless
+    /// it has more parts than an engine takes.
     pub fn in_flight_of(&self, len: u64) -> u64 {
         flow::in_flight_of(self, len)
     }
 
-    /// Multiple of bytes that offsets and lengths of blocks must have, for reading and for writing.
+    /// Alignment of the offsets and lengths of blocks, in bytes, for reading and for writing.
     pub fn block_align(&self) -> u64 {
-        self.blocks().align()
+        self.block_io().align()
     }
 
-    /// The file as users that have whole aligned blocks in flight see it.
-    pub(crate) fn blocks(&self) -> Blocks<'_> {
-        Blocks::of(self)
+    /// Requests of whole aligned blocks to this file, for callers that keep many in flight.
+    pub(crate) fn block_io(&self) -> BlockIo<'_> {
+        BlockIo::new(self)
     }
 
     /// The files that hold its bytes: the objects of a striped file, or the file itself.
     pub fn objects(&self) -> &[File] {
-        self.body.objects().unwrap_or(std::slice::from_ref(self))
+        self.backing.objects().unwrap_or(std::slice::from_ref(self))
     }
 
-    /// The system's file with the bytes, if there is one.
+    /// The system's file that holds the bytes; `None` if there is none.
     pub(crate) fn os_medium(&self) -> Option<Arc<OsMedium>> {
-        self.body.os().cloned()
+        self.backing.os().cloned()
     }
 
-    /// Has requests, sizes and resizes go by `medium`, which is the same file under rules of its own.
+    /// Sends requests, sizes and resizes through `medium`, which is the same file under its own
+    /// rules.
     ///
     /// # Panics
     /// If the file is striped.
     pub(crate) fn ruled_by(&mut self, medium: Arc<dyn crate::engine::Medium>) {
-        let Body::Single(single) = &mut self.body else { panic!("only an object has a medium of its own") };
+        let Backing::Single(single) = &mut self.backing else { panic!("only an object has a medium of its own") };
         single.medium = medium;
     }
 
-    /// Whether making it longer writes zeros: what writes all of it should do without.
+    /// Whether growing the file writes zeros. A caller that writes all of it should not grow it
+    /// first.
     pub(crate) fn zeroes_growth(&self) -> bool {
-        self.shape.zeroed_growth
+        self.traits.zeroed_growth
     }
 
-    /// The error in force, if a write or sync has failed.
+    /// The write or sync error in force.
     pub(crate) fn check_latch(&self) -> Result<(), FileError> {
         self.latch.check()
     }
 
-    /// The lock of a request within the file's present size.
+    /// Takes the lock of a request within the file's present size.
     pub(crate) fn lock(&self, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
         self.locks.lock(kind, range)
     }
 
-    /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
+    /// As [`File::lock`], without waiting. The outer `None` means that it would have to wait.
     pub(crate) fn try_lock(&self, kind: OpKind, range: Range<u64>) -> Option<Option<LockGuard>> {
         self.locks.try_lock(kind, range)
     }
 
-    // What the modules of this folder share: how a request travels, what it demands, and what it leaves behind.
+    // The rest of this block is shared by the modules of this folder: how a request travels, what
+    // it demands, and what it leaves in the page cache.
 
     fn is_cached(&self) -> bool {
         self.access.mode == Mode::Cached
     }
 
-    /// How requests travel usually.
-    fn usual(&self) -> Routing {
-        let direct = self.access.mode.wants_direct() && !self.body.is_refused();
-        Routing::by(if direct { Route::Direct } else { Route::Buffered }, self.is_cached())
+    /// How requests travel unless they are small.
+    fn default_routing(&self) -> Routing {
+        let direct = self.access.mode.wants_direct() && !self.backing.is_refused();
+        Routing::new(if direct { Route::Direct } else { Route::Buffered }, self.is_cached())
     }
 
     /// How a read or write of so many bytes travels.
     fn routing(&self, bytes: u64) -> Routing {
         if bytes < self.access.direct_from {
-            Routing::by(Route::Buffered, self.is_cached()).keeping(true)
+            Routing::new(Route::Buffered, self.is_cached()).with_kept_pages(true)
         } else {
-            self.usual()
+            self.default_routing()
         }
     }
 
-    fn align(&self, route: Route, kind: OpKind) -> Align {
+    fn align(&self, route: Route, kind: OpKind) -> RouteAlign {
         let offset = match (route, kind) {
-            (Route::Buffered, _) => return Align::NONE,
+            (Route::Buffered, _) => return RouteAlign::NONE,
             (Route::Direct, OpKind::Read) => self.geometry.read_offset_align(),
             (Route::Direct, _) => self.geometry.offset_align(),
         };
-        // The block of a file system may be anything; only of one that is a usual size is there something to gain.
+        // A file system may report a block of any size. Only a block of a usual size makes it worth
+        // copying a little more.
         let block = self.geometry.block();
         let block = if block.is_power_of_two() && block <= BLOCK_MAX { block.max(offset) } else { offset };
-        Align { offset, memory: self.geometry.mem_align(), block }
+        RouteAlign { offset, memory: self.geometry.mem_align(), block }
     }
 
     fn request(&self, kind: OpKind, routing: Routing, offset: u64, mem: Option<Mem>) -> Request {
-        let single = self.body.single();
-        let dontcache = mem.is_some() && routing.route == Route::Buffered && routing.forget;
+        let single = self.backing.single();
+        let dontcache = mem.is_some() && routing.route == Route::Buffered && routing.drop_pages;
         let flags =
             OpFlags { dsync: false, dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()) };
         let align = self.align(routing.route, kind).offset as usize;
-        let cache = CacheNote { resident_before: None, keep_pages: routing.keep };
-        Request { kind, route: routing.route, flags, target: self.body.target(), offset, mem, align, tag: 0, cache }
+        let cache = CacheNote { resident_before: None, keep_pages: routing.keep_pages };
+        Request { kind, route: routing.route, flags, target: self.backing.target(), offset, mem, align, tag: 0, cache }
     }
 
-    /// Before a read or write that may leave pages in the cache: notes what is there. Returns the pages of the range where
-    /// direct requests are on trial.
+    /// Records the resident pages before a request that may leave pages in the page cache. Returns
+    /// the number of resident pages of the range while direct requests are on trial.
     fn before_request(&self, kind: OpKind, routing: Routing, range: &Range<u64>) -> Option<u64> {
-        let single = self.body.single()?;
-        single.residue.before(single.os.as_ref()?, kind, routing, range)
+        let single = self.backing.single()?;
+        single.residue.before_request(single.os.as_ref()?, kind, routing, range)
     }
 
-    /// After it: what passed through the cache is noted, and dropped when enough has gathered.
+    /// Records after a request what passed through the page cache. Drops the pages when enough have
+    /// gathered.
     fn after_request(
         &self,
         kind: OpKind,
@@ -468,17 +508,17 @@ impl File {
         pages: Option<u64>,
         count: u64,
     ) -> Result<(), FileError> {
-        let Some(single) = self.body.single() else { return Ok(()) };
+        let Some(single) = self.backing.single() else { return Ok(()) };
         let Some(os) = &single.os else { return Ok(()) };
-        if single.residue.after(os, kind, routing, range, pages, count) {
+        if single.residue.after_request(os, kind, routing, range, pages, count) {
             self.settle()?;
         }
         self.refuse_buffered(kind)
     }
 
-    /// The error of a file that was to be direct and is known not to be.
+    /// The error of a file that must be direct and is known to be buffered.
     fn refuse_buffered(&self, kind: OpKind) -> Result<(), FileError> {
-        let buffered = self.body.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
+        let buffered = self.backing.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
         if buffered && self.access.need == Need::Required {
             let operation = if kind == OpKind::Read { "read directly from" } else { "write directly to" };
             return Err(self.failed(operation, Errno::OPNOTSUPP).with_cure(open::CURE_BUFFERED));
@@ -486,20 +526,22 @@ impl File {
         Ok(())
     }
 
-    /// Where the kernel has no `RWF_DONTCACHE` for this file (EOPNOTSUPP, or EINVAL before 6.14), the request is run
-    /// again without, now and from now on: `settle` drops the pages instead.
-    fn without_dontcache(&self, over: Finished) -> Finished {
-        let refused = matches!(over.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL)) && over.request.flags.dontcache;
-        let Some(single) = self.body.single().filter(|_| refused) else { return over };
+    /// If the kernel has no `RWF_DONTCACHE` for this file (EOPNOTSUPP, or EINVAL before 6.14), runs
+    /// the request again without it. Later requests do without it too, and `settle` drops the
+    /// pages.
+    fn without_dontcache(&self, finished: Finished) -> Finished {
+        let refused =
+            matches!(finished.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL)) && finished.request.flags.dontcache;
+        let Some(single) = self.backing.single().filter(|_| refused) else { return finished };
         single.residue.no_dontcache();
-        let mut request = over.request;
+        let mut request = finished.request;
         request.flags.dontcache = false;
         self.io.run(request)
     }
 
-    /// Counts requests, unless the objects count theirs.
+    /// Counts requests, unless the objects count them.
     fn count_requests(&self, kind: OpKind, count: u64) {
-        if self.body.counts_requests() {
+        if self.backing.counts_requests() {
             self.meter.count_requests(kind, count);
         }
     }
@@ -508,12 +550,13 @@ impl File {
         FileError::new(operation, &self.path, errno)
     }
 
-    /// The error of a request at a place; of a striped file, with the object that holds it.
+    /// The error of a request at a byte of the file. For a striped file it names the object that
+    /// holds the byte.
     fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
-        self.with_device_cure(self.failed(operation, errno).of(self.body.holder(position)).at(position))
+        self.with_device_cure(self.failed(operation, errno).of(self.backing.holder(position)).at(position))
     }
 
-    /// The error of a call of the medium.
+    /// The error of a call to the medium.
     fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
         self.with_device_cure(match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
             Some(inner) => self.failed(operation, inner.errno()).by(inner),
@@ -522,13 +565,13 @@ impl File {
     }
 
     fn with_device_cure(&self, error: FileError) -> FileError {
-        if error.errno() == Errno::NOSPC && self.shape.zeroed_growth { error.with_cure(CURE_DEVICE) } else { error }
+        if error.errno() == Errno::NOSPC && self.traits.zeroed_growth { error.with_cure(CURE_DEVICE) } else { error }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Nobody is left to be told of an error; the type's documentation says to sync first.
+        // Nobody learns of an error here; the documentation of the type says to sync first.
         let _ = self.settle_now();
     }
 }

@@ -1,22 +1,25 @@
-//! How a file is opened: the mode, how firmly it is asked for, and the sync method. The three are independent.
+//! How a file is opened: the mode, the need and the sync method. The three are independent.
 
-/// How bytes travel, and what excludes what.
+/// How bytes travel, and which operations exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Through the page cache; the kernel's own locking. A write also keeps direct reads and writes of this process out of
-    /// its pages, since a page that is dirtied while a direct write of another of its blocks is under way may undo that
-    /// write (`open(2)`, NOTES). Concurrent ones and copies ([`Copier`](crate::transfer::Copier)) take no ranges and are
-    /// not kept out, nor are other processes: those must not share pages with writes through the cache.
+    /// Through the page cache, with the kernel's own locking. A write also keeps direct reads and
+    /// writes of this process out of its pages, since dirtying a page while a direct write of
+    /// another of its blocks is in flight may undo that write (`open(2)`, NOTES). Concurrent
+    /// requests and copies ([`Copier`](crate::transfer::Copier)) take no ranges and are not kept
+    /// out. Nor are other processes: these must not share pages with writes through the page cache.
     Cached,
-    /// Past the page cache. A read shares its byte range, a write has it alone, so overlapping operations are atomic to
-    /// each other and disjoint ones run in parallel; what extends, truncates or is misaligned has the whole file. All
-    /// this is within one process: between processes a write puts down its own bytes and no others, as the kernel's do.
+    /// Past the page cache. A read shares its byte range and a write has it alone, so overlapping
+    /// operations are atomic to each other and disjoint ones run in parallel. An operation that
+    /// extends, truncates or is misaligned has the whole file. All this is within one process.
+    /// Between processes, a write stores its own bytes and no others, as the kernel's writes do.
     #[default]
     Direct,
-    /// As `Direct`, without range locks: the caller orders its own overlapping operations, as databases do. Still
-    /// excluded by what extends, truncates or writes misaligned. (AIX `O_CIO`.)
+    /// As `Direct`, without range locks: the caller orders its own overlapping operations, as
+    /// databases do. Operations that extend, truncate or write misaligned still have the whole
+    /// file. (AIX `O_CIO`.)
     Concurrent,
-    /// Through the page cache, leaving nothing there that was not there before; locked as `Cached`.
+    /// Through the page cache, which keeps no page that was not there before. Locked as `Cached`.
     Uncached,
 }
 
@@ -37,20 +40,22 @@ impl Mode {
     }
 }
 
-/// How firmly a mode is asked for.
+/// Whether a mode is preferred or required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Need {
-    /// What cannot go direct goes uncached, and is counted with the reason. Never silently cached.
+    /// Bytes that cannot go direct go uncached and are counted with the reason. They are never
+    /// silently cached.
     #[default]
     Preferred,
-    /// What cannot go direct is an error.
+    /// Bytes that cannot go direct are an error.
     Required,
 }
 
 /// When written data is durable. Independent of the mode: a direct write is not durable by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMethod {
-    /// When [`File::sync_data`](super::File::sync_data) or [`File::sync_all`](super::File::sync_all) returns.
+    /// When [`File::sync_data`](super::File::sync_data) or
+    /// [`File::sync_all`](super::File::sync_all) returns.
     #[default]
     Explicit,
     /// When each write returns, with the metadata needed to read it back (`O_DSYNC`).

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::append::Appending;
-use super::body::{Body, Objects, Single};
+use super::append::AppendState;
+use super::backing::{Backing, SingleFile, StripedObjects};
 use super::counters::{Meter, Reason};
 use super::latch::Latch;
-use super::locking::Locks;
+use super::locking::FileLocks;
 use super::residue::Residue;
 use super::syncs::Syncs;
 use super::{Access, File, FileError, Mode, Need, SyncMethod};
@@ -21,7 +21,20 @@ use crate::io::{Io, IoError};
 use crate::lock::{LockPolicy, LockTable};
 use dio_sys::uninterrupted;
 
-/// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
+/// How to open a file: like [`std::fs::OpenOptions`], with a mode, a need and a sync method.
+///
+/// ```no_run
+/// use dio::{Mode, Need, OpenOptions, SyncMethod};
+///
+/// let log = OpenOptions::new()
+///     .write(true)
+///     .create(true)
+///     .mode(Mode::Direct)
+///     .need(Need::Required)
+///     .sync_method(SyncMethod::Dsync)
+///     .open("log")?;
+/// # Ok::<(), dio::FileError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     pub(super) read: bool,
@@ -38,10 +51,10 @@ pub struct OpenOptions {
     pub(super) direct_from: u64,
     pub(super) append_only: bool,
     io: Option<Io>,
-    /// What is opened is an object of a striped file: its locks are for itself.
+    /// The file is an object of a striped file, so its locks are separate.
     own_locks: bool,
-    /// Of a striped file, objects are taken that do not fit together.
-    what_is_there: bool,
+    /// A striped file is opened even if its objects do not fit together.
+    allow_damaged: bool,
 }
 
 impl Default for OpenOptions {
@@ -50,16 +63,17 @@ impl Default for OpenOptions {
     }
 }
 
-/// A threshold for [`OpenOptions::direct_from`], in bytes: from there on, writing through the page cache gains nothing.
+/// A threshold for [`OpenOptions::direct_from`], in bytes. From here on, writing through the page
+/// cache gains nothing.
 pub const DIRECT_FROM: u64 = 256 << 10;
 
-/// What to do where direct writes pass through the page cache.
+/// The cure where direct writes pass through the page cache.
 pub(super) const CURE_BUFFERED: &str = "the file system buffers direct I/O; allow uncached I/O";
 
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 
 impl OpenOptions {
-    /// Nothing asked for yet: mode direct, preferred, explicit sync.
+    /// The defaults: mode direct, preferred, explicit sync, no access.
     pub fn new() -> OpenOptions {
         OpenOptions {
             read: false,
@@ -77,116 +91,123 @@ impl OpenOptions {
             append_only: false,
             io: None,
             own_locks: false,
-            what_is_there: false,
+            allow_damaged: false,
         }
     }
 
-    /// For reading.
+    /// Opens the file for reading.
     pub fn read(&mut self, yes: bool) -> &mut Self {
         self.read = yes;
         self
     }
 
-    /// For writing.
+    /// Opens the file for writing.
     pub fn write(&mut self, yes: bool) -> &mut Self {
         self.write = yes;
         self
     }
 
-    /// Creates the file if there is none.
+    /// Creates the file if it does not exist.
     pub fn create(&mut self, yes: bool) -> &mut Self {
         self.create = yes;
         self
     }
 
-    /// Creates the file; an existing one is an error (EEXIST).
+    /// Creates the file. An existing one is an error (EEXIST).
     pub fn create_new(&mut self, yes: bool) -> &mut Self {
         self.create_new = yes;
         self
     }
 
-    /// Cuts an existing file to nothing, once everything else about the opening has succeeded.
+    /// Cuts an existing file to nothing, after everything else about the opening has succeeded.
     pub fn truncate(&mut self, yes: bool) -> &mut Self {
         self.truncate = yes;
         self
     }
 
-    /// A symbolic link under the last name is an error (ELOOP).
+    /// Makes a symbolic link as the last part of the name an error (ELOOP).
     pub fn no_follow(&mut self, yes: bool) -> &mut Self {
         self.no_follow = yes;
         self
     }
 
-    /// Permissions of a file that is created, before the umask.
+    /// Sets the permissions of a file that is created, before the umask.
     pub fn permissions(&mut self, bits: u32) -> &mut Self {
         self.permissions = bits;
         self
     }
 
-    /// How bytes travel.
+    /// Sets how bytes travel.
     pub fn mode(&mut self, mode: Mode) -> &mut Self {
         self.mode = mode;
         self
     }
 
-    /// How firmly the mode is asked for.
+    /// Sets whether the mode is preferred or required.
     pub fn need(&mut self, need: Need) -> &mut Self {
         self.need = need;
         self
     }
 
-    /// When written data is durable.
+    /// Sets when written data is durable.
     pub fn sync_method(&mut self, sync: SyncMethod) -> &mut Self {
         self.sync = sync;
         self
     }
 
-    /// What the range locks of this open cover. Opens of one file under different policies exclude each other.
+    /// Sets how much the range locks of this open cover. Opens of one file under different policies
+    /// exclude each other.
     pub fn lock_policy(&mut self, policy: LockPolicy) -> &mut Self {
         self.lock_policy = policy;
         self
     }
 
-    /// Reads and writes of [`File`] of fewer bytes go through the page cache and stay there, although the mode is direct; 0,
-    /// which is usual, sends none there. The page cache serves small requests that come again sooner than any disk, and gathers
-    /// small writes; larger ones only lose by the copying. Measured (ext4, scattered writes with one sync at the end, cached ÷ direct):
-    /// 4.9 at 4 KiB, 1.6 at 64 KiB, 1.0 at 256 KiB, 0.7 at 1 MiB; reads that find nothing cached 0.9, 0.75, 0.65 and 0.6. So
-    /// [`DIRECT_FROM`] suits what writes much or reads again, and 0 what reads once. They are counted as [`Class::Cached`](super::Class::Cached), with
-    /// [`Reason::Small`]. What is written so is durable after a sync, as always.
+    /// Sends reads and writes of [`File`] of fewer bytes through the page cache, where their pages
+    /// stay, although the mode is direct. 0, the default, sends none there. The page cache serves
+    /// small repeated requests sooner than any disk, and gathers small writes. Larger requests only
+    /// lose by the copying. Measured (ext4, scattered writes with one sync at the end, cached ÷
+    /// direct): 4.9 at 4 KiB, 1.6 at 64 KiB, 1.0 at 256 KiB, 0.7 at 1 MiB; reads that find nothing
+    /// cached 0.9, 0.75, 0.65 and 0.6. So [`DIRECT_FROM`] suits programs that write much or read
+    /// again, and 0 programs that read once. Such requests count as
+    /// [`Class::Cached`](super::Class::Cached), with [`Reason::Small`]. Their writes are durable
+    /// after a sync, as always.
     ///
-    /// In direct mode only: a write through the page cache must have its pages to itself, and in concurrent mode nobody waits.
-    /// Queues, streams and copies, which have requests of their own sizes in flight, do not look at it.
+    /// It has an effect in direct mode only: a write through the page cache needs its pages to
+    /// itself, and in concurrent mode nobody waits. Queues, streams and copies keep requests of
+    /// their own sizes in flight and ignore it.
     pub fn direct_from(&mut self, bytes: u64) -> &mut Self {
         self.direct_from = bytes;
         self
     }
 
-    /// Opens for appending only, which the system demands of files with that attribute (`chattr +a`): what is written is
-    /// written by [`File::append`].
+    /// Opens the file for appending only, by [`File::append`]. The system demands this of files
+    /// with that attribute (`chattr +a`).
     pub fn append_only(&mut self, yes: bool) -> &mut Self {
         self.append_only = yes;
         self
     }
 
-    /// The shared I/O to use instead of the process's own.
+    /// Sets the shared I/O to use instead of the process's.
     pub fn io(&mut self, io: &Io) -> &mut Self {
         self.io = Some(io.clone());
         self
     }
 
-    /// Opens what `path` leads to as a file of the system, whatever it holds.
+    /// Opens `path` as a file of the system, whatever it holds.
     pub(crate) fn open_medium_at(&self, path: &Path) -> Result<OsMedium, FileError> {
         self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))
     }
 
-    /// Takes over a descriptor that was opened without `O_DIRECT`.
+    /// Takes over a file descriptor that was opened without `O_DIRECT`.
     pub(crate) fn take_over(&self, fd: OwnedFd, name: &Path) -> Result<OsMedium, FileError> {
         let fd = self.with_sync(fd).map_err(|errno| FileError::new("open", name, errno))?;
-        let medium = if self.mode.wants_direct() { self.both_ways(fd) } else { Ok(OsMedium::buffered(fd)) };
+        let medium =
+            if self.mode.wants_direct() { self.with_direct_descriptor(fd) } else { Ok(OsMedium::buffered(fd)) };
         medium.map_err(|errno| FileError::new("open", name, errno))
     }
 
-    /// The same file with the sync method asked for, which `fcntl(2)` cannot give to an open descriptor.
+    /// Opens the same file with the sync method asked for, which `fcntl(2)` cannot give to an open
+    /// descriptor.
     fn with_sync(&self, fd: OwnedFd) -> Result<OwnedFd, Errno> {
         if !self.write || self.sync == SyncMethod::Explicit || rustix::fs::fcntl_getfl(&fd)?.contains(self.sync_flags())
         {
@@ -204,8 +225,8 @@ impl OpenOptions {
         }
     }
 
-    /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O. The file is not looked at:
-    /// that it is not the descriptor of a striped one is known already.
+    /// Asks what the opened file demands. Where it has no direct I/O, falls back or refuses. The
+    /// caller has made sure that the file is not the descriptor of a striped file.
     pub(crate) fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
         let geometry = Geometry::of(medium.any()).map_err(|error| match error {
@@ -224,7 +245,7 @@ impl OpenOptions {
             }
             false => medium,
         };
-        let proven = !super::residue::unproven(&geometry);
+        let proven = !super::residue::needs_trial(&geometry);
         let buffers = self.write
             && self.mode.wants_direct()
             && !refused
@@ -242,27 +263,27 @@ impl OpenOptions {
         }
         let (os, refusal) = (Arc::new(medium), refused.then_some(Reason::NoDirectIo));
         let residue = if buffers { Residue::of_buffered_writes(proven) } else { Residue::new(proven) };
-        let body = Body::Single(Single { medium: os.clone(), os: Some(os), refusal, residue });
-        let file = self.assemble(path, io, geometry, body, table);
+        let backing = Backing::Single(SingleFile { medium: os.clone(), os: Some(os), refusal, residue });
+        let file = self.assemble(path, io, geometry, backing, table);
         if self.truncate && stat.st_size > 0 {
             file.set_size(0)?;
         }
         Ok(file)
     }
 
-    /// A file over the objects of a striped one, which were opened as this is to be.
+    /// Makes a file of the objects of a striped one, which were opened with these options.
     pub(crate) fn over_objects(
         &self,
         path: &Path,
-        striped: Arc<dyn Objects>,
+        striped: Arc<dyn StripedObjects>,
         geometry: Geometry,
         table: Arc<LockTable>,
     ) -> File {
         let io = striped.objects()[0].io().clone();
-        self.assemble(path, io, geometry, Body::Striped(striped), table)
+        self.assemble(path, io, geometry, Backing::Striped(striped), table)
     }
 
-    fn assemble(&self, path: &Path, io: Io, geometry: Geometry, body: Body, table: Arc<LockTable>) -> File {
+    fn assemble(&self, path: &Path, io: Io, geometry: Geometry, backing: Backing, table: Arc<LockTable>) -> File {
         let access = Access {
             mode: self.mode,
             need: self.need,
@@ -276,20 +297,21 @@ impl OpenOptions {
             io,
             geometry,
             access,
-            shape: body.shape(),
-            body,
-            locks: Locks::new(table, self.lock_policy, self.mode),
+            traits: backing.traits(),
+            backing,
+            locks: FileLocks::new(table, self.lock_policy, self.mode),
             meter: Meter::default(),
             syncs: Syncs::default(),
-            appending: Appending::default(),
+            appending: AppendState::default(),
             latch: Latch::default(),
         }
     }
 
-    /// A file over a medium of the caller's, such as the simulator's, with alignments in bytes.
+    /// Makes a file of the caller's own medium, such as the simulator's, with alignments in bytes.
     ///
     /// # Errors
-    /// [`FileError`] when there is no I/O to be had; EINVAL when a block of the file exceeds the bounce blocks.
+    /// [`FileError`] when there is no [`Io`]; EINVAL when a block of the file exceeds the bounce
+    /// blocks.
     pub fn open_medium(
         &self,
         name: impl AsRef<Path>,
@@ -298,9 +320,9 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let io = self.shared_io(name.as_ref())?;
         self.check_limits(name.as_ref(), &io, &geometry)?;
-        let residue = Residue::new(!super::residue::unproven(&geometry));
-        let body = Body::Single(Single { medium, os: None, refusal: None, residue });
-        Ok(self.assemble(name.as_ref(), io, geometry, body, LockTable::new()))
+        let residue = Residue::new(!super::residue::needs_trial(&geometry));
+        let backing = Backing::Single(SingleFile { medium, os: None, refusal: None, residue });
+        Ok(self.assemble(name.as_ref(), io, geometry, backing, LockTable::new()))
     }
 
     /// The I/O that the file is to use.
@@ -311,7 +333,8 @@ impl OpenOptions {
         }
     }
 
-    /// How the objects of a striped file are opened that is opened so: readable too, since their headers are read.
+    /// The options for the objects of a striped file that is opened with these. Objects are always
+    /// readable, since their headers are read.
     pub(crate) fn for_object(&self, io: &Io) -> OpenOptions {
         let mut options = self.clone();
         options.read(true).create(false).create_new(false).truncate(false).no_follow(false).io(io);
@@ -319,21 +342,22 @@ impl OpenOptions {
         options
     }
 
-    /// Opens an object of a striped file: what was found at its path, whatever is there by now.
+    /// Opens an object of a striped file that was found at `path`, whatever is there by now.
     pub(crate) fn open_found(&self, found: &OwnedFd, path: &Path) -> Result<File, FileError> {
         let again = format!("/proc/self/fd/{}", found.as_raw_fd());
         let medium = self.descriptors(Path::new(&again)).map_err(|errno| FileError::new("open", path, errno))?;
         self.finish(medium, path)
     }
 
-    /// Has a striped file opened whose objects are damaged, as far as they can be: what they hold becomes the file.
-    pub fn take_what_is_there(&mut self) -> &mut Self {
-        self.what_is_there = true;
+    /// Opens a striped file even if its objects are damaged, as far as that is possible. The bytes
+    /// that they hold become the file.
+    pub fn allow_damaged(&mut self) -> &mut Self {
+        self.allow_damaged = true;
         self
     }
 
-    pub(crate) fn takes_what_is_there(&self) -> bool {
-        self.what_is_there
+    pub(crate) fn allows_damaged(&self) -> bool {
+        self.allow_damaged
     }
 
     pub(crate) fn writes(&self) -> bool {
@@ -348,7 +372,7 @@ impl OpenOptions {
         self.sync != SyncMethod::Explicit
     }
 
-    /// Whether the file is made where there is none, and whether one that is there is an error.
+    /// Whether a missing file is created, and whether an existing one is an error.
     pub(crate) fn creates(&self) -> (bool, bool) {
         (self.create || self.create_new, self.create_new)
     }
@@ -357,7 +381,8 @@ impl OpenOptions {
         self.truncate
     }
 
-    /// Misaligned requests go through bounce blocks, each of which must hold a block of the file.
+    /// Misaligned requests go through bounce blocks, so each bounce block must hold a block of the
+    /// file.
     fn check_limits(&self, path: &Path, io: &Io, geometry: &Geometry) -> Result<(), FileError> {
         let block = geometry.offset_align().max(geometry.read_offset_align());
         if self.mode.wants_direct() && block > io.bounce().block_len() as u64 {
@@ -367,8 +392,8 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Adds a direct descriptor to an open file, where the file system has them.
-    fn both_ways(&self, fd: OwnedFd) -> Result<OsMedium, Errno> {
+    /// Adds a direct descriptor to an open file, if the file system allows it.
+    fn with_direct_descriptor(&self, fd: OwnedFd) -> Result<OsMedium, Errno> {
         let direct = match add_direct(fd.as_fd(), self.access()) {
             Err(Errno::ACCESS) => add_direct_as_owner(fd.as_fd(), self.access()),
             other => other,
@@ -376,12 +401,12 @@ impl OpenOptions {
         match direct {
             Ok(direct) => Ok(OsMedium::both(direct, fd)),
             Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(errno),
-            // No `O_DIRECT` here (EINVAL), or no /proc.
+            // There is no `O_DIRECT` here (EINVAL), or no /proc.
             Err(_) => Ok(OsMedium::buffered(fd)),
         }
     }
 
-    /// Access mode, sync flags and `O_APPEND`: what a second descriptor of the same file is opened with.
+    /// Access mode, sync flags and `O_APPEND`: the flags for a second descriptor of the same file.
     fn access(&self) -> OFlags {
         let access = match (self.read, self.write) {
             (true, true) => OFlags::RDWR,
@@ -392,7 +417,8 @@ impl OpenOptions {
         access | append | self.sync_flags() | OFlags::CLOEXEC
     }
 
-    /// Opens what is needed. A refusal of `O_DIRECT` is not an error here: the medium then lacks that descriptor.
+    /// Opens the descriptors. A refusal of `O_DIRECT` is no error here: the medium then lacks that
+    /// descriptor.
     fn descriptors(&self, path: &Path) -> Result<OsMedium, Errno> {
         let mut flags = self.access() | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, self.no_follow);
@@ -404,15 +430,17 @@ impl OpenOptions {
             return Ok(OsMedium::buffered(open(OFlags::empty())?));
         }
         if flags.contains(OFlags::CREATE) {
-            // A file system without O_DIRECT creates the file before it refuses the flag, so creation comes first.
+            // A file system without O_DIRECT creates the file before it refuses the flag, so
+            // creation comes first.
             let fd = open(OFlags::empty())?;
-            return self.both_ways(fd);
+            return self.with_direct_descriptor(fd);
         }
         match open(OFlags::DIRECT) {
             Ok(fd) => {
                 let medium = OsMedium::direct(fd, self.access());
                 match self.write.then(|| medium.descriptor(Route::Buffered).map(|_| ())) {
-                    // The ends of writes need the other descriptor, and permissions may be gone later.
+                    // The ends of writes need the other descriptor, and the permission for it may
+                    // be gone later.
                     None | Some(Ok(())) => Ok(medium),
                     // Without /proc whole blocks can still be written.
                     Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(medium),
@@ -426,8 +454,9 @@ impl OpenOptions {
     }
 }
 
-/// Opens a file once more although its permissions forbid it, which its owner may: a file created read-only is open for
-/// writing only here. The permissions are those of before when this returns.
+/// Opens a file once more although its permissions forbid it, which its owner may do: this process
+/// may have created the file read-only and hold it open for writing. The permissions are restored
+/// before it returns.
 fn add_direct_as_owner(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(fd)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
@@ -440,7 +469,7 @@ fn add_direct_as_owner(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Er
     direct
 }
 
-/// A second descriptor of an open file, with `O_DIRECT`.
+/// Opens a second descriptor of an open file, with `O_DIRECT`.
 fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     uninterrupted(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
@@ -482,7 +511,7 @@ mod tests {
             let mut options = OpenOptions::new();
             let file =
                 options.read(true).write(true).mode(mode).sync_method(sync).adopt(plain.into(), "plain").unwrap();
-            for route in [file.usual().route, Route::Buffered] {
+            for route in [file.default_routing().route, Route::Buffered] {
                 let os = file.os_medium().unwrap();
                 let fd = os.descriptor(route).unwrap();
                 assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(flags), "{mode:?} {route:?}");

@@ -1,4 +1,4 @@
-//! By which route a request travels, and what becomes of the pages that it brings into the page cache.
+//! The route of a request, and what happens to the pages that it brings into the page cache.
 
 use super::counters::Reason;
 use crate::drive::Request;
@@ -8,37 +8,39 @@ use crate::engine::Route;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Routing {
     pub(super) route: Route,
-    /// It is below the threshold ([`OpenOptions::direct_from`]): its pages stay in the page cache, as those of a cached
-    /// file do.
+    /// The pages stay in the page cache, as those of a cached file do, because the request is below
+    /// the threshold ([`OpenOptions::direct_from`]).
     ///
     /// [`OpenOptions::direct_from`]: super::OpenOptions::direct_from
-    pub(super) keep: bool,
-    /// Pages that it brings into the cache are dropped: neither the mode nor the threshold lets them stay.
-    pub(super) forget: bool,
-    /// Each of its parts begins when the one before is over: so a striped file that grows holds no gap at any moment.
+    pub(super) keep_pages: bool,
+    /// The pages that it brings into the page cache are dropped: neither the mode nor the threshold
+    /// keeps them.
+    pub(super) drop_pages: bool,
+    /// Each request begins when the one before is finished, so that a striped file that grows holds
+    /// no gap at any moment.
     pub(super) in_order: bool,
-    /// Why it goes through the page cache of a direct file, where it does.
+    /// Why a request to a direct file goes through the page cache, if it does.
     pub(super) reason: Reason,
 }
 
 impl Routing {
-    /// A request by `route`; `cached` says that the mode lets pages stay.
-    pub(super) fn by(route: Route, cached: bool) -> Routing {
-        Routing { route, keep: false, forget: !cached, in_order: false, reason: Reason::EndOfFile }
+    /// A request by `route`. `cached` says that the mode keeps pages.
+    pub(super) fn new(route: Route, cached: bool) -> Routing {
+        Routing { route, keep_pages: false, drop_pages: !cached, in_order: false, reason: Reason::EndOfFile }
     }
 
-    /// The same by another route.
-    pub(super) fn through(self, route: Route, reason: Reason) -> Routing {
+    /// The same routing with another route.
+    pub(super) fn with_route(self, route: Route, reason: Reason) -> Routing {
         Routing { route, reason, ..self }
     }
 
-    /// The same for a request whose pages stay, if `keep`.
-    pub(super) fn keeping(self, keep: bool) -> Routing {
-        Routing { keep, forget: self.forget && !keep, ..self }
+    /// The same routing, for a request whose pages stay if `keep` is set.
+    pub(super) fn with_kept_pages(self, keep: bool) -> Routing {
+        Routing { keep_pages: keep, drop_pages: self.drop_pages && !keep, ..self }
     }
 
-    /// How a request travelled.
-    pub(super) fn of(request: &Request, cached: bool) -> Routing {
-        Routing::by(request.route, cached).keeping(request.cache.keep_pages)
+    /// How a request has travelled.
+    pub(super) fn of_request(request: &Request, cached: bool) -> Routing {
+        Routing::new(request.route, cached).with_kept_pages(request.cache.keep_pages)
     }
 }

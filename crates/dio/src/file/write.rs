@@ -1,12 +1,15 @@
-//! Writing at any offset, length and address.
+//! Writes at any offset, length and address.
 //!
-//! Whole blocks go direct. The bytes of a block that is written in part go by exact length through the page cache, under
-//! the exclusive lock of the whole file, and are dropped from there. Nothing else would do:
+//! Whole blocks go direct. If a block is written in part, these bytes go by exact length through
+//! the page cache, under the exclusive lock of the whole file, and are dropped from the page cache.
+//! No other method is right:
 //!
-//! - To read the block, patch it and write it back would undo what another process wrote into the rest of it, and synced,
-//!   between the two. The kernel puts the bytes in place under its own lock of the file.
-//! - A direct write of the block that holds, or would hold, the end of the file would move the end to a multiple of the
-//!   block, so other processes, or a crash, would show bytes that nobody wrote.
+//! - To read the block, patch it and write it back could undo what another process wrote into the
+//!   rest of the block, and synced, in between. The kernel puts the bytes in place under its own
+//!   lock of the file.
+//! - A direct write of the block that holds the end of the file, or will hold it, would move the
+//!   end to a multiple of the block. Other processes, or a crash, would show bytes that nobody
+//!   wrote.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -14,10 +17,10 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::counters::{Class, Reason};
-use super::flow::{self, Ends, blocks_of};
-use super::layout::{Align, Part, Stretch, parts, stretches};
+use super::flow::{self, FlowHandler, for_each_block};
 use super::routing::Routing;
-use super::size::{after_zeroing, before_zeroing, reach};
+use super::segments::{BufferPart, PlannedSegment, RouteAlign, buffer_parts, plan_segments};
+use super::size::{after_zeroing, before_zeroing, extend_to};
 use super::{File, FileError};
 use crate::block::{Block, Loans, Segment, scope};
 use crate::drive::Finished;
@@ -25,27 +28,37 @@ use crate::engine::{OpKind, Route};
 use crate::geometry::{align_down, align_up};
 use crate::lock::{LockClass, LockGuard};
 
-/// How one write is divided, by its place in the file.
+/// How one write is divided among the routes, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Division {
-    /// Before the body, through the page cache: the rest of the block, or of the page, that the write begins within.
+struct WriteDivision {
+    /// Buffered: the rest of the block, or of the page, in which the write begins.
     head: Range<u64>,
     /// Direct. Invariant: whole blocks.
     body: Range<u64>,
-    /// Behind the body, through the page cache: the part of a block, or of a page, that the write ends within.
+    /// Buffered: the part of the block, or of the page, in which the write ends.
     tail: Range<u64>,
 }
 
-/// Divides a write of `range` to a file of `size` bytes. Inside the file, what goes through the page cache is extended to
-/// the edge of its page: a direct write of another block of that page would wait until the page is written back.
-fn divide(range: Range<u64>, size: u64, align: u64) -> Division {
+/// Divides a write of `range` to a file of `size` bytes. Inside the file, a buffered part is
+/// extended to the edge of its page: a direct write of another block of that page would wait until
+/// the page is written back.
+///
+/// Examples with blocks of 512 bytes (`align`) and pages of 4096:
+/// - Bytes 100..20,000 of a file of 1 MiB begin and end within blocks inside the file, so both
+///   buffered parts reach to the edges of their pages: head 100..4096, body 4096..16,384, tail
+///   16,384..20,000.
+/// - Bytes 1300..5000 of a file of 1300 bytes begin and end in the block that holds the end, so the
+///   buffered parts reach to the edges of their blocks only: head 1300..1536, body 1536..4608, tail
+///   4608..5000.
+/// - Bytes 1300..1350 of a file of 1400 bytes lie within one block: all of them are the head.
+fn divide(range: Range<u64>, size: u64, align: u64) -> WriteDivision {
     let Range { start, end } = range;
     let page = rustix::param::page_size() as u64;
     let unit = |edge: u64| if align_down(edge, align) + align <= size { align.max(page) } else { align };
     let head_end = if start % align == 0 { start } else { end.min(align_up(start, unit(start))) };
     let tail_start = if end % align == 0 { end } else { align_down(end, unit(end)) };
     let tail_start = tail_start.max(head_end);
-    Division { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
+    WriteDivision { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
 }
 
 pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
@@ -69,14 +82,15 @@ pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u6
     write_divided(file, buffers, offset..end, size, routing)
 }
 
-/// For a caller that holds the lock of the file's blocks.
+/// As [`write_vectored_at`], for a caller that holds the lock of the file's blocks.
 pub(super) fn write_unlocked(file: &File, bytes: &[u8], offset: u64) -> Result<(), FileError> {
     file.latch.check()?;
     let size = file.size()?;
-    write_divided(file, &[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, file.usual())
+    write_divided(file, &[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, file.default_routing())
 }
 
-/// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
+/// Writes the head, the body and the tail of a request, each by its route, to a file of `size`
+/// bytes.
 fn write_divided(
     file: &File,
     buffers: &[IoSlice<'_>],
@@ -84,13 +98,14 @@ fn write_divided(
     size: u64,
     routing: Routing,
 ) -> Result<(), FileError> {
-    let routing = Routing { in_order: file.shape.ordered_growth && size < range.end, ..routing };
+    let routing = Routing { in_order: file.traits.ordered_growth && size < range.end, ..routing };
     if size < range.start {
-        reach(file, range.start)?;
+        extend_to(file, range.start)?;
     }
-    let gap = !file.is_cached() && !routing.keep && size < range.start;
+    let gap = !file.is_cached() && !routing.keep_pages && size < range.start;
     if gap {
-        // The rest of the block of the old end becomes part of the file and is zeroed.
+        // The rest of the block that held the old end becomes part of the file, and the kernel
+        // zeroes it.
         before_zeroing(file)?;
     }
     if routing.route == Route::Buffered {
@@ -117,33 +132,33 @@ fn write_by_routes(
         if range.is_empty() {
             continue;
         }
-        // A part within one block whose all bytes are in the file is not at its end.
+        // A part within one block is not at the end of the file if the file holds the whole block.
         let at_end = align_up(range.end, align) > size;
         let reason = if at_end { Reason::EndOfFile } else { Reason::MisalignedRequest };
-        let routing = routing.through(route, reason);
+        let routing = routing.with_route(route, reason);
         if range == (offset..end) {
             write_part(file, routing, buffers, offset)?;
         } else {
-            let part = slices(buffers, (range.start - offset)..(range.end - offset));
+            let part = slice_buffers(buffers, (range.start - offset)..(range.end - offset));
             write_part(file, routing, &part, range.start)?;
         }
     }
     Ok(())
 }
 
-/// Takes the lock that the write needs and the file's size under it. Only a write inside the file, in whole blocks,
-/// runs beside others; one that is small has its pages to itself.
+/// Takes the lock that the write needs, and returns the file's size under it. Only a write of whole
+/// blocks inside the file runs beside others. A small one has its pages to itself.
 fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<(Option<LockGuard>, u64), FileError> {
     if !file.access.mode.wants_direct() {
         let guard = file.locks.lock(OpKind::Write, range.clone());
-        if !file.shape.ordered_growth {
+        if !file.traits.ordered_growth {
             return Ok((guard, before_zeroing(file)?));
         }
         let size = file.size()?;
         if range.start <= size {
             return Ok((guard, size));
         }
-        // A gap is filled in objects that others may be writing to.
+        // Filling the gap writes to objects that others may be writing to.
         drop(guard);
         let guard = file.locks.whole(LockClass::Resize);
         return Ok((Some(guard), file.size()?));
@@ -155,7 +170,8 @@ fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<
         if range.end <= size {
             return Ok((guard, size));
         }
-        // The locks are not upgradeable; dropping this one first keeps two extenders from waiting for each other.
+        // The locks cannot be upgraded. Dropping this one first keeps two extending writes from
+        // waiting for each other.
         drop(guard);
     }
     let class = if misaligned { LockClass::Misaligned } else { LockClass::Resize };
@@ -166,40 +182,40 @@ fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<
 /// Writes all of `buffers` through one route.
 fn write_part(file: &File, routing: Routing, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
     let align = file.align(routing.route, OpKind::Write);
-    let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-    let (most_straight, most_bounced) = flow::longest_stretches(file, align);
-    let stretches = stretches(&parts, align, most_straight, most_bounced);
+    let parts = buffer_parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
+    let (zero_copy_max, bounced_max) = flow::segment_bytes_max(file, align);
+    let planned = plan_segments(&parts, align, zero_copy_max, bounced_max);
     let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
     let range = offset..offset + len;
     let pages = file.before_request(OpKind::Write, routing, &range);
     scope(|loans| {
-        let mut writing = Writing { file, loans, buffers, parts: &parts };
-        flow::run(file, OpKind::Write, routing, &stretches, &mut writing)
+        let mut handler = WriteHandler { file, loans, buffers, parts: &parts };
+        flow::run(file, OpKind::Write, routing, &planned, &mut handler)
     })?;
     file.after_request(OpKind::Write, routing, &range, pages, len)?;
     count_parts(file, routing, &parts, align);
     Ok(())
 }
 
-/// What became of a write, as the file reports it.
-pub(super) fn outcome(file: &File, over: &Finished) -> Result<(), FileError> {
-    let Err(errno) = over.outcome else { return Ok(()) };
-    // Each of several that were under way is reported with its own place.
-    let error = file.failed_at("write", errno, over.position());
-    // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
+/// Turns the outcome of a write into the error that the file reports.
+pub(super) fn outcome(file: &File, finished: &Finished) -> Result<(), FileError> {
+    let Err(errno) = finished.outcome else { return Ok(()) };
+    // Each of several failed requests is reported with its own offset.
+    let error = file.failed_at("write", errno, finished.position());
+    // These errors refuse the request itself. The kernel has lost nothing, so nothing has to latch.
     if !matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) {
         file.latch.set(error.clone());
     }
     Err(error)
 }
 
-fn count_parts(file: &File, routing: Routing, parts: &[Part], align: Align) {
+fn count_parts(file: &File, routing: Routing, parts: &[BufferPart], align: RouteAlign) {
     let (class, reason) = file.write_class();
     for part in parts {
         let bytes = part.bytes.len() as u64;
         let aligned = (part.at | bytes) % align.offset == 0;
-        let how = match (routing.route, part.straight) {
-            _ if routing.keep => (Class::Cached, Some(Reason::Small)),
+        let how = match (routing.route, part.zero_copy) {
+            _ if routing.keep_pages => (Class::Cached, Some(Reason::Small)),
             (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(routing.reason)),
             (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
             (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
@@ -209,64 +225,69 @@ fn count_parts(file: &File, routing: Routing, parts: &[Part], align: Align) {
     }
 }
 
-/// A write under way: where its bytes come from.
-struct Writing<'a, 'env> {
+/// Supplies the bytes of a write.
+struct WriteHandler<'a, 'env> {
     file: &'a File,
     loans: &'a Loans<'env>,
     buffers: &'env [IoSlice<'env>],
-    parts: &'a [Part],
+    parts: &'a [BufferPart],
 }
 
-impl<'env> Ends<'env> for Writing<'_, 'env> {
-    fn begin(&mut self, group: &[Stretch], blocks: &mut std::vec::Drain<'_, Block>, segments: &mut Vec<Segment>) {
-        for stretch in group {
-            let len = (stretch.file.end - stretch.file.start) as usize;
-            segments.push(match stretch.straight {
-                Some((buffer, place)) => {
+impl<'env> FlowHandler<'env> for WriteHandler<'_, 'env> {
+    fn collect_memory(
+        &mut self,
+        group: &[PlannedSegment],
+        blocks: &mut std::vec::Drain<'_, Block>,
+        segments: &mut Vec<Segment>,
+    ) {
+        for segment in group {
+            let len = (segment.file.end - segment.file.start) as usize;
+            segments.push(match segment.caller {
+                Some((buffer, start_in_buffer)) => {
                     let bytes: &'env [u8] = &self.buffers[buffer];
-                    self.loans.lend(&bytes[place..place + len])
+                    self.loans.lend(&bytes[start_in_buffer..start_in_buffer + len])
                 }
                 None => {
-                    let mut block = blocks.next().expect("there is a block for every bounced stretch");
-                    fill(&mut block, &stretch.file, self.parts, self.buffers);
+                    let mut block = blocks.next().expect("there is a block for every bounced segment");
+                    fill_block(&mut block, &segment.file, self.parts, self.buffers);
                     block.into_segment(0..len)
                 }
             });
         }
     }
 
-    fn end(&mut self, over: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
-        outcome(self.file, &over)?;
-        blocks_of(over.request.mem, 0, |block, _| spare.extend(block));
+    fn finish_request(&mut self, finished: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
+        outcome(self.file, &finished)?;
+        for_each_block(finished.request.mem, 0, |block, _| spare.extend(block));
         Ok(true)
     }
 }
 
-/// Fills an empty block for a stretch of the file with the caller's bytes.
-fn fill(block: &mut Block, held: &Range<u64>, parts: &[Part], buffers: &[IoSlice<'_>]) {
-    let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= held.start);
-    for part in parts[first..].iter().take_while(|part| part.at < held.end).filter(|part| !part.straight) {
-        let start = part.at.max(held.start);
-        let end = (part.at + part.bytes.len() as u64).min(held.end);
-        let place = part.bytes.start + (start - part.at) as usize;
-        let from = &buffers[part.buffer][place..place + (end - start) as usize];
-        block.copy_in((start - held.start) as usize, from);
+/// Fills an empty block with the caller's bytes for a range of the file.
+fn fill_block(block: &mut Block, covered: &Range<u64>, parts: &[BufferPart], buffers: &[IoSlice<'_>]) {
+    let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= covered.start);
+    for part in parts[first..].iter().take_while(|part| part.at < covered.end).filter(|part| !part.zero_copy) {
+        let start = part.at.max(covered.start);
+        let end = (part.at + part.bytes.len() as u64).min(covered.end);
+        let start_in_buffer = part.bytes.start + (start - part.at) as usize;
+        let from = &buffers[part.buffer][start_in_buffer..start_in_buffer + (end - start) as usize];
+        block.copy_in((start - covered.start) as usize, from);
     }
 }
 
 /// The bytes `range` of the buffers taken together.
-fn slices<'a>(buffers: &'a [IoSlice<'_>], range: Range<u64>) -> Vec<IoSlice<'a>> {
+fn slice_buffers<'a>(buffers: &'a [IoSlice<'_>], range: Range<u64>) -> Vec<IoSlice<'a>> {
     let mut passed = 0;
-    let mut taken = Vec::new();
+    let mut slices = Vec::new();
     for buffer in buffers {
         let len = buffer.len() as u64;
         let (start, end) = (range.start.max(passed), range.end.min(passed + len));
         if start < end {
-            taken.push(IoSlice::new(&buffer[(start - passed) as usize..(end - passed) as usize]));
+            slices.push(IoSlice::new(&buffer[(start - passed) as usize..(end - passed) as usize]));
         }
         passed += len;
     }
-    taken
+    slices
 }
 
 #[cfg(test)]
@@ -274,7 +295,7 @@ mod tests {
     use super::*;
 
     fn divided(range: Range<u64>, size: u64) -> [Range<u64>; 3] {
-        let Division { head, body, tail } = divide(range.clone(), size, 512);
+        let WriteDivision { head, body, tail } = divide(range.clone(), size, 512);
         assert_eq!((head.start, head.end, body.end, tail.end), (range.start, body.start, tail.start, range.end));
         [head, body, tail]
     }
@@ -296,15 +317,15 @@ mod tests {
 
     #[test]
     fn the_block_of_the_end_goes_by_exact_length() {
-        // The new end.
+        // The write ends in the block that will hold the new end.
         assert_eq!(divided(0..1300, 0), [0..0, 0..1024, 1024..1300]);
-        // The old end, behind the write.
+        // The write ends in the block that holds the old end.
         assert_eq!(divided(0..1300, 1400), [0..0, 0..1024, 1024..1300]);
-        // The old end, before the write: an append.
+        // The write begins in the block that holds the old end: an append.
         assert_eq!(divided(1300..4096, 1300), [1300..1536, 1536..4096, 4096..4096]);
-        // Everything within the block of the end.
+        // The whole write lies within the block that holds the end.
         assert_eq!(divided(1300..1350, 1400), [1300..1350, 1350..1350, 1350..1350]);
-        // An append with both.
+        // An append that begins and ends within a block.
         assert_eq!(divided(1300..5000, 1300), [1300..1536, 1536..4608, 4608..5000]);
     }
 }

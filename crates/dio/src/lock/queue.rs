@@ -1,23 +1,26 @@
-//! The queue of one file's lock: who holds what, who waits for whom.
+//! The queue of one file's lock: the holders, and the waiters with what they wait for.
 //!
-//! A plain data structure with no threads in it, so that its rules can be tested against a model. Holders and
-//! waiters stand in one list, in the order in which they arrived.
+//! It is a plain data structure without threads, so that its rules can be tested against a model.
+//! Holders and waiters stand in one list, in the order in which they arrived.
 //!
 //! Invariants:
 //! 1. `entries` is sorted by `id`, which is the order of arrival.
-//! 2. `entry.blockers` is the number of entries *before* it that conflict with it. It holds the lock exactly when
-//!    that number is 0. Conflict depends only on what two entries want, so the number changes only when an earlier
-//!    entry leaves: it never grows, and each departure wakes exactly those whose last obstacle it was.
+//! 2. `entry.blockers` is the number of entries *before* it that conflict with it. The entry holds
+//!    its lock exactly when that number is 0. Conflict depends only on what two entries want, so
+//!    the number changes only when an earlier entry leaves. It never grows, and a departure wakes
+//!    exactly those entries whose last blocker it was.
 //!
-//! Strict first-in, first-out order among conflicting requests follows from 2: a later conflicting entry counts every
-//! earlier one, granted or not. So does progress: the first entry never has a blocker.
+//! Strict first-in, first-out order among conflicting requests follows from 2: a later conflicting
+//! entry counts every earlier one, granted or not. So does progress: the first entry never has a
+//! blocker.
 
 use std::ops::Range;
 
 /// What a request wants to lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    /// Only that nobody holds the whole file. Never conflicts with a range, nor with another of its kind.
+    /// Only that nobody holds the whole file. Conflicts neither with a range nor with another
+    /// request of this kind.
     Through,
     /// The range, together with other readers.
     Shared(Range<u64>),
@@ -28,7 +31,7 @@ pub(super) enum Want {
 }
 
 impl Want {
-    /// Whether the two may not be held at the same time. Symmetric.
+    /// Whether the two must not be held at the same time. Symmetric.
     fn conflicts(&self, other: &Want) -> bool {
         use Want::{Exclusive, Shared, Through, Whole};
         match (self, other) {
@@ -40,35 +43,36 @@ impl Want {
     }
 }
 
-/// One request, holding or waiting.
+/// A request that holds its lock or waits for it.
 #[derive(Debug)]
-struct Entry<W> {
+struct LockEntry<W> {
     id: u64,
     want: Want,
     blockers: usize,
-    /// Whom to wake when `blockers` falls to 0. `None` for an entry that never had to wait or was woken.
+    /// What to wake when `blockers` falls to 0. `None` for an entry that never had to wait or has
+    /// been woken.
     waiter: Option<W>,
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Admission<W> {
-    /// Names the request until it is released.
+    /// Identifies the request until it is released.
     pub(super) id: u64,
-    /// `None`: granted at once. Otherwise what the caller has to wait on.
+    /// What the caller has to wait for. `None` if the request was granted at once.
     pub(super) waiter: Option<W>,
 }
 
 /// Holders and waiters of one file, in order of arrival.
 #[derive(Debug)]
-pub(super) struct Queue<W> {
-    entries: Vec<Entry<W>>,
+pub(super) struct LockQueue<W> {
+    entries: Vec<LockEntry<W>>,
     next_id: u64,
 }
 
-impl<W: Clone> Queue<W> {
-    pub(super) fn new() -> Queue<W> {
-        Queue { entries: Vec::new(), next_id: 0 }
+impl<W: Clone> LockQueue<W> {
+    pub(super) fn new() -> LockQueue<W> {
+        LockQueue { entries: Vec::new(), next_id: 0 }
     }
 
     #[cfg(test)]
@@ -76,22 +80,23 @@ impl<W: Clone> Queue<W> {
         self.entries.is_empty()
     }
 
-    /// Whether `want` would have to wait, for a holder or for an earlier waiter.
+    /// Whether a request would have to wait for a holder or for an earlier waiter.
     pub(super) fn must_wait(&self, want: &Want) -> bool {
         self.entries.iter().any(|e| e.want.conflicts(want))
     }
 
-    /// Puts a request at the end of the queue. `waiter` is called only if it has to wait.
+    /// Puts a request at the end of the queue. Calls `waiter` only if the request has to wait.
     pub(super) fn admit(&mut self, want: Want, waiter: impl FnOnce() -> W) -> Admission<W> {
         let id = self.next_id;
         self.next_id += 1;
         let blockers = self.entries.iter().filter(|e| e.want.conflicts(&want)).count();
         let waiter = (blockers > 0).then(waiter);
-        self.entries.push(Entry { id, want, blockers, waiter: waiter.clone() });
+        self.entries.push(LockEntry { id, want, blockers, waiter: waiter.clone() });
         Admission { id, waiter }
     }
 
-    /// Removes a holder and returns what it held; those whom this lets in are appended to `woken`.
+    /// Removes a holder and returns what it held. Appends the waiters that may hold their locks now
+    /// to `woken`.
     ///
     /// # Panics
     /// If `id` is not in the queue or does not hold its lock.
@@ -100,17 +105,17 @@ impl<W: Clone> Queue<W> {
             .entries
             .binary_search_by_key(&id, |e| e.id)
             .expect("a guard's entry is in the queue until the guard is dropped");
-        let gone = self.entries.remove(at);
-        assert_eq!(gone.blockers, 0, "only a holder can release");
+        let released = self.entries.remove(at);
+        assert_eq!(released.blockers, 0, "only a holder can release");
         for later in &mut self.entries[at..] {
-            if later.want.conflicts(&gone.want) {
+            if later.want.conflicts(&released.want) {
                 later.blockers -= 1;
                 if later.blockers == 0 {
                     woken.extend(later.waiter.take());
                 }
             }
         }
-        gone.want
+        released.want
     }
 }
 
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_release_wakes_only_those_it_was_the_last_obstacle_of() {
-        let mut queue = Queue::new();
+        let mut queue = LockQueue::new();
         let left = queue.admit(Want::Exclusive(0..10), || "left");
         let right = queue.admit(Want::Exclusive(10..20), || "right");
         let both = queue.admit(Want::Exclusive(5..15), || "both");
@@ -167,7 +172,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "only a holder can release")]
     fn a_waiter_cannot_release() {
-        let mut queue = Queue::new();
+        let mut queue = LockQueue::new();
         queue.admit(Want::Whole, || ());
         let waiting = queue.admit(Want::Through, || ());
         queue.release(waiting.id, &mut Vec::new());
@@ -183,7 +188,7 @@ mod tests {
         ]
     }
 
-    /// The model's own conflict rule, over sets of bytes rather than ends of ranges.
+    /// The conflict rule of the model, over sets of bytes instead of ends of ranges.
     fn model_conflict(a: &Want, b: &Want) -> bool {
         let bytes = |w: &Want| match w {
             Want::Shared(r) | Want::Exclusive(r) => r.clone().collect::<Vec<_>>(),
@@ -195,11 +200,11 @@ mod tests {
     }
 
     proptest! {
-        /// Any sequence of requests and releases: who holds is always exactly who, in order of arrival, conflicts with
-        /// nobody still before it.
+        /// After any sequence of requests and releases, exactly those entries hold their lock that
+        /// conflict with no entry before them.
         #[test]
         fn holders_match_the_model(steps in prop::collection::vec((any_want(), any::<prop::sample::Index>(), 0u8..5), 1..80)) {
-            let mut queue = Queue::new();
+            let mut queue = LockQueue::new();
             let mut model: Vec<(u64, Want)> = Vec::new();
             let mut granted = std::collections::BTreeSet::new();
             for (number, (want, pick, kind)) in (0u64..).zip(steps) {

@@ -4,16 +4,17 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a request for the lock is counted under: the operation that asks, not the kind of lock it takes.
+/// The class that a request for the lock is counted under. It follows from the operation that asks,
+/// not from the kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockClass {
     /// A read.
     Read,
-    /// A write of aligned blocks that leaves the size alone.
+    /// A write of aligned blocks that leaves the size unchanged.
     Write,
     /// An operation that changes the size: extending write, truncation.
     Resize,
-    /// A write that has to read, modify and write blocks it covers in part.
+    /// A write that covers some blocks only in part.
     Misaligned,
 }
 
@@ -37,7 +38,8 @@ impl LockClass {
 pub struct ClassStats {
     /// Locks granted, at once or after a wait. A refused `try_…` is not counted.
     pub acquisitions: u64,
-    /// Times a caller had to block. Counted when the wait begins, so that those waiting now are included.
+    /// Times a caller had to block. A wait is counted when it begins, so that present waits are
+    /// included.
     pub waits: u64,
     /// Time spent blocked, in nanoseconds, summed over callers. Added when a wait ends.
     pub wait_nanos: u64,
@@ -50,8 +52,8 @@ impl ClassStats {
     }
 }
 
-/// A picture of a lock table's counters. Counters are read one by one: while the file is in use, they may differ by
-/// operations that are under way.
+/// The counters of a lock table at one moment. They are read one by one: while the file is in use,
+/// they may differ by operations in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockStats([ClassStats; LockClass::ALL.len()]);
 
@@ -72,44 +74,45 @@ impl LockStats {
 }
 
 thread_local! {
-    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static THREAD_WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// How long this thread has waited for locks since it began: the difference around a call says what of its time was that.
+/// How long this thread has waited for locks since it began. The difference around a call is the
+/// time that the call waited.
 pub fn waited_here() -> Duration {
-    WAITED.get()
+    THREAD_WAITED.get()
 }
 
 /// Waits of all tables of this process.
-static PROCESS: Counters = Counters::new();
+static PROCESS_WAITS: LockCounters = LockCounters::new();
 
-/// How often, and how long, threads of this process have waited for locks since it began. What was granted at once is not
-/// counted, so [`ClassStats::acquisitions`] is 0.
+/// How often, and how long, threads of this process have waited for locks since it began. Locks
+/// granted at once are not counted, so [`ClassStats::acquisitions`] is 0.
 pub fn waits_of_this_process() -> LockStats {
-    PROCESS.snapshot()
+    PROCESS_WAITS.snapshot()
 }
 
 /// The live counters of one class.
 #[derive(Debug, Default)]
-struct Counter {
+struct ClassCounters {
     acquisitions: AtomicU64,
     waits: AtomicU64,
     wait_nanos: AtomicU64,
 }
 
-impl Counter {
-    const fn new() -> Counter {
-        Counter { acquisitions: AtomicU64::new(0), waits: AtomicU64::new(0), wait_nanos: AtomicU64::new(0) }
+impl ClassCounters {
+    const fn new() -> ClassCounters {
+        ClassCounters { acquisitions: AtomicU64::new(0), waits: AtomicU64::new(0), wait_nanos: AtomicU64::new(0) }
     }
 }
 
-/// The live counters of a table. They order nothing, hence `Relaxed` throughout.
+/// The live counters of a table. No order between them is promised, hence `Relaxed` throughout.
 #[derive(Debug, Default)]
-pub(super) struct Counters([Counter; LockClass::ALL.len()]);
+pub(super) struct LockCounters([ClassCounters; LockClass::ALL.len()]);
 
-impl Counters {
-    const fn new() -> Counters {
-        Counters([const { Counter::new() }; LockClass::ALL.len()])
+impl LockCounters {
+    const fn new() -> LockCounters {
+        LockCounters([const { ClassCounters::new() }; LockClass::ALL.len()])
     }
 
     pub(super) fn acquired(&self, class: LockClass) {
@@ -119,14 +122,14 @@ impl Counters {
 
     pub(super) fn wait_begins(&self, class: LockClass) {
         self.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
-        PROCESS.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
+        PROCESS_WAITS.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn wait_ends(&self, class: LockClass, waited: Duration) {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.0[class as usize].wait_nanos.fetch_add(nanos, Ordering::Relaxed);
-        PROCESS.0[class as usize].wait_nanos.fetch_add(nanos, Ordering::Relaxed);
-        WAITED.set(WAITED.get() + waited);
+        PROCESS_WAITS.0[class as usize].wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+        THREAD_WAITED.set(THREAD_WAITED.get() + waited);
     }
 
     pub(super) fn snapshot(&self) -> LockStats {

@@ -1,4 +1,5 @@
-//! Every conflict rule, through the public interface; `tests/lock.rs` has fairness and stress.
+//! Tests every conflict rule through the public interface. `tests/lock.rs` tests fairness under
+//! stress.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +11,12 @@ fn table() -> Arc<LockTable> {
     LockTable::new()
 }
 
-/// Nothing is held, queued or counted in the gate: the whole file can be had at once, and given back.
+/// Nothing is held, queued or counted in the gate: the whole file can be locked at once and
+/// released.
 fn assert_idle(table: &Arc<LockTable>) {
     assert!(table.try_whole(Resize).is_some(), "something is still held");
     let state = table.state();
-    assert_eq!((state.wholes, state.crowd), (0, None));
+    assert_eq!((state.whole_requests, state.crowd), (0, None));
     assert!(!state.queue.must_wait(&Want::Whole));
 }
 
@@ -52,7 +54,7 @@ fn a_writer_excludes_overlapping_readers_and_writers_only() {
         assert!(t.try_exclusive(overlapping.clone(), Write).is_none());
         assert!(t.try_shared(overlapping, Read).is_none());
     }
-    // Disjoint ones are held together with it and with each other, taken by the blocking calls.
+    // Disjoint ranges are held together with it and with each other. The blocking calls take them.
     let others = (t.exclusive(0..100, Write), t.shared(200..300, Read), t.exclusive(300..u64::MAX, Write));
     drop((held, others));
     assert_idle(&t);
@@ -187,7 +189,7 @@ fn waits_are_counted_under_the_class_of_the_waiter() {
     ];
     for (class, take) in takes {
         let t = table();
-        // The holder is counted under a class of its own, other than the waiter's.
+        // The holder is counted under another class than the waiter.
         let other = if class == Resize { Misaligned } else { Resize };
         let held = t.whole(other);
         thread::scope(|scope| {
@@ -195,7 +197,7 @@ fn waits_are_counted_under_the_class_of_the_waiter() {
             while t.stats().get(class).waits == 0 {
                 thread::yield_now();
             }
-            // Its clock starts just after that is counted.
+            // The waiter's clock starts just after it is counted.
             thread::sleep(Duration::from_millis(200));
             assert_eq!(t.stats().get(class).acquisitions, 0, "still waiting");
             drop(held);

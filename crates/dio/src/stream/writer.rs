@@ -130,9 +130,9 @@ impl Writer {
     /// As [`Writer::new`].
     pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
         let file = file.into();
-        let block = file.blocks().whole(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
+        let block = file.block_io().round_up(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
         let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS), ..limits };
-        let depth = file.blocks().depth_over(limits.depth, block, limits.spread).min(MOST_BLOCKS);
+        let depth = file.block_io().depth_for_objects(limits.depth, block, limits.spread).min(MOST_BLOCKS);
         Ok(Writer {
             size: file.size()?,
             pool: Pool::new(block, depth + 1)?,
@@ -287,8 +287,8 @@ impl Writer {
             let inside = end <= self.size;
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
-                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.blocks().lock(OpKind::Write)),
-                (Lane::Idle, false) => match self.file.blocks().lock_extension(next.offset) {
+                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.block_io().lock(OpKind::Write)),
+                (Lane::Idle, false) => match self.file.block_io().lock_extension(next.offset) {
                     Ok(lock) => self.lane = Lane::Extending(lock),
                     Err(error) => {
                         let _ = self.latch(error);
@@ -300,8 +300,8 @@ impl Writer {
             }
             let (offset, memory, blocks) = self.take_request(inside);
             self.in_flight += blocks.all as usize;
-            let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(self.depth));
-            driver.submit(self.file.blocks().request(OpKind::Write, offset, memory, blocks.tag()));
+            let driver = self.driver.get_or_insert_with(|| self.file.block_io().driver(self.depth));
+            driver.submit(self.file.block_io().request(OpKind::Write, offset, memory, blocks.tag()));
         }
     }
 
@@ -356,7 +356,7 @@ impl Writer {
             self.in_flight = self.in_flight.saturating_sub(blocks.all as usize);
             self.lent = self.lent.saturating_sub(blocks.lent as usize);
             let end = over.request.offset + over.request.len() as u64;
-            match self.file.blocks().finish(over).1 {
+            match self.file.block_io().finish(over).1 {
                 Ok(_) => self.size = self.size.max(end),
                 Err(error) => {
                     let _ = self.latch(error);

@@ -17,7 +17,7 @@ use super::session::Session;
 use crate::block::Mem;
 use crate::drive::{Finished, Request, StripedMedium};
 use crate::engine::{OpKind, OsMedium};
-use crate::file::{Counters, File, FileError, Objects};
+use crate::file::{Counters, File, FileError, StripedObjects};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::Layout;
 
@@ -120,7 +120,7 @@ impl Striped {
         let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
         let times =
             Timestamps { last_access: time(rustix::fs::UTIME_OMIT), last_modification: time(rustix::fs::UTIME_NOW) };
-        if let Some(head) = self.head() {
+        if let Some(head) = self.named_file() {
             // Whoever may write the bytes may do this; where it fails, only a time is old.
             let _ = rustix::fs::futimens(head, &times);
         }
@@ -184,7 +184,7 @@ impl StripedMedium for Striped {
     }
 
     fn part_request(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
-        let part = self.objects[object].blocks().part(whole, offset, mem);
+        let part = self.objects[object].block_io().part_request(whole, offset, mem);
         match self.device(object) {
             Some(device) => Request { tag: device.mark(part.kind), ..part },
             None => part,
@@ -195,7 +195,7 @@ impl StripedMedium for Striped {
         if over.request.kind == OpKind::Write {
             self.touch();
         }
-        let over = self.objects[object].blocks().finish_part(over);
+        let over = self.objects[object].block_io().finish_part(over);
         match self.device(object) {
             Some(device) => device.part_done(over),
             None => over,
@@ -203,12 +203,12 @@ impl StripedMedium for Striped {
     }
 }
 
-impl Objects for Striped {
+impl StripedObjects for Striped {
     fn objects(&self) -> &[File] {
         &self.objects
     }
 
-    fn head(&self) -> Option<BorrowedFd<'_>> {
+    fn named_file(&self) -> Option<BorrowedFd<'_>> {
         self.head.as_ref().map(OsMedium::any)
     }
 
@@ -250,7 +250,7 @@ impl Objects for Striped {
                 object.allocate(slice, false).map_err(named)?;
             }
         }
-        if extend { self.reach(range.end) } else { Ok(()) }
+        if extend { self.extend_to(range.end) } else { Ok(()) }
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
@@ -265,7 +265,7 @@ impl Objects for Striped {
         Ok(())
     }
 
-    fn reach(&self, size: u64) -> io::Result<()> {
+    fn extend_to(&self, size: u64) -> io::Result<()> {
         self.begin().map_err(named)?;
         self.check_capacity(size)?;
         for (index, object) in self.objects.iter().enumerate() {
@@ -302,11 +302,11 @@ impl Objects for Striped {
         Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.object_size(index, size)))
     }
 
-    fn lengths_to_note(&self) -> Option<Vec<u64>> {
+    fn lengths_before_sync(&self) -> Option<Vec<u64>> {
         self.lengths_if_due()
     }
 
-    fn note_durable(&self, lengths: &[u64]) {
+    fn record_durable(&self, lengths: &[u64]) {
         self.note_lengths(lengths);
     }
 }

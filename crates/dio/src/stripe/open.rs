@@ -20,7 +20,7 @@ use super::session::{Session, read_stamp};
 use super::stamp::{Fault, Seen, Stamp, Standing, judge};
 use super::trust::may_lead_to;
 use crate::engine::{Medium, OsMedium, Route};
-use crate::file::{File, FileError, Objects, OpenOptions};
+use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
@@ -211,7 +211,7 @@ impl OpenOptions {
             stamps.push(stamp);
         }
         let stamped = stamps.iter().all(Option::is_some);
-        if !self.takes_what_is_there() {
+        if !self.allows_damaged() {
             check_stamps(name, descriptor, &objects, stamps)?;
         }
         if !descriptor.has_devices() {
@@ -226,7 +226,7 @@ impl OpenOptions {
             let session = || Session::new(descriptor.id, !self.is_cached());
             striped.session = stamped.then(session);
             check_not_left(&striped)
-                .and_then(|()| trim(&striped, self.takes_what_is_there()))
+                .and_then(|()| trim(&striped, self.allows_damaged()))
                 .map_err(|error| not_shared(name, error))?;
         }
         let geometry = *striped.geometry();
@@ -395,7 +395,7 @@ fn not_shared(name: &Path, error: io::Error) -> FileError {
 /// ESTALE then.
 fn check_not_left(striped: &Striped) -> io::Result<()> {
     let first = (0..striped.objects().len()).filter_map(|index| striped.device(index)).any(|device| device.first);
-    match striped.head().filter(|_| first) {
+    match striped.named_file().filter(|_| first) {
         Some(head) if rustix::fs::fstat(head)?.st_nlink == 0 => Err(Errno::STALE.into()),
         _ => Ok(()),
     }
@@ -416,7 +416,7 @@ fn trim(striped: &Striped, what_is_there: bool) -> io::Result<()> {
         (None, None) => true,
     };
     if alone {
-        let system = striped.head().is_some();
+        let system = striped.named_file().is_some();
         let local = || striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local));
         if what_is_there {
             striped.stamp_anew().map_err(io::Error::other)?;

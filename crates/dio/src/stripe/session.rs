@@ -29,7 +29,7 @@ use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, jud
 use crate::drive::StripedMedium;
 use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
-use crate::file::{File, FileError, Objects};
+use crate::file::{File, FileError, StripedObjects};
 
 /// The byte that is locked while stamps change. That before it is the lock of those who append.
 const BYTE: i64 = 1;

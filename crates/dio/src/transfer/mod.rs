@@ -96,7 +96,7 @@ struct Run<'a> {
 /// for each of the two, and more where one of them is striped, as far as `most` bytes go.
 pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, most: usize) -> usize {
     let half = depth.div_ceil(2);
-    let more = |file: &File| file.blocks().depth_over(half, block, most) - half;
+    let more = |file: &File| file.block_io().depth_for_objects(half, block, most) - half;
     let all = depth + more(source) + target.map_or(0, more);
     all.min(most / block.max(1)).max(depth)
 }
@@ -154,7 +154,7 @@ impl Copier {
             return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
         }
         for file in [Some(job.source), job.target].into_iter().flatten() {
-            file.blocks().grow(&mut self.driver, self.pool.blocks(), false);
+            file.block_io().grow_driver(&mut self.driver, self.pool.blocks(), false);
         }
         let chunks = Chunks::new(job.ranges, block);
         let all = self.pool.blocks();
@@ -163,13 +163,14 @@ impl Copier {
             Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new(), reading: 0, most_reading };
         {
             // One thread must not ask for the same table twice: whoever waits in between would never be let in.
-            let other = job.target.filter(|target| !target.blocks().lock_order() == job.source.blocks().lock_order());
+            let other =
+                job.target.filter(|target| !target.block_io().lock_order() == job.source.block_io().lock_order());
             // In one order for all: copies in opposite directions, with a resize waiting between their two locks on each
             // file, would wait for each other.
             let mut asked = vec![(job.source, OpKind::Read)];
             asked.extend(other.map(|target| (target, OpKind::Write)));
-            asked.sort_by_key(|(file, _)| file.blocks().lock_order());
-            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.blocks().lock(kind)).collect();
+            asked.sort_by_key(|(file, _)| file.block_io().lock_order());
+            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.block_io().lock(kind)).collect();
             self.pump(&mut run, watch)?;
         }
         self.complete = run.complete();
@@ -226,10 +227,10 @@ impl Copier {
             if let Some(pace) = run.job.pace {
                 pace.spend(next.end - next.start);
             }
-            let len = run.job.source.blocks().whole(next.end - next.start);
+            let len = run.job.source.block_io().round_up(next.end - next.start);
             let mem = block.into_mem(0..len as usize);
             // The tag carries how many bytes there should be: the last block of a file is read rounded up.
-            self.driver.submit(run.job.source.blocks().request(OpKind::Read, next.start, mem, next.end - next.start));
+            self.driver.submit(run.job.source.block_io().request(OpKind::Read, next.start, mem, next.end - next.start));
         }
         None
     }
@@ -238,7 +239,7 @@ impl Copier {
     fn block_read(&mut self, run: &mut Run<'_>, over: Finished, watch: &mut dyn Watch) {
         let (offset, expected) = (over.request.offset, over.request.tag);
         run.reading -= 1;
-        let (over, outcome) = run.job.source.blocks().finish(over);
+        let (over, outcome) = run.job.source.block_io().finish(over);
         let count = match outcome {
             Ok(count) => (count as u64).min(expected),
             Err(error) => return run.fail(TransferError::Source(error)),
@@ -271,7 +272,7 @@ impl Copier {
             run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
         }
         if whole > 0 {
-            self.driver.submit(target.blocks().request(OpKind::Write, offset, block.into_mem(0..whole), 0));
+            self.driver.submit(target.block_io().request(OpKind::Write, offset, block.into_mem(0..whole), 0));
         } else {
             run.unwritten.remove(&offset);
         }
@@ -282,7 +283,7 @@ impl Run<'_> {
     fn block_written(&mut self, over: Finished, watch: &mut dyn Watch) {
         let Some(target) = self.job.target else { return };
         let (offset, len) = (over.request.offset, over.request.len() as u64);
-        match target.blocks().finish(over).1 {
+        match target.block_io().finish(over).1 {
             Ok(_) => {
                 self.unwritten.remove(&offset);
                 watch.written(len);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dio::stripe::{ObjectState, Report, inspect};
-use dio_stripe::{repair, take_what_is_there};
+use dio_stripe::{allow_damaged, repair};
 
 use super::digests::{self, Digests, Verdict};
 use super::show::{reports, words};
@@ -106,7 +106,7 @@ impl Findings {
             false if force => "what was left of it is the file",
             _ => return report,
         };
-        let mended = if report.is_sound() { repair(path) } else { take_what_is_there(path) };
+        let mended = if report.is_sound() { repair(path) } else { allow_damaged(path) };
         match mended.and_then(|()| inspect(path)) {
             Ok(repaired) => {
                 self.text.push_str(&format!("{}: {done}\n", path.display()));

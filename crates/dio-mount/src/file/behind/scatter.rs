@@ -272,7 +272,7 @@ impl Writer {
         let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
         let work = move || {
             leave_processor();
-            if catch_unwind(AssertUnwindSafe(|| post.work(Queue::over(&io, blocks, DEPTH)))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| post.work(Queue::with_pool(&io, blocks, DEPTH)))).is_err() {
                 post.give_up();
             }
             drop(reserved);

@@ -145,7 +145,7 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.stats.requests += 1;
         let over =
-            self.file.io().run(self.file.blocks().request(OpKind::Read, range.start, block.into_mem(0..len), ticket));
+            self.file.io().run(self.file.block_io().request(OpKind::Read, range.start, block.into_mem(0..len), ticket));
         Ok(self.take_in(over))
     }
 
@@ -200,9 +200,9 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.large_requests += u64::from(len > self.shelf.small_len());
         let register = self.large_requests == REGISTERED_AFTER;
-        let op = self.file.blocks().request(OpKind::Read, range.start, block.into_mem(0..len), ticket);
+        let op = self.file.block_io().request(OpKind::Read, range.start, block.into_mem(0..len), ticket);
         let depth = (self.sizes.small.1 + self.sizes.large.1).clamp(DEPTH.0, DEPTH.1);
-        let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(depth));
+        let driver = self.driver.get_or_insert_with(|| self.file.block_io().driver(depth));
         if register {
             self.large_requests += 1;
             // Unregistered buffers cost a little speed; nothing else.
@@ -233,7 +233,7 @@ impl Fetcher {
 
     /// Keeps what a request has brought, which may be something although it failed; its error.
     fn take_in(&mut self, over: Finished) -> Option<FileError> {
-        let (over, outcome) = self.file.blocks().finish(over);
+        let (over, outcome) = self.file.block_io().finish(over);
         let (start, asked, ticket) = (over.request.offset, over.request.len() as u64, over.request.tag);
         let usable = match (&outcome, &over.outcome) {
             (Ok(count), _) => *count,

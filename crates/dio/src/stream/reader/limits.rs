@@ -43,7 +43,7 @@ impl ReadAhead {
     /// Of a striped file the window holds four for each of its targets if that is more, up to 64 MiB.
     pub fn for_file(file: &File) -> ReadAhead {
         let suited = ReadAhead::suited(optimal_of(file).unwrap_or(0), file.geometry().preferred());
-        let depth = file.blocks().depth_over(suited.max / suited.request, suited.request, SPREAD);
+        let depth = file.block_io().depth_for_objects(suited.max / suited.request, suited.request, SPREAD);
         ReadAhead { max: suited.max.max(depth * suited.request), ..suited }
     }
 

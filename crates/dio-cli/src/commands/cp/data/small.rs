@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use dio::file::{Class, Reason};
-use dio::residency::Picture;
+use dio::residency::ResidencySnapshot;
 use dio::transfer::TransferError;
 use rustix::fs::{Mode as FileMode, OFlags, Stat, fstat, open};
 use rustix::io::{Errno, preadv2, pwritev2};
@@ -108,12 +108,12 @@ impl DataPath {
         task: &Task<'_>,
         buffer: &mut [u8],
         offset: u64,
-        before: &mut Option<Option<Picture>>,
+        before: &mut Option<Option<ResidencySnapshot>>,
     ) -> Result<usize, CopyError> {
         let read = self.forgetting.read.request(|flags| {
             if flags.is_empty() && self.transfer.mode != Mode::Cached {
                 let size = task.contents.stat.st_size as u64;
-                before.get_or_insert_with(|| Picture::take(&task.source, size).ok());
+                before.get_or_insert_with(|| ResidencySnapshot::take(&task.source, size).ok());
             }
             preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags)
         });

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
 use dio::names;
-use dio::residency::Picture;
+use dio::residency::ResidencySnapshot;
 use dio::stream::{Input, StreamOptions};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, preadv2};
@@ -90,7 +90,7 @@ impl Small {
         while done < size {
             let read = self.forgetting.request(|flags| {
                 if flags.is_empty() && !self.cached {
-                    before.get_or_insert_with(|| Picture::take(fd, size as u64).ok());
+                    before.get_or_insert_with(|| ResidencySnapshot::take(fd, size as u64).ok());
                 }
                 preadv2(fd, &mut [IoSliceMut::new(&mut bytes[done..])], done as u64, flags)
             });
