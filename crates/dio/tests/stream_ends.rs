@@ -16,8 +16,8 @@ const SMALL: StreamOptions = StreamOptions {
     block: 16 << 10,
     depth: 4,
     small: 0,
-    spread: 0,
-    undisturbed: false,
+    striped_bytes_max: 0,
+    on_threads: false,
 };
 
 fn bytes(len: usize) -> Vec<u8> {

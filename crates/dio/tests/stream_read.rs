@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
-use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
+use dio::stream::{AccessPattern, Chunk, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
 use rustix::io::Errno;
@@ -128,7 +128,7 @@ fn any_mix_reads_what_is_there() {
         }
         drop(kept);
         let stats = world.reader.stats();
-        assert!(stats.vain <= stats.read, "{stats:?}");
+        assert!(stats.unused <= stats.read, "{stats:?}");
     }
 }
 
@@ -284,15 +284,15 @@ fn random_reads_ask_for_what_is_wanted() {
         assert!(buffer == world.expected(at, 4096));
     }
     let stats = world.reader.stats();
-    let useful = stats.read - stats.vain - stats.ahead;
-    assert!(stats.vain + stats.ahead <= useful / 50 + (64 << 10), "{stats:?}");
+    let useful = stats.read - stats.unused - stats.ahead;
+    assert!(stats.unused + stats.ahead <= useful / 50 + (64 << 10), "{stats:?}");
     let long = requests(&world).into_iter().filter(|(_, len)| *len > 8192).count();
     assert!(long <= 20, "{long} requests of more than was wanted");
     // It does not wait for what a stream before had in flight.
     world.reader.seek(SeekFrom::Start(0)).unwrap();
     let mut stream = vec![0; 8 * MIB];
     world.reader.read_exact(&mut stream).unwrap();
-    assert_eq!(world.reader.pattern(), Pattern::Forward);
+    assert_eq!(world.reader.pattern(), AccessPattern::Forward);
 }
 
 /// The order of 4 KiB reads of a file of `len` bytes, all of which come out right, with the share that was waited for
@@ -316,7 +316,7 @@ fn backward_strided_and_many_streams_are_read_ahead() {
     let mut backward = fresh(ReadAhead::default());
     let share = misses(&mut backward, (1..=8192).map(|step| len - step * 4096));
     assert!(share < 0.001, "backward: {share}");
-    assert!(backward.reader.stats().vain == 0, "{:?}", backward.reader.stats());
+    assert!(backward.reader.stats().unused == 0, "{:?}", backward.reader.stats());
     let mut strided = fresh(ReadAhead::default());
     let share = misses(&mut strided, (0..1000).map(|step| step * (64 << 10)));
     assert!(share < 0.01, "strided: {share}");
@@ -327,7 +327,7 @@ fn backward_strided_and_many_streams_are_read_ahead() {
     let share = misses(&mut many, hops);
     assert!(share < 0.06, "64 streams: {share}");
     let stats = many.reader.stats();
-    assert!(stats.vain < len / 50, "{stats:?}");
+    assert!(stats.unused < len / 50, "{stats:?}");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_small_file_costs_no_engine() {
         assert!(all == vec![3; len]);
         assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), engines, "engines for {len} bytes");
         let stats = reader.stats();
-        assert!(stats.read == len as u64 && stats.vain == 0, "{len} bytes: {stats:?}");
+        assert!(stats.read == len as u64 && stats.unused == 0, "{len} bytes: {stats:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use dio_test::Seed;
 const BLOCK: usize = 16 << 10;
 
 fn limits() -> WriteBehind {
-    WriteBehind { block: BLOCK, depth: 4, spread: 0 }
+    WriteBehind { block: BLOCK, depth: 4, striped_bytes_max: 0 }
 }
 
 #[test]
@@ -96,7 +96,8 @@ fn more_blocks_may_wait_than_one_request_can_hold() {
     let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = scratch.path().join("file");
     let file = OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
-    let mut writer = Writer::with_write_behind(file, WriteBehind { block: 4096, depth: 8192, spread: 0 }).unwrap();
+    let mut writer =
+        Writer::with_write_behind(file, WriteBehind { block: 4096, depth: 8192, striped_bytes_max: 0 }).unwrap();
     let bytes: Vec<u8> = (0..8 << 20).flat_map(u32::to_ne_bytes).collect();
     writer.write_all(&bytes).unwrap();
     writer.finish().unwrap();

@@ -47,7 +47,7 @@ fn writer_over(
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).io(&io);
     let file = options.open_medium("disk/file", Arc::new(medium.clone()), geometry).unwrap();
-    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4, spread: 0 }).unwrap();
+    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4, striped_bytes_max: 0 }).unwrap();
     (medium, writer)
 }
 

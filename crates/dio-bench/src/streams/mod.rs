@@ -259,7 +259,7 @@ struct Counted {
 impl Counted {
     /// The counters of a file whose streams are gone; `stats` are the last of each.
     fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> Counted {
-        let streams = stats.into_iter().map(|stats| stats.vain + stats.ahead).sum();
+        let streams = stats.into_iter().map(|stats| stats.unused + stats.ahead).sum();
         Counted { file: file.counters().read.total(), streams }
     }
 }

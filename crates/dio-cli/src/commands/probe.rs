@@ -139,7 +139,7 @@ fn optimal(device: &Result<Device, String>) -> u64 {
 
 /// The bytes of the requests that dio makes of a file there.
 fn suggested(geometry: &Geometry, optimal: u64) -> u64 {
-    ReadAhead::suited(optimal, geometry.preferred()).request as u64
+    ReadAhead::for_device(optimal, geometry.preferred()).request as u64
 }
 
 /// `optimal` is the optimal request of the device.

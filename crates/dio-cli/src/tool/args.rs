@@ -159,8 +159,8 @@ impl IoArgs {
             block: block as usize,
             depth,
             small: if self.mode == Mode::Auto { SMALL } else { 0 },
-            spread: if self.depth.is_none() { MOST_BUFFERS as usize } else { 0 },
-            undisturbed: false,
+            striped_bytes_max: if self.depth.is_none() { MOST_BUFFERS as usize } else { 0 },
+            on_threads: false,
         }
     }
 }

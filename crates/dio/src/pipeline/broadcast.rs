@@ -1,133 +1,141 @@
-//! One source, several consumers, each of which sees every item.
+//! The pipeline with one source and several consumers, each of which gets every item.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Failure, Halt, OnDrop, Pipeline, Report, Stage, attempt, timed};
+use super::{OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed};
 
 impl Pipeline<'_> {
-    /// Shows every item of the source to every consumer, such as several digests of one file that is read once.
+    /// Gives every item of the source to every consumer, such as several digests of one file that
+    /// is read once.
     ///
-    /// `source` runs in the calling thread, and each consumer in a thread of its own whatever the number of workers,
-    /// unless that is 0: then all share the calling thread. Fast consumers run ahead of slow ones by `depth` items at
-    /// most. The consumers are the caller's before and after.
+    /// `source` runs in the calling thread, and each consumer in a thread of its own, whatever the
+    /// number of workers, unless that is 0: then all share the calling thread. Fast consumers run
+    /// ahead of slow ones by at most `depth` items. The caller owns the consumers before and after.
     ///
     /// # Errors
-    /// The first error in the order of the items, and of the consumers within one. All consumers have seen what came
-    /// before it in that order; those that were ahead have seen up to `depth` items more.
+    /// The first error in the order of the items, and of the consumers for one item. All consumers
+    /// have got everything before it in that order; those that were ahead have got up to `depth`
+    /// items more.
     ///
     /// # Panics
-    /// When a stage does: with its panic, in the place where its error would have come out.
+    /// When a stage panics: with its panic, where its error would have been returned.
     pub fn broadcast<T, E, C>(
         &self,
         mut source: impl FnMut() -> Result<Option<T>, E>,
         consumers: &mut [C],
         consume: impl Fn(&mut C, &T) -> Result<(), E> + Sync,
-    ) -> Result<Report, E>
+    ) -> Result<PipelineReport, E>
     where
         T: Send + Sync,
         E: Send,
         C: Send,
     {
-        let halt = Halt::new(self.stop);
+        let stop = StopRequest::new(self.stop);
         if self.workers > 0
-            && let Some(ended) = self.share(&halt, &mut source, consumers, &consume)
+            && let Some(ended) = self.broadcast_with_threads(&stop, &mut source, consumers, &consume)
         {
             return ended;
         }
-        here(&halt, source, consumers, consume)
+        run_in_this_thread(&stop, source, consumers, consume)
     }
 
-    /// `None`, with nothing done, if there are not enough threads to be had.
-    fn share<T, E, C>(
+    /// Returns `None`, with nothing done, if too few threads can be started.
+    fn broadcast_with_threads<T, E, C>(
         &self,
-        halt: &Halt<'_>,
+        stop: &StopRequest<'_>,
         source: &mut impl FnMut() -> Result<Option<T>, E>,
         consumers: &mut [C],
         consume: &(impl Fn(&mut C, &T) -> Result<(), E> + Sync),
-    ) -> Option<Result<Report, E>>
+    ) -> Option<Result<PipelineReport, E>>
     where
         T: Send + Sync,
         E: Send,
         C: Send,
     {
         let start = Instant::now();
-        let board: Board<T, E> = Board::new(self.depth, consumers.len());
-        let mut report = Report::default();
+        let queue: BroadcastQueue<T, E> = BroadcastQueue::new(self.depth, consumers.len());
+        let mut report = PipelineReport::default();
         thread::scope(|scope| {
-            let _close = OnDrop(|| board.close());
+            let _close = OnDrop(|| queue.close());
             let mut threads = Vec::new();
             for (which, consumer) in consumers.iter_mut().enumerate() {
-                let board = &board;
-                let look = move || look(board, which, |item| consume(consumer, item));
-                let thread = thread::Builder::new().name("dio-consumer".to_owned()).spawn_scoped(scope, look);
+                let queue = &queue;
+                let run_consumer = move || run_consumer(queue, which, |item| consume(consumer, item));
+                let thread = thread::Builder::new().name("dio-consumer".to_owned()).spawn_scoped(scope, run_consumer);
                 threads.push(thread.ok()?);
             }
-            report.source = show(&board, halt, source);
-            if halt.seen() {
-                board.close();
+            report.source = run_source(&queue, stop, source);
+            if stop.is_set() {
+                queue.close();
             }
             for thread in threads {
                 report.work.add(thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)));
             }
             Some(())
         })?;
-        let state = board.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(failure) = state.failure {
             return Some(Err(failure.surface()));
         }
-        report.items = state.seen.iter().copied().min().unwrap_or(state.shown);
-        report.stopped = halt.seen();
+        report.items = state.consumed.iter().copied().min().unwrap_or(state.produced);
+        report.stopped = stop.is_set();
         report.elapsed = start.elapsed();
         Some(Ok(report))
     }
 }
 
-/// The items that not everybody has seen yet.
-struct Board<T, E> {
-    state: Mutex<State<T, E>>,
+/// The items that some consumer has not got yet.
+struct BroadcastQueue<T, E> {
+    state: Mutex<BroadcastState<T, E>>,
     depth: u64,
-    /// An item has been seen by all, or the end is near: for the source.
+    /// Signals to the source that all consumers have got an item, or that the end is near.
     room: Condvar,
-    /// An item was shown, or no more will be: for the consumers.
-    news: Condvar,
+    /// Signals to the consumers that there is an item, or that no more will come.
+    item_ready: Condvar,
 }
 
-/// Invariant: `items` are those from number `shown - items.len()` to `shown`, and somebody has yet to see the first.
-struct State<T, E> {
+/// Invariant: `items` are those with the numbers from `produced - items.len()` to `produced`, and
+/// some consumer has yet to get the first.
+struct BroadcastState<T, E> {
     items: VecDeque<Arc<T>>,
-    shown: u64,
-    /// How many items each consumer has seen.
-    seen: Vec<u64>,
-    /// The source will show no more.
-    over: bool,
+    produced: u64,
+    /// How many items each consumer is done with.
+    consumed: Vec<u64>,
+    /// The source will produce no more items.
+    source_ended: bool,
     closed: bool,
-    /// Where the plain loop would have stopped: an item's number and a consumer's, in that order.
+    /// Where the plain loop would have stopped: the number of an item, then that of a consumer.
     horizon: (u64, usize),
-    failure: Option<Failure<E>>,
+    failure: Option<StageFailure<E>>,
 }
 
-impl<T, E> Board<T, E> {
-    fn new(depth: usize, consumers: usize) -> Board<T, E> {
-        let state = State {
+impl<T, E> BroadcastQueue<T, E> {
+    fn new(depth: usize, consumers: usize) -> BroadcastQueue<T, E> {
+        let state = BroadcastState {
             items: VecDeque::new(),
-            shown: 0,
-            seen: vec![0; consumers],
-            over: false,
+            produced: 0,
+            consumed: vec![0; consumers],
+            source_ended: false,
             closed: false,
             horizon: (u64::MAX, usize::MAX),
             failure: None,
         };
-        Board { state: Mutex::new(state), depth: depth as u64, room: Condvar::new(), news: Condvar::new() }
+        BroadcastQueue {
+            state: Mutex::new(state),
+            depth: depth as u64,
+            room: Condvar::new(),
+            item_ready: Condvar::new(),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+    fn lock(&self) -> MutexGuard<'_, BroadcastState<T, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there may be one more item; false when none is wanted.
+    /// Waits until there may be one more item. False when none is wanted.
     fn has_room(&self) -> bool {
         let mut state = self.lock();
         while state.failure.is_none() && state.items.len() as u64 >= self.depth {
@@ -136,47 +144,47 @@ impl<T, E> Board<T, E> {
         state.failure.is_none()
     }
 
-    fn show(&self, item: T) {
+    fn put(&self, item: T) {
         let mut state = self.lock();
-        state.shown += 1;
-        if !state.seen.is_empty() {
+        state.produced += 1;
+        if !state.consumed.is_empty() {
             state.items.push_back(Arc::new(item));
         }
-        self.news.notify_all();
+        self.item_ready.notify_all();
     }
 
-    /// The next item that a consumer has not seen; `None` when there is none that matters to it.
+    /// The next item for a consumer. `None` when there is none that counts for it.
     fn next(&self, which: usize) -> Option<Arc<T>> {
         let mut state = self.lock();
         loop {
-            let number = state.seen[which];
+            let number = state.consumed[which];
             if state.closed || (number, which) >= state.horizon {
                 return None;
             }
-            let first = state.shown - state.items.len() as u64;
-            if number < state.shown {
+            let first = state.produced - state.items.len() as u64;
+            if number < state.produced {
                 return Some(Arc::clone(&state.items[(number - first) as usize]));
             }
-            if state.over {
+            if state.source_ended {
                 return None;
             }
-            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.item_ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// A consumer has seen its next item, and gave it back.
-    fn saw(&self, which: usize) {
+    /// Records that a consumer is done with its next item and has dropped it.
+    fn mark_consumed(&self, which: usize) {
         let mut state = self.lock();
-        state.seen[which] += 1;
-        let first = state.shown - state.items.len() as u64;
-        if !state.items.is_empty() && state.seen.iter().all(|seen| *seen > first) {
-            // Dropped under the lock: only then is there room for another.
+        state.consumed[which] += 1;
+        let first = state.produced - state.items.len() as u64;
+        if !state.items.is_empty() && state.consumed.iter().all(|consumed| *consumed > first) {
+            // Dropped under the lock, because only then is there room for another.
             state.items.pop_front();
             self.room.notify_one();
         }
     }
 
-    fn fail(&self, at: (u64, usize), failure: Failure<E>) {
+    fn fail(&self, at: (u64, usize), failure: StageFailure<E>) {
         let mut state = self.lock();
         let mut later = Some(failure);
         if at < state.horizon {
@@ -184,7 +192,7 @@ impl<T, E> Board<T, E> {
             later = std::mem::replace(&mut state.failure, later);
         }
         self.room.notify_all();
-        self.news.notify_all();
+        self.item_ready.notify_all();
         drop(state);
         drop(later);
     }
@@ -192,41 +200,49 @@ impl<T, E> Board<T, E> {
     fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        state.over = true;
+        state.source_ended = true;
         drop(state);
-        self.news.notify_all();
+        self.item_ready.notify_all();
     }
 }
 
-/// The source, in the calling thread.
-fn show<T, E>(board: &Board<T, E>, halt: &Halt<'_>, source: &mut impl FnMut() -> Result<Option<T>, E>) -> Stage {
-    let mut stage = Stage { threads: 1, ..Stage::default() };
-    while timed(&mut stage.waited, || board.has_room()) && !halt.check() {
+/// Runs the source, in the calling thread.
+fn run_source<T, E>(
+    queue: &BroadcastQueue<T, E>,
+    stop: &StopRequest<'_>,
+    source: &mut impl FnMut() -> Result<Option<T>, E>,
+) -> StageTimes {
+    let mut stage = StageTimes { threads: 1, ..StageTimes::default() };
+    while timed(&mut stage.waited, || queue.has_room()) && !stop.check() {
         match timed(&mut stage.busy, || attempt(&mut *source)) {
-            Ok(Some(item)) => board.show(item),
+            Ok(Some(item)) => queue.put(item),
             Ok(None) => break,
             Err(failure) => {
-                let shown = board.lock().shown;
-                board.fail((shown, 0), failure);
+                let produced = queue.lock().produced;
+                queue.fail((produced, 0), failure);
             }
         }
     }
-    board.lock().over = true;
-    board.news.notify_all();
+    queue.lock().source_ended = true;
+    queue.item_ready.notify_all();
     stage
 }
 
-/// A consumer's thread.
-fn look<T, E>(board: &Board<T, E>, which: usize, mut consume: impl FnMut(&T) -> Result<(), E>) -> Stage {
-    let mut stage = Stage { threads: 1, ..Stage::default() };
+/// Runs a consumer's thread.
+fn run_consumer<T, E>(
+    queue: &BroadcastQueue<T, E>,
+    which: usize,
+    mut consume: impl FnMut(&T) -> Result<(), E>,
+) -> StageTimes {
+    let mut stage = StageTimes { threads: 1, ..StageTimes::default() };
     let mut number = 0;
-    while let Some(item) = timed(&mut stage.waited, || board.next(which)) {
+    while let Some(item) = timed(&mut stage.waited, || queue.next(which)) {
         let outcome = timed(&mut stage.busy, || attempt(|| consume(&item)));
         drop(item);
         match outcome {
-            Ok(()) => board.saw(which),
+            Ok(()) => queue.mark_consumed(which),
             Err(failure) => {
-                board.fail((number, which), failure);
+                queue.fail((number, which), failure);
                 break;
             }
         }
@@ -235,29 +251,29 @@ fn look<T, E>(board: &Board<T, E>, which: usize, mut consume: impl FnMut(&T) -> 
     stage
 }
 
-/// Everything in the calling thread.
-fn here<T, E, C>(
-    halt: &Halt<'_>,
+/// Runs everything in the calling thread.
+fn run_in_this_thread<T, E, C>(
+    stop: &StopRequest<'_>,
     mut source: impl FnMut() -> Result<Option<T>, E>,
     consumers: &mut [C],
     consume: impl Fn(&mut C, &T) -> Result<(), E>,
-) -> Result<Report, E> {
+) -> Result<PipelineReport, E> {
     let start = Instant::now();
     let (mut reading, mut working) = (Duration::ZERO, Duration::ZERO);
     let mut items = 0;
-    while !halt.check()
+    while !stop.check()
         && let Some(item) = timed(&mut reading, &mut source)?
     {
         timed(&mut working, || consumers.iter_mut().try_for_each(|consumer| consume(consumer, &item)))?;
         items += 1;
     }
-    let busy = |busy| Stage { busy, ..Stage::default() };
-    Ok(Report {
+    let busy = |busy| StageTimes { busy, ..StageTimes::default() };
+    Ok(PipelineReport {
         items,
-        stopped: halt.seen(),
+        stopped: stop.is_set(),
         elapsed: start.elapsed(),
         source: busy(reading),
         work: busy(working),
-        sink: Stage::default(),
+        sink: StageTimes::default(),
     })
 }

@@ -1,19 +1,22 @@
-//! Read – work – write: one thread reads, several work, one writes, all at once; order is kept and memory is bounded.
+//! Read – work – write: one thread reads, several work and one writes, all at once. Order is kept
+//! and memory is bounded.
 //!
-//! Every form behaves as the plain loop would, which reads an item, works on it, writes the result and takes the next:
-//! the sink sees the same results in the same order, and the error (or panic) that comes out is the one that the loop
-//! would have met first, whichever thread met which first. Only the source may have been asked for items that nobody
-//! needs any more, at most `depth` of them.
+//! Every form behaves like the plain loop, which reads an item, works on it, writes the result and
+//! takes the next. The sink gets the same results in the same order. The error (or panic) returned
+//! is the one that the loop would have met first, whichever thread met it first. Only the source
+//! may have been asked for items that are not needed any more, at most `depth` of them.
 //!
-//! At most `depth` items exist at any time, from the moment the source is asked for one until the sink is done with it.
-//! So memory is `depth` times what an item holds, and a pool of `depth` blocks is never empty when the source takes one.
+//! At most `depth` items exist at any time. An item exists from the moment the source is asked for
+//! it until the sink is done with it. So memory is `depth` times the memory of an item, and a pool
+//! of `depth` blocks is never empty when the source takes one.
 //!
-//! No thread outlives the call, so all stages may borrow. A stage that waits for somebody outside (a read from a
-//! terminal) is waited for: it has to look at its own stop request, with a timeout.
+//! No thread outlives the call, so all stages may borrow. The pipeline waits for a stage that waits
+//! for something outside (a read from a terminal): such a stage must check its own stop request,
+//! with a timeout.
 
 mod broadcast;
-mod line;
 mod ordered;
+mod ordered_queue;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +27,7 @@ use std::time::{Duration, Instant};
 
 pub use ordered::Items;
 
-/// How many threads work, on how much at a time, and who may end it early.
+/// The number of threads that work, the number of items at a time, and a request to stop.
 ///
 /// ```
 /// use dio::pipeline::Pipeline;
@@ -57,116 +60,119 @@ impl std::fmt::Debug for Pipeline<'_> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline of so many worker threads beside the source's and the caller's; with 0, everything happens in the
-    /// calling thread, one item after the other. Where the system refuses threads, fewer are used, or none.
+    /// A pipeline of so many worker threads beside the source's and the caller's. With 0,
+    /// everything happens in the calling thread, one item after the other. Where the system refuses
+    /// threads, fewer are used, or none.
     ///
-    /// The depth is twice the number of workers and 2 more: one item with each worker, one waiting for each, one with
-    /// the source and one with the sink.
+    /// The depth is twice the number of workers and 2 more: one item with each worker, one waiting
+    /// for each, one with the source and one with the sink.
     pub fn new(workers: usize) -> Pipeline<'a> {
         Pipeline { workers, depth: workers.saturating_mul(2).saturating_add(2), stop: &|| false }
     }
 
-    /// Sets the most items that exist at a time, at least 1. All stages can be busy from `workers + 2` on.
+    /// Sets the most items that exist at a time, at least 1. All stages can be busy if it is at
+    /// least `workers + 2`.
     pub fn depth(self, depth: usize) -> Pipeline<'a> {
         Pipeline { depth: depth.max(1), ..self }
     }
 
-    /// Sets a request to stop, which is looked at before each item. What is in flight then is dropped, and
-    /// [`Report::stopped`] says so.
+    /// Sets a request to stop, which is checked before each item. Items in progress are then
+    /// dropped, and [`PipelineReport::stopped`] is set.
     pub fn stop(self, stop: &'a (dyn Fn() -> bool + Sync)) -> Pipeline<'a> {
         Pipeline { stop, ..self }
     }
 }
 
-/// What a pipeline did, and who waited for whom.
+/// What a pipeline did, and how long its stages waited.
 #[must_use = "a pipeline that was stopped has not done all of its work"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Items that went all the way.
+pub struct PipelineReport {
+    /// Items that the sink has taken.
     pub items: u64,
-    /// Whether it ended before the source did, because it was asked to.
+    /// Whether a request to stop ended the pipeline before the source ended.
     pub stopped: bool,
     /// Time from the start to the end.
     pub elapsed: Duration,
-    /// The source; it waits when the others are behind.
-    pub source: Stage,
-    /// The workers, or the consumers of a broadcast; they wait for the source.
-    pub work: Stage,
-    /// The sink; it waits for the workers. A broadcast has none.
-    pub sink: Stage,
+    /// The source, which waits when the others are behind.
+    pub source: StageTimes,
+    /// The workers, or the consumers of a broadcast, which wait for the source.
+    pub work: StageTimes,
+    /// The sink, which waits for the workers. A broadcast has none.
+    pub sink: StageTimes,
 }
 
-/// How one stage spent its time. The stage that waits least is the one that limits the others.
+/// How one stage spent its time. The stage that waits least limits the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stage {
-    /// Its threads; 0 where it shared the calling thread with the others.
+pub struct StageTimes {
+    /// Its threads; 0 if it shared the calling thread with the others.
     pub threads: usize,
-    /// Time in the caller's code, of all its threads together.
+    /// Time in the caller's code, summed over its threads.
     pub busy: Duration,
-    /// Time without anything to do, of all its threads together.
+    /// Time without anything to do, summed over its threads.
     pub waited: Duration,
 }
 
-impl Stage {
-    /// The part of its time in which the stage had something to do, from 0 to 1.
+impl StageTimes {
+    /// The fraction of its time in which the stage had something to do, from 0 to 1.
     pub fn utilisation(&self) -> f64 {
         let total = (self.busy + self.waited).as_secs_f64();
         if total > 0.0 { self.busy.as_secs_f64() / total } else { 0.0 }
     }
 
-    fn add(&mut self, other: Stage) {
+    fn add(&mut self, other: StageTimes) {
         self.threads += other.threads;
         self.busy += other.busy;
         self.waited += other.waited;
     }
 }
 
-/// A request to stop that stays once it was seen.
-struct Halt<'a> {
-    asked: &'a (dyn Fn() -> bool + Sync),
-    seen: AtomicBool,
+/// A request to stop. Once made, it stays.
+struct StopRequest<'a> {
+    requested: &'a (dyn Fn() -> bool + Sync),
+    is_set: AtomicBool,
 }
 
-impl<'a> Halt<'a> {
-    fn new(asked: &'a (dyn Fn() -> bool + Sync)) -> Halt<'a> {
-        Halt { asked, seen: AtomicBool::new(false) }
+impl<'a> StopRequest<'a> {
+    fn new(requested: &'a (dyn Fn() -> bool + Sync)) -> StopRequest<'a> {
+        StopRequest { requested, is_set: AtomicBool::new(false) }
     }
 
     fn check(&self) -> bool {
-        let now = self.seen() || (self.asked)();
-        if now {
-            self.seen.store(true, Ordering::Relaxed);
+        let is_set_now = self.is_set() || (self.requested)();
+        if is_set_now {
+            self.is_set.store(true, Ordering::Relaxed);
         }
-        now
+        is_set_now
     }
 
-    fn seen(&self) -> bool {
-        self.seen.load(Ordering::Relaxed)
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
     }
 }
 
 /// Why a pipeline ends early.
-enum Failure<E> {
+enum StageFailure<E> {
     Error(E),
     Panic(Box<dyn Any + Send>),
 }
 
-impl<E> Failure<E> {
-    /// The error, or the panic goes on in the calling thread.
+impl<E> StageFailure<E> {
+    /// Returns the error, or resumes the panic in the calling thread.
     fn surface(self) -> E {
         match self {
-            Failure::Error(error) => error,
-            Failure::Panic(payload) => resume_unwind(payload),
+            StageFailure::Error(error) => error,
+            StageFailure::Panic(payload) => resume_unwind(payload),
         }
     }
 }
 
-/// Calls a stage. What it leaves behind when it panics is not used again: its thread ends, and so does the pipeline.
-fn attempt<R, E>(call: impl FnOnce() -> Result<R, E>) -> Result<R, Failure<E>> {
+/// Calls a stage. State that a panic leaves behind is not used again: the thread ends, and so does
+/// the pipeline.
+fn attempt<R, E>(call: impl FnOnce() -> Result<R, E>) -> Result<R, StageFailure<E>> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Failure::Error(error)),
-        Err(payload) => Err(Failure::Panic(payload)),
+        Ok(Err(error)) => Err(StageFailure::Error(error)),
+        Err(payload) => Err(StageFailure::Panic(payload)),
     }
 }
 
@@ -178,7 +184,7 @@ fn timed<R>(total: &mut Duration, call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Calls a function when dropped: also when the calling thread panics while others wait for it.
+/// Calls a function when dropped, also when the calling thread panics while others wait for it.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {

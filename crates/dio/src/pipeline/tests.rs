@@ -1,4 +1,5 @@
-//! What the pipeline promises, case by case. `tests/pipeline.rs` compares it with the plain loop at random.
+//! Tests what the pipeline promises, case by case. `tests/pipeline.rs` compares it with the plain
+//! loop at random.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Where threads meet: each waits until so many have come.
+/// A place where threads meet: each waits until so many have come.
 struct Meeting {
     places: usize,
     come: Mutex<usize>,
@@ -37,7 +38,8 @@ fn numbers(end: usize) -> impl FnMut() -> Result<Option<usize>, String> + Send {
 
 #[test]
 fn all_stages_are_busy_at_once_within_the_least_depth() {
-    // In each round the source reads item r + 2, while the worker has item r + 1 and the sink item r.
+    // In each round the source reads item r + 2, while the worker has item r + 1 and the sink item
+    // r.
     let meeting = Meeting::of(3);
     let last = 20;
     let mut next = 0;
@@ -88,7 +90,7 @@ fn the_report_says_who_limits() {
     assert!((0..20).any(|_| limits_are_told()), "the stage that limits is not told");
 }
 
-/// Runs pipelines of which one stage is slow; whether the reports say so.
+/// Runs pipelines of which one stage is slow. True if the reports show which.
 fn limits_are_told() -> bool {
     let nap = || std::thread::sleep(Duration::from_millis(4));
     let slow_sink = Pipeline::new(2).run(
@@ -117,7 +119,7 @@ fn each_worker_makes_its_state_once_and_in_its_own_thread() {
     let made = AtomicUsize::new(0);
     let worker = || {
         made.fetch_add(1, Ordering::Relaxed);
-        // Neither may leave the thread it is made in.
+        // Neither may leave the thread in which it is made.
         let (count, thread) = (std::rc::Rc::new(Cell::new(0)), std::thread::current().id());
         move |item: usize| {
             assert_eq!(std::thread::current().id(), thread);
@@ -186,7 +188,7 @@ fn nothing_is_worked_on_behind_a_known_error() {
                     while !failed.load(Ordering::Acquire) {
                         std::thread::yield_now();
                     }
-                    // Time enough for the other worker to do all the rest.
+                    // This is time enough for the other worker to do all the rest.
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 1 => {
@@ -207,11 +209,12 @@ fn nothing_is_worked_on_behind_a_known_error() {
 fn a_source_that_waits_for_memory_of_dropped_items_does_not_hang() {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // The pool is smaller than the depth, so the source waits for blocks that only the end of the line sets free.
+        // The pool is smaller than the depth, so the source waits for blocks that only the end of
+        // the queue frees.
         let pool = crate::block::Pool::new(4096, 3).unwrap();
         let source = || Ok::<_, String>(pool.take_many(1).pop());
         for workers in [1, 4] {
-            // It leaves without having asked for anything, when the source has all of the pool.
+            // It returns without having asked for anything, when the source has the whole pool.
             let leave = |_: &mut Items<'_, _, _>| {
                 while pool.try_take().is_some() {
                     std::thread::yield_now();

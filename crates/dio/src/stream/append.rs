@@ -1,13 +1,15 @@
-//! Appending to a file that others may append to at the same time.
+//! Appends to a file that others may append to at the same time.
 //!
-//! Only the kernel knows where such a file ends at the moment of a write, so the offset of no write can be named. But with
-//! `O_APPEND` on a direct descriptor ext4 finds the end itself, under its exclusive lock of the file, and refuses (EINVAL)
-//! when that is not at a multiple of a block: nothing of anybody is overwritten, and whole blocks still go direct. What lies
-//! before the first whole block, behind the last one, or where another's line ends within a block, goes by exact length
-//! through the page cache, which forgets it; on other file systems, which do not all keep such appends apart, everything does.
+//! Only the kernel knows where such a file ends at the moment of a write, so no write can name its
+//! offset. With `O_APPEND` on a direct descriptor ext4 finds the end itself, under its exclusive
+//! lock of the file, and refuses (EINVAL) if the end is not at a multiple of a block. So nothing is
+//! overwritten, and whole blocks go direct all the same. Other bytes go by exact length through the
+//! page cache, which drops them: those before the first whole block, those behind the last one, and
+//! those written where another's line ends within a block. Other file systems do not all keep such
+//! appends apart, so there all bytes go through the page cache.
 //!
-//! A striped file has no such descriptor. There the offset is named, under a lock that all who append take
-//! ([`File::lock_end`]).
+//! A striped file has no such descriptor. There the write names its offset, under a lock that all
+//! programs that append take ([`File::lock_end`]).
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -23,13 +25,14 @@ use crate::geometry::{align_down, align_up};
 /// Appends to a file.
 #[derive(Debug)]
 pub(super) struct Appender {
-    /// The file through the page cache, opened for appending: whatever offset is named, bytes go to the end.
+    /// The file through the page cache, opened for appending: bytes go to the end, whatever offset
+    /// is named.
     file: Arc<File>,
-    /// The same with `O_DIRECT`; `None` where whole blocks cannot go direct either.
+    /// The same file with `O_DIRECT`. `None` if whole blocks cannot go direct either.
     direct: Option<OwnedFd>,
     align: u64,
     pool: Pool,
-    /// What is gathered. Invariant: filled from `from` on.
+    /// The gathered bytes. Invariant: filled from `from` on.
     block: Option<Block>,
     from: usize,
     written: Counters,
@@ -37,12 +40,13 @@ pub(super) struct Appender {
 }
 
 impl Appender {
-    /// An appender of blocks of `block` bytes. `direct` must append, and want multiples of `align` bytes.
+    /// An appender with blocks of `block` bytes. `direct` must append, and demand multiples of
+    /// `align` bytes.
     pub(super) fn new(file: File, direct: Option<OwnedFd>, align: u64, block: usize) -> io::Result<Appender> {
         let pool = Pool::new(align_up(block as u64, align) as usize, 1)?;
         let (written, file) = (Counters::default(), Arc::new(file));
         let mut appender = Appender { file, direct, align, pool, block: None, from: 0, written, failed: None };
-        appender.aim()?;
+        appender.align_start()?;
         Ok(appender)
     }
 
@@ -63,14 +67,14 @@ impl Appender {
         all
     }
 
-    /// Where the next byte goes, if nobody else appends.
+    /// Offset of the next byte, if nobody else appends.
     pub(super) fn position(&self) -> u64 {
         self.file.size().unwrap_or(0) + self.gathered().len() as u64
     }
 
-    /// What is gathered starts within its block where the file ends within one, so that whole blocks in memory become
-    /// whole blocks of the file.
-    fn aim(&mut self) -> io::Result<()> {
+    /// Lets gathered bytes start within their block at the offset at which the file ends within
+    /// one, so that whole blocks in memory become whole blocks of the file.
+    fn align_start(&mut self) -> io::Result<()> {
         self.from = if self.direct.is_some() { (self.file.size()? % self.align) as usize } else { 0 };
         Ok(())
     }
@@ -79,7 +83,7 @@ impl Appender {
         self.block.as_ref().map_or(&[], |block| &block.filled()[self.from..])
     }
 
-    /// Writes out what is gathered.
+    /// Writes the gathered bytes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if let Some(errno) = self.failed {
             return Err(errno.into());
@@ -90,10 +94,10 @@ impl Appender {
         if let Err(error) = &outcome {
             self.failed = Some(Errno::from_io_error(error).unwrap_or(Errno::IO));
         }
-        outcome.and_then(|()| self.aim())
+        outcome.and_then(|()| self.align_start())
     }
 
-    /// Writes out what is gathered and drops what passed through the page cache.
+    /// Writes the gathered bytes and drops what passed through the page cache.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         Appender::flush(self)?;
         Ok(self.file.settle()?)
@@ -103,19 +107,20 @@ impl Appender {
     fn append(&mut self, mut block: Block, mut at: usize) -> io::Result<()> {
         let (end, file) = (block.filled().len(), Arc::clone(&self.file));
         while at < end {
-            // Of a striped file, until the bytes are there.
+            // For a striped file, held until the bytes are written.
             let _lock = file.lock_end()?;
             let size = self.file.size()?;
             let behind = (size % self.align) as usize;
-            let straight = self.direct.is_some() && behind == 0 && (end - at) as u64 >= self.align;
-            if !straight {
-                // Up to the next whole block, or to the end; in one request, since the kernel puts several that are in
-                // flight together behind each other as it comes to them.
-                let most =
+            let is_direct = self.direct.is_some() && behind == 0 && (end - at) as u64 >= self.align;
+            if !is_direct {
+                // Up to the next whole block, or to the end. It is one request: the kernel would
+                // write several requests in flight one behind the other in any order.
+                let bytes_max =
                     if self.direct.is_some() { self.align as usize - behind } else { self.file.io().limits().request };
-                let count = most.min(end - at);
+                let count = bytes_max.min(end - at);
                 if let Err(error) = self.file.write_at(&block.filled()[at..at + count], size) {
-                    // What only some objects of a striped file hold must not come to light behind what others append.
+                    // Bytes that only some objects of a striped file hold must not appear behind
+                    // what others append.
                     let _ = self.file.cut_off(u64::MAX);
                     return Err(error.into());
                 }
@@ -123,19 +128,19 @@ impl Appender {
                 continue;
             }
             if at as u64 % self.align != 0 {
-                // Another has appended: the rest is moved to where it can go direct from.
+                // Another program has appended: the rest moves to where it can go direct.
                 let rest = block.filled()[at..end].to_vec();
                 block.clear();
                 block.copy_in(0, &rest);
                 return self.append(block, 0);
             }
-            let whole = align_down((end - at) as u64, self.align) as usize;
-            at += self.append_directly(&block.filled()[at..at + whole])?;
+            let whole_len = align_down((end - at) as u64, self.align) as usize;
+            at += self.append_directly(&block.filled()[at..at + whole_len])?;
         }
         Ok(())
     }
 
-    /// Appends whole blocks; 0 when the end of the file is no longer where a block ends.
+    /// Appends whole blocks. Returns 0 when the file no longer ends with a block.
     fn append_directly(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(direct) = &self.direct else { return Ok(0) };
         self.written.write_requests += 1;
@@ -145,7 +150,7 @@ impl Appender {
                 Ok(count)
             }
             Err(Errno::INVAL) => {
-                // If the end is where a block ends all the same, this file has no direct appends.
+                // If the file does end with a block, it has no direct appends at all.
                 if self.file.size()? % self.align == 0 {
                     self.direct = None;
                 }
@@ -182,7 +187,7 @@ impl Write for Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        // An error has nobody to be told.
+        // Nobody learns of an error here; `finish` reports it.
         let _ = Appender::flush(self);
     }
 }

@@ -4,10 +4,11 @@ use std::ops::{Deref, Range};
 
 use crate::block::{Block, Segment};
 
-/// Bytes of a stream, in a block of aligned memory that they own: what was read is what can be written, without a copy.
+/// Bytes of a stream, in a block of aligned memory that they own, so that bytes read can be written
+/// without copying.
 ///
-/// The block goes back to the stream it came from when the chunk is dropped; a stream can be read on while a few chunks
-/// are held, see [`super::ReadAhead::lent`].
+/// The block goes back to its stream when the chunk is dropped. A stream can be read while a few
+/// chunks are held; see [`super::ReadAhead::lent`].
 #[derive(Debug)]
 pub struct Chunk {
     block: Block,
@@ -24,7 +25,7 @@ impl Chunk {
         Chunk { block, range }
     }
 
-    /// A chunk of the bytes that the caller has put into a block.
+    /// A chunk of all bytes that the caller has put into a block.
     pub fn of(block: Block) -> Chunk {
         let all = 0..block.filled().len();
         Chunk { block, range: all }
@@ -39,12 +40,13 @@ impl Chunk {
         self.range.start += count;
     }
 
-    /// Leaves out all but the first `count` bytes; without effect when there are fewer.
+    /// Leaves out all but the first `count` bytes. Without effect if there are fewer.
     pub fn truncate(&mut self, count: usize) {
         self.range.end = self.range.end.min(self.range.start.saturating_add(count));
     }
 
-    /// Where in its block the first byte is: a multiple of the alignment says that it can be written as it is.
+    /// Offset of the first byte in its block. If it is a multiple of the alignment, the chunk can
+    /// be written without copying.
     pub(super) fn start(&self) -> usize {
         self.range.start
     }

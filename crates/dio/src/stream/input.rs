@@ -1,5 +1,5 @@
-//! A source of bytes, whatever it is: a file or device, read directly and ahead, or a pipe, terminal or socket, read as it
-//! comes.
+//! A source of bytes of any kind: a file or device, read directly and ahead, or a pipe, terminal or
+//! socket, read as the bytes arrive.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,27 +16,27 @@ use super::{Reader, pipe};
 use crate::block::{Block, Pool};
 use crate::file::{Class, Counters, File, Mode};
 
-/// A source of bytes.
+/// A source of bytes of any kind: a file, a device, a pipe, a terminal or a socket.
 #[derive(Debug)]
 pub struct Input {
     name: PathBuf,
-    way: Way,
+    source: Source,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Source {
     File {
         reader: Box<Reader>,
-        /// The descriptor that was given, if others may share it: its position follows what is consumed.
+        /// The given descriptor, if others may share it. Its position follows what is consumed.
         given: Option<OwnedFd>,
         size: u64,
     },
-    Plain(Box<Plain>),
+    PlainSource(Box<PlainSource>),
 }
 
-/// What is read as it comes.
+/// A source that is read as its bytes arrive.
 #[derive(Debug)]
-struct Plain {
+struct PlainSource {
     fd: OwnedFd,
     pool: Pool,
     block: usize,
@@ -49,27 +49,29 @@ struct Plain {
 }
 
 impl Input {
-    /// Opens a file, or whatever has that name.
+    /// Opens a file or whatever else has this name.
     ///
     /// # Errors
     /// What `open(2)` answers; EISDIR for a directory; as [`Input::adopt`].
-    pub fn open(path: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
+    pub fn open(path: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Input> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = pipe::uninterrupted(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
-        Input::of(fd, false, path.as_ref(), how)
+        Input::of(fd, false, path.as_ref(), options)
     }
 
-    /// Takes over an open descriptor, at its position. `name` is for messages. For a file, the position of the descriptor
-    /// is moved behind what was consumed by [`Input::close`], for those who share it.
+    /// Takes over an open descriptor, at its position. `name` is for messages. For a file,
+    /// [`Input::close`] moves the position of the descriptor behind the consumed bytes, for those
+    /// who share the descriptor.
     ///
     /// # Errors
-    /// EISDIR for a directory; EBADF when it is not open for reading; what opening a [`File`] answers; no memory.
-    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
-        Input::of(fd, true, name.as_ref(), how)
+    /// EISDIR for a directory; EBADF when it is not open for reading; what opening a [`File`]
+    /// answers; no memory.
+    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Input> {
+        Input::of(fd, true, name.as_ref(), options)
     }
 
-    fn of(fd: OwnedFd, shared: bool, name: &Path, how: &StreamOptions) -> io::Result<Input> {
-        let how = &how.sound();
+    fn of(fd: OwnedFd, shared: bool, name: &Path, options: &StreamOptions) -> io::Result<Input> {
+        let options = &options.clamped();
         let stat = rustix::fs::fstat(&fd)?;
         if rustix::fs::fcntl_getfl(&fd)?.intersection(OFlags::RWMODE) == OFlags::WRONLY {
             // Opened again, it could be read all the same.
@@ -77,17 +79,17 @@ impl Input {
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return Err(Errno::ISDIR.into()),
-            // Files of the kernel (proc(5)) hold bytes but have no size.
-            FileType::RegularFile if stat.st_size == 0 => return Input::plain(fd, name, how, Class::Cached),
-            _ if !has_blocks(&stat) => return Input::plain(fd, name, how, Class::Piped),
+            // Files of the kernel (proc(5)) hold bytes but report no size.
+            FileType::RegularFile if stat.st_size == 0 => return Input::plain(fd, name, options, Class::Cached),
+            _ if !has_blocks(&stat) => return Input::plain(fd, name, options, Class::Piped),
             _ => {}
         }
-        // The size of a striped file is another.
+        // The size of a striped file is not that of its descriptor.
         let striped = crate::stripe::descriptor_of(&fd, &stat, name)?.is_some();
-        let small = stat.st_size as u64 <= how.small && stat.st_size > 0 && !striped;
-        let mode = if small && how.mode == Mode::Direct { Mode::Uncached } else { how.mode };
-        let mut options = how.open_options()?;
-        options.read(true).mode(mode).need(how.need);
+        let small = stat.st_size as u64 <= options.small && stat.st_size > 0 && !striped;
+        let mode = if small && options.mode == Mode::Direct { Mode::Uncached } else { options.mode };
+        let mut open_options = options.open_options()?;
+        open_options.read(true).mode(mode).need(options.need);
         let (position, own, given) = match shared {
             false => (0, fd, None),
             true => {
@@ -96,143 +98,145 @@ impl Input {
                 (position, own, Some(fd))
             }
         };
-        let file = options.adopt(own, name)?;
+        let file = open_options.adopt(own, name)?;
         let size = file.size()?;
-        let ahead = how.read_ahead(size.saturating_sub(position), file.objects().len());
+        let ahead = options.read_ahead(size.saturating_sub(position), file.objects().len());
         let mut reader = Reader::with_read_ahead(file, ahead)?;
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }
-        Ok(Input { name: name.to_owned(), way: Way::File { reader: Box::new(reader), given, size } })
+        Ok(Input { name: name.to_owned(), source: Source::File { reader: Box::new(reader), given, size } })
     }
 
-    fn plain(fd: OwnedFd, name: &Path, how: &StreamOptions, class: Class) -> io::Result<Input> {
-        pipe::enlarge(&fd, pipe::ENLARGED);
-        let pool = Pool::new(how.block, how.depth + 3)?;
-        let (block, counters) = (how.block, Counters::default());
-        let plain = Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
-        let way = Way::Plain(Box::new(plain));
-        Ok(Input { name: name.to_owned(), way })
+    fn plain(fd: OwnedFd, name: &Path, options: &StreamOptions, class: Class) -> io::Result<Input> {
+        pipe::enlarge(&fd, pipe::CAPACITY_WANTED_BYTES);
+        let pool = Pool::new(options.block, options.depth + 3)?;
+        let (block, counters) = (options.block, Counters::default());
+        let plain = PlainSource { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
+        let source = Source::PlainSource(Box::new(plain));
+        Ok(Input { name: name.to_owned(), source })
     }
 
-    /// The name it was opened by.
+    /// The name by which it was opened.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// The file behind it; `None` for what is read as it comes.
+    /// The file behind it; `None` for a source that is not a file.
     pub fn file(&self) -> Option<&Arc<File>> {
-        match &self.way {
-            Way::File { reader, .. } => Some(reader.file()),
-            Way::Plain(_) => None,
+        match &self.source {
+            Source::File { reader, .. } => Some(reader.file()),
+            Source::PlainSource(_) => None,
         }
     }
 
-    /// The descriptor, to ask about what is behind it.
+    /// The descriptor, for questions about what is behind it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        match &self.way {
-            Way::File { given: Some(given), .. } => given.as_fd(),
-            Way::File { reader, .. } => reader.file().descriptor().expect("a file of the system has a descriptor"),
-            Way::Plain(plain) => plain.fd.as_fd(),
+        match &self.source {
+            Source::File { given: Some(given), .. } => given.as_fd(),
+            Source::File { reader, .. } => reader.file().descriptor().expect("a file of the system has a descriptor"),
+            Source::PlainSource(plain) => plain.fd.as_fd(),
         }
     }
 
     /// Size of the file in bytes when it was opened.
     pub fn len(&self) -> Option<u64> {
-        match &self.way {
-            Way::File { size, .. } => Some(*size),
-            Way::Plain(_) => None,
+        match &self.source {
+            Source::File { size, .. } => Some(*size),
+            Source::PlainSource(_) => None,
         }
     }
 
-    /// Whether it is a file of no bytes, as far as that is known.
+    /// Whether it is known to be an empty file.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Where in the file the next byte is; of what is read as it comes, the bytes consumed.
+    /// Offset of the next byte in the file. For other sources, the number of bytes consumed.
     pub fn position(&self) -> u64 {
-        match &self.way {
-            Way::File { reader, .. } => reader.position(),
-            Way::Plain(plain) => plain.position,
+        match &self.source {
+            Source::File { reader, .. } => reader.position(),
+            Source::PlainSource(plain) => plain.position,
         }
     }
 
-    /// The next bytes, with the memory that holds them, or `None` at the end. A file gives blocks, a pipe what is there.
+    /// The next bytes with the memory that holds them; `None` at the end. A file gives whole
+    /// blocks, a pipe what is there.
     ///
-    /// A few chunks may be held while reading on: as many as a [`super::Output`] of the same options holds. With more, the
-    /// call waits until another thread drops one.
+    /// A few chunks may be held while reading goes on: as many as a [`super::Output`] of the same
+    /// options holds. With more, the call waits until another thread drops one.
     ///
     /// # Errors
     /// What reading answers.
     pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
-        match &mut self.way {
-            Way::File { reader, .. } => reader.next_chunk(),
-            Way::Plain(plain) => plain.next_chunk(),
+        match &mut self.source {
+            Source::File { reader, .. } => reader.next_chunk(),
+            Source::PlainSource(plain) => plain.next_chunk(),
         }
     }
 
-    /// Whether something can be read now or within `timeout`: bytes, the end or an error. Always true for a file.
+    /// Whether something can be read now or within `timeout`: bytes, the end or an error. Always
+    /// true for a file.
     ///
     /// # Errors
     /// What `poll(2)` answers.
     pub fn ready_within(&self, timeout: Duration) -> io::Result<bool> {
-        match &self.way {
-            Way::Plain(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
+        match &self.source {
+            Source::PlainSource(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
             _ => Ok(true),
         }
     }
 
-    /// Passes over `bytes`, by seeking where that is possible; returns how many there were to pass over.
+    /// Skips `bytes` bytes, by seeking if possible. Returns how many there were to skip.
     ///
     /// # Errors
     /// What reading answers.
     pub fn skip(&mut self, bytes: u64) -> io::Result<u64> {
-        match &mut self.way {
-            Way::File { reader, .. } => {
+        match &mut self.source {
+            Source::File { reader, .. } => {
                 let (from, size) = (reader.position(), reader.file().size()?);
                 let count = bytes.min(size.saturating_sub(from));
                 reader.seek(SeekFrom::Start(from + count))?;
                 Ok(count)
             }
-            Way::Plain(plain) => plain.skip(bytes),
+            Source::PlainSource(plain) => plain.skip(bytes),
         }
     }
 
-    /// What was read, and how.
+    /// The bytes read, by class.
     pub fn counters(&self) -> Counters {
-        match &self.way {
-            Way::File { reader, .. } => reader.file().counters(),
-            Way::Plain(plain) => plain.counters,
+        match &self.source {
+            Source::File { reader, .. } => reader.file().counters(),
+            Source::PlainSource(plain) => plain.counters,
         }
     }
 
-    /// Bytes of buffers.
+    /// Bytes of memory for buffers.
     pub fn buffer_bytes(&self) -> usize {
-        match &self.way {
-            Way::File { reader, .. } => reader.buffer_bytes(),
-            Way::Plain(plain) => plain.pool.bytes(),
+        match &self.source {
+            Source::File { reader, .. } => reader.buffer_bytes(),
+            Source::PlainSource(plain) => plain.pool.bytes(),
         }
     }
 
-    /// Ends reading: the position of the descriptor that was given is where the consumer is, and what passed through the
-    /// page cache has left it.
+    /// Ends reading. The position of the given descriptor is then that of the consumer, and what
+    /// passed through the page cache has been dropped.
     ///
     /// # Errors
     /// What dropping pages answers.
     pub fn close(self) -> io::Result<Counters> {
-        match self.way {
-            Way::File { reader, given, .. } => {
+        match self.source {
+            Source::File { reader, given, .. } => {
                 let file = Arc::clone(reader.file());
                 if let Some(given) = given {
-                    // What cannot be positioned has no one who would look.
+                    // If it cannot be positioned, nobody depends on its position.
                     let _ = rustix::fs::seek(given, rustix::fs::SeekFrom::Start(reader.position()));
                 }
                 drop(reader);
                 file.settle()?;
                 Ok(file.counters())
             }
-            Way::Plain(plain) => {
+            Source::PlainSource(plain) => {
                 if plain.class == Class::Cached && plain.left() > 0 {
                     let unread = -(plain.left() as i64);
                     let _ = rustix::fs::seek(&plain.fd, rustix::fs::SeekFrom::Current(unread));
@@ -243,7 +247,7 @@ impl Input {
     }
 }
 
-impl Plain {
+impl PlainSource {
     fn left(&self) -> usize {
         self.current.as_ref().map_or(0, |block| block.filled().len() - self.consumed)
     }
@@ -290,9 +294,9 @@ impl Plain {
 
 impl BufRead for Input {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        match &mut self.way {
-            Way::File { reader, .. } => reader.fill_buf(),
-            Way::Plain(plain) => {
+        match &mut self.source {
+            Source::File { reader, .. } => reader.fill_buf(),
+            Source::PlainSource(plain) => {
                 if plain.left() == 0 && !plain.refill()? {
                     return Ok(&[]);
                 }
@@ -302,20 +306,20 @@ impl BufRead for Input {
     }
 
     fn consume(&mut self, count: usize) {
-        match &mut self.way {
-            Way::File { reader, .. } => reader.consume(count),
-            Way::Plain(plain) => plain.consume(count),
+        match &mut self.source {
+            Source::File { reader, .. } => reader.consume(count),
+            Source::PlainSource(plain) => plain.consume(count),
         }
     }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Way::File { reader, .. } = &mut self.way {
+        if let Source::File { reader, .. } = &mut self.source {
             return reader.read(buffer);
         }
         if buffer.is_empty() {
-            // Not even a pipe is waited for.
+            // Reading no bytes waits for nothing, not even for a pipe.
             return Ok(0);
         }
         let available = self.fill_buf()?;

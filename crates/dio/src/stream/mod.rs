@@ -1,5 +1,26 @@
-//! The standard traits over direct files. The kernel's read-ahead is bypassed together with its cache, so it is done here:
-//! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
+//! The standard traits over direct files. Direct I/O bypasses the kernel's read-ahead together with
+//! its page cache, so this module reads ahead itself: the window starts small, doubles while
+//! reading proves sequential, and keeps several requests in flight.
+//!
+//! ```no_run
+//! use std::io::{BufRead, Write};
+//! use dio::stream::{Reader, Writer};
+//! use dio::{File, OpenOptions};
+//!
+//! let mut reader = Reader::new(File::open("log")?)?;
+//! let target = OpenOptions::new().write(true).create(true).open("errors")?;
+//! let mut writer = Writer::new(target)?;
+//! let mut line = String::new();
+//! while reader.read_line(&mut line)? > 0 {
+//!     if line.contains("error") {
+//!         writer.write_all(line.as_bytes())?;
+//!     }
+//!     line.clear();
+//! }
+//! writer.finish()?;
+//! writer.file().sync_data()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod append;
 mod chunk;
@@ -14,5 +35,5 @@ pub use chunk::Chunk;
 pub use input::Input;
 pub use options::StreamOptions;
 pub use output::Output;
-pub use reader::{Pattern, ReadAhead, ReadStats, Reader};
+pub use reader::{AccessPattern, ReadAhead, ReadStats, Reader};
 pub use writer::{WriteBehind, Writer};

@@ -1,5 +1,5 @@
-//! A sink of bytes, whatever it is: a file or device, written directly and behind the producer, or a pipe, terminal or
-//! socket, written at once.
+//! A sink of bytes of any kind: a file or device, written directly and behind the producer, or a
+//! pipe, terminal or socket, written at once.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,20 +16,20 @@ use super::{Writer, pipe};
 use crate::file::{Class, Counters, File, Mode, Need, SyncMethod};
 use crate::geometry::{Directness, FileSystem, Geometry};
 
-/// A sink of bytes.
+/// A sink of bytes of any kind: a file, a device, a pipe, a terminal or a socket.
 #[derive(Debug)]
 pub struct Output {
     name: PathBuf,
-    /// The descriptor that was given; of a file, its position follows what was written.
+    /// The given descriptor. For a file, its position follows what was written.
     given: OwnedFd,
-    /// It is a file that standard error goes to as well, probably by the same position (`> log 2>&1`): that is kept with
-    /// every write, so that neither overwrites the other.
-    beside_messages: bool,
-    way: Way,
+    /// Standard error goes to the same file, probably by the same position (`> log 2>&1`). The
+    /// position is then updated with every write, so that neither overwrites the other.
+    shares_stderr: bool,
+    sink: Sink,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Sink {
     File(Box<Writer>),
     Append(Box<Appender>),
     Plain { position: u64, counters: Counters, failed: Option<Errno> },
@@ -38,109 +38,112 @@ enum Way {
 impl Output {
     /// Takes over an open descriptor, at its position. `name` is for messages.
     ///
-    /// What is appended to a file (`O_APPEND`) never overwrites what others append to it at the same time. Without that
-    /// flag, the position that others share with the descriptor stays behind until [`Output::finish`], so they must not
-    /// write before; only for messages of this process on standard error it is kept with every write.
+    /// Bytes appended to a file (`O_APPEND`) never overwrite what others append to it at the same
+    /// time. Without that flag, the shared position of the descriptor is updated only by
+    /// [`Output::finish`], so others must not write before. Only for messages of this process on
+    /// standard error is it updated with every write.
     ///
     /// # Errors
     /// What opening a [`File`] answers; EBADF when it is not open for writing; no memory.
-    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Output> {
-        let (name, how) = (name.as_ref().to_owned(), &how.sound());
+    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Output> {
+        let (name, options) = (name.as_ref().to_owned(), &options.clamped());
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
-            pipe::enlarge(&fd, pipe::ENLARGED);
-            let way = Way::Plain { position: 0, counters: Counters::default(), failed: None };
-            return Ok(Output { name, given: fd, beside_messages: false, way });
+            pipe::enlarge(&fd, pipe::CAPACITY_WANTED_BYTES);
+            let sink = Sink::Plain { position: 0, counters: Counters::default(), failed: None };
+            return Ok(Output { name, given: fd, shares_stderr: false, sink });
         }
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         if flags.intersection(OFlags::RWMODE) == OFlags::RDONLY {
             return Err(Errno::BADF.into());
         }
-        let way = match flags.contains(OFlags::APPEND) {
-            true => Way::Append(Box::new(appender_of(&fd, &stat, &name, flags, how)?)),
+        let sink = match flags.contains(OFlags::APPEND) {
+            true => Sink::Append(Box::new(appender_of(&fd, &stat, &name, flags, options)?)),
             false => {
-                // Asked first: where this description is the only one to be had, asking a device for its size moves it.
+                // Asked first: if no other open file description can be had, asking a device for
+                // its size moves this position.
                 let position = rustix::fs::tell(&fd)?;
-                let mut writer = Writer::with_write_behind(file_of(&fd, &name, flags, how)?, how.write_behind())?;
+                let mut writer =
+                    Writer::with_write_behind(file_of(&fd, &name, flags, options)?, options.write_behind())?;
                 writer.seek(SeekFrom::Start(position))?;
-                Way::File(Box::new(writer))
+                Sink::File(Box::new(writer))
             }
         };
-        let beside_messages = gets_messages(&stat);
-        Ok(Output { name, given: fd, beside_messages, way })
+        let shares_stderr = is_stderr_file(&stat);
+        Ok(Output { name, given: fd, shares_stderr, sink })
     }
 
-    /// The name it was opened by.
+    /// The name given for messages.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// The file behind it; `None` for what is written at once.
+    /// The file behind it; `None` for a sink that is not a file.
     pub fn file(&self) -> Option<&Arc<File>> {
-        match &self.way {
-            Way::File(writer) => Some(writer.file()),
-            Way::Append(appender) => Some(appender.file()),
-            Way::Plain { .. } => None,
+        match &self.sink {
+            Sink::File(writer) => Some(writer.file()),
+            Sink::Append(appender) => Some(appender.file()),
+            Sink::Plain { .. } => None,
         }
     }
 
-    /// The descriptor, to ask about what is behind it.
+    /// The descriptor, for questions about what is behind it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.given.as_fd()
     }
 
-    /// Where in the file the next byte goes; of what is written at once, the bytes written.
+    /// Offset of the next byte in the file. For other sinks, the number of bytes written.
     pub fn position(&self) -> u64 {
-        match &self.way {
-            Way::File(writer) => writer.position(),
-            Way::Append(appender) => appender.position(),
-            Way::Plain { position, .. } => *position,
+        match &self.sink {
+            Sink::File(writer) => writer.position(),
+            Sink::Append(appender) => appender.position(),
+            Sink::Plain { position, .. } => *position,
         }
     }
 
-    /// Writes a chunk; whole blocks of a file without copying them.
+    /// Writes a chunk. Whole blocks of a file are not copied.
     ///
     /// # Errors
-    /// What writing answers, now or for bytes before.
+    /// What writing answers, now or for earlier bytes.
     pub fn write_chunk(&mut self, chunk: Chunk) -> io::Result<()> {
-        self.follow()?;
-        let written = match &mut self.way {
-            Way::File(writer) => writer.write_chunk(chunk),
-            Way::Append(_) | Way::Plain { .. } => return self.write_all(&chunk),
+        self.take_position()?;
+        let written = match &mut self.sink {
+            Sink::File(writer) => writer.write_chunk(chunk),
+            Sink::Append(_) | Sink::Plain { .. } => return self.write_all(&chunk),
         };
-        self.lead();
+        self.give_position();
         written
     }
 
     /// Continues behind messages that have been written since.
-    fn follow(&mut self) -> io::Result<()> {
-        if let (true, Way::File(writer)) = (self.beside_messages, &mut self.way) {
+    fn take_position(&mut self) -> io::Result<()> {
+        if let (true, Sink::File(writer)) = (self.shares_stderr, &mut self.sink) {
             writer.seek(SeekFrom::Start(rustix::fs::tell(&self.given)?))?;
         }
         Ok(())
     }
 
-    /// Has messages written behind what was accepted.
-    fn lead(&self) {
-        if let (true, Way::File(writer)) = (self.beside_messages, &self.way) {
+    /// Lets messages continue behind the accepted bytes.
+    fn give_position(&self) {
+        if let (true, Sink::File(writer)) = (self.shares_stderr, &self.sink) {
             let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(writer.position()));
         }
     }
 
-    /// Continues at another place of a file.
+    /// Continues at another offset of a file.
     ///
     /// # Errors
-    /// ESPIPE for what is written at once or appended; what writing before it answers.
+    /// ESPIPE for a sink that is not a file or is appended to; what earlier writes answer.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
-        match &mut self.way {
-            Way::File(writer) => writer.seek(SeekFrom::Start(offset))?,
-            Way::Append(_) | Way::Plain { .. } => return Err(Errno::SPIPE.into()),
+        match &mut self.sink {
+            Sink::File(writer) => writer.seek(SeekFrom::Start(offset))?,
+            Sink::Append(_) | Sink::Plain { .. } => return Err(Errno::SPIPE.into()),
         };
-        self.lead();
+        self.give_position();
         Ok(())
     }
 
-    /// Makes what was written durable; nothing to do where there is no storage.
+    /// Makes the written bytes durable. Does nothing for a sink without storage.
     ///
     /// # Errors
     /// The first error of writing or syncing.
@@ -153,97 +156,98 @@ impl Output {
         }
     }
 
-    /// Waits for everything written, and moves the position of the descriptor that was given behind it, for those who
-    /// share it.
+    /// Waits for everything written, and moves the position of the given descriptor behind it, for
+    /// those who share the descriptor.
     ///
     /// # Errors
     /// The first error of writing.
     pub fn finish(&mut self) -> io::Result<()> {
-        // Messages after the last bytes stay in front of where others continue.
-        let followed = self.follow();
-        let finished = match &mut self.way {
-            Way::File(writer) => followed.and(writer.finish()),
-            Way::Append(appender) => appender.finish(),
-            Way::Plain { .. } => return Ok(()),
+        // Messages behind the last bytes stay before the position at which others continue.
+        let followed = self.take_position();
+        let finished = match &mut self.sink {
+            Sink::File(writer) => followed.and(writer.finish()),
+            Sink::Append(appender) => appender.finish(),
+            Sink::Plain { .. } => return Ok(()),
         };
         let mut end = self.position();
         if finished.is_err() {
-            // Not behind bytes that never arrived, where others would leave a hole.
+            // The position must not lie behind bytes that never arrived, where others would leave a
+            // hole.
             end = self.file().and_then(|file| file.size().ok()).map_or(end, |size| end.min(size));
         }
         let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(end));
         finished
     }
 
-    /// What was written, and how.
+    /// The bytes written, by class.
     pub fn counters(&self) -> Counters {
-        match &self.way {
-            Way::File(writer) => writer.file().counters(),
-            Way::Append(appender) => appender.counters(),
-            Way::Plain { counters, .. } => *counters,
+        match &self.sink {
+            Sink::File(writer) => writer.file().counters(),
+            Sink::Append(appender) => appender.counters(),
+            Sink::Plain { counters, .. } => *counters,
         }
     }
 
-    /// Bytes of buffers.
+    /// Bytes of memory for buffers.
     pub fn buffer_bytes(&self) -> usize {
-        match &self.way {
-            Way::File(writer) => writer.buffer_bytes(),
-            Way::Append(appender) => appender.buffer_bytes(),
-            Way::Plain { .. } => 0,
+        match &self.sink {
+            Sink::File(writer) => writer.buffer_bytes(),
+            Sink::Append(appender) => appender.buffer_bytes(),
+            Sink::Plain { .. } => 0,
         }
     }
 }
 
-/// Whether standard error goes to a file too.
-fn gets_messages(stat: &Stat) -> bool {
+/// Whether standard error goes to this file too.
+fn is_stderr_file(stat: &Stat) -> bool {
     let same = |other: Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && rustix::fs::fstat(io::stderr()).is_ok_and(same)
 }
 
-/// The file behind a descriptor, opened as it must be to be written under `how`.
-fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<File> {
-    // A descriptor that can be read, too, can drop its pages on every kernel.
-    let both = reopen(fd.as_fd(), OFlags::RDWR | flags & SYNC);
+/// Opens the file behind a descriptor for writing under `options`.
+fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, options: &StreamOptions) -> io::Result<File> {
+    // A descriptor that can also be read can drop its pages on every kernel.
+    let both = reopen(fd.as_fd(), OFlags::RDWR | flags & SYNC_FLAGS);
     let readable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
-    let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC));
-    let mode = if readable { how.mode } else { unless_required(how)? };
-    let mut options = how.open_options()?;
-    options.read(readable).write(true).mode(mode).need(how.need).sync_method(sync_method(flags));
-    Ok(options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
+    let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC_FLAGS));
+    let mode = if readable { options.mode } else { unless_required(options)? };
+    let mut open_options = options.open_options()?;
+    open_options.read(readable).write(true).mode(mode).need(options.need).sync_method(sync_method(flags));
+    Ok(open_options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
 }
 
-/// The same for appending.
-fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<Appender> {
-    let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC;
+/// As [`file_of`], for appending.
+fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, options: &StreamOptions) -> io::Result<Appender> {
+    let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC_FLAGS;
     let geometry = Geometry::of(fd.as_fd()).map_err(io::Error::other)?;
     let apart = geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart);
     let safe = apart && geometry.directness() == Directness::Reported;
-    let wanted = how.mode.wants_direct() && safe;
+    let wanted = options.mode.wants_direct() && safe;
     // The bytes of a striped file are appended by offset, under a lock.
     let striped = crate::stripe::descriptor_of(fd, stat, name)?.is_some();
     let direct = if wanted && !striped { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
-    let mode = match how.mode {
+    let mode = match options.mode {
         Mode::Cached => Mode::Cached,
         mode if striped => mode,
-        mode if mode.wants_direct() && direct.is_none() => unless_required(how)?,
+        mode if mode.wants_direct() && direct.is_none() => unless_required(options)?,
         _ => Mode::Uncached,
     };
     let own = reopen(fd.as_fd(), keep).map_or_else(|| duplicate(fd), Ok)?;
-    let file = how.open_options()?.write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
-    Appender::new(file, direct, geometry.offset_align(), how.block)
+    let file = options.open_options()?.write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
+    Appender::new(file, direct, geometry.offset_align(), options.block)
 }
 
-/// The mode for what cannot be direct, if that is allowed.
-fn unless_required(how: &StreamOptions) -> io::Result<Mode> {
-    match how.mode {
+/// The mode for a file that cannot be direct, if that is allowed.
+fn unless_required(options: &StreamOptions) -> io::Result<Mode> {
+    match options.mode {
         Mode::Cached => Ok(Mode::Cached),
-        mode if mode.wants_direct() && how.need == Need::Required => Err(Errno::OPNOTSUPP.into()),
+        mode if mode.wants_direct() && options.need == Need::Required => Err(Errno::OPNOTSUPP.into()),
         _ => Ok(Mode::Uncached),
     }
 }
 
-/// Flags by which every write is synced.
-const SYNC: OFlags = OFlags::SYNC.union(OFlags::DSYNC);
+/// The flags that sync every write.
+const SYNC_FLAGS: OFlags = OFlags::SYNC.union(OFlags::DSYNC);
 
 fn sync_method(flags: OFlags) -> SyncMethod {
     match () {
@@ -255,11 +259,11 @@ fn sync_method(flags: OFlags) -> SyncMethod {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.follow()?;
-        let written = match &mut self.way {
-            Way::File(writer) => writer.write(bytes),
-            Way::Append(appender) => appender.write(bytes),
-            Way::Plain { position, counters, failed } => {
+        self.take_position()?;
+        let written = match &mut self.sink {
+            Sink::File(writer) => writer.write(bytes),
+            Sink::Append(appender) => appender.write(bytes),
+            Sink::Plain { position, counters, failed } => {
                 if let Some(errno) = failed {
                     return Err((*errno).into());
                 }
@@ -271,16 +275,16 @@ impl Write for Output {
                 Ok(count)
             }
         };
-        self.lead();
+        self.give_position();
         written
     }
 
     /// Waits until everything written so far is in the file.
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.way {
-            Way::File(writer) => writer.flush(),
-            Way::Append(appender) => Write::flush(appender),
-            Way::Plain { .. } => Ok(()),
+        match &mut self.sink {
+            Sink::File(writer) => writer.flush(),
+            Sink::Append(appender) => Write::flush(appender),
+            Sink::Plain { .. } => Ok(()),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The contents of one file: its holes kept, its space allocated before the first byte, its data copied.
+//! Copies the contents of one file. Its holes are kept, and its space is allocated before the first
+//! byte is written.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -9,13 +10,13 @@ use super::{Copier, Job, Pace, TransferError, Watch, data_ranges};
 use crate::file::{File, FileError};
 use crate::geometry::{align_down, align_up};
 
-/// What becomes of holes.
+/// What happens to holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sparse {
-    /// The source's holes stay holes; on a device they are filled with zeros.
+    /// The source's holes stay holes. On a device they are filled with zeros.
     #[default]
     Auto,
-    /// Those, and blocks of zeros become holes.
+    /// As `Auto`, and blocks of zeros become holes.
     Always,
     /// Holes are filled with zeros.
     Never,
@@ -24,41 +25,42 @@ pub enum Sparse {
 /// A copy of a whole file into an empty one.
 #[derive(Debug)]
 pub struct Contents<'a> {
-    /// What to copy.
+    /// The file to read.
     pub source: &'a File,
-    /// Where to; its size is ours to set.
+    /// The file to write. The copy sets its size.
     pub target: &'a File,
-    /// The source's size when it was looked at, in bytes.
+    /// The source's size in bytes when the caller asked for it.
     pub size: u64,
-    /// Bytes at the start that are there already; a block of which only a part is there is copied again.
+    /// Bytes at the start that the target has already. A block of which only a part is there is
+    /// copied again.
     pub start: u64,
-    /// What becomes of holes.
+    /// What happens to holes.
     pub sparse: Sparse,
-    /// Most bytes per second.
+    /// A limit on bytes per second.
     pub pace: Option<&'a Pace>,
 }
 
 /// What a copy did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// The ranges that were read and written, ascending. Everything else up to the size is a hole.
+    /// The ranges that were read and written, ascending. All other bytes up to the size are holes.
     pub ranges: Vec<Range<u64>>,
     /// Bytes of holes.
     pub holes: u64,
 }
 
 impl Copier {
-    /// Copies the contents of a file. Space is allocated first, so that a full disk is found before any data is moved.
-    /// On an error the target is cut to what is complete from its start.
+    /// Copies the contents of a file. Space is allocated first, so that a full disk is found before
+    /// any data moves. After an error the target is cut off behind what is complete from its start.
     ///
     /// # Errors
-    /// As [`Copier::run`]; [`TransferError::Grew`] or [`TransferError::Shrunk`] when the source is longer or shorter at the
-    /// end than it was at the start.
+    /// As [`Copier::run`]. [`TransferError::Grew`] or [`TransferError::Shrunk`] when the source's
+    /// size has changed.
     pub fn copy_contents(&mut self, contents: &Contents<'_>, watch: &mut dyn Watch) -> Result<Copied, TransferError> {
         let copied = contents.prepare()?;
         let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
         if outcome.is_err() && !contents.target.is_device() {
-            // The error that is reported is the first; a target left longer than it should be is not worse.
+            // The first error is reported. A target that stays too long is no worse.
             let _ = contents.target.cut_off(self.complete());
         }
         outcome.map(|()| copied)
@@ -72,12 +74,12 @@ impl<'a> Contents<'a> {
     /// ENOSPC, and what asking for the source's holes answers.
     pub fn prepare(&self) -> Result<Copied, TransferError> {
         let align = self.source.block_align().max(self.target.block_align());
-        let ranges = wanted(self, align)?;
-        // What is looked through for zeros must not be allocated: it would not become a hole.
+        let ranges = ranges_to_copy(self, align)?;
+        // Ranges that are searched for zeros must not be allocated: they would not become holes.
         let allocated = if self.sparse() == Sparse::Always { &[] } else { &ranges[..] };
         let reserved = reserve(self.target, self.size, allocated);
         if reserved.is_err() && !self.target.is_device() {
-            // The error that is reported is the first; a target left longer than it should be is not worse.
+            // The first error is reported. A target that stays too long is no worse.
             let _ = self.target.cut_off(self.start);
         }
         reserved?;
@@ -85,18 +87,20 @@ impl<'a> Contents<'a> {
         Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
     }
 
-    /// The transfer of some of the ranges.
+    /// The job that transfers some of the ranges.
     pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
         let skip_zeros = self.sparse() == Sparse::Always;
         Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
     }
 
-    /// What becomes of holes in this target: a device has none, and what is not written there keeps its old contents.
+    /// What happens to holes in this target. A device has none, and keeps its old contents wherever
+    /// nothing is written.
     fn sparse(&self) -> Sparse {
         if self.target.is_device() { Sparse::Never } else { self.sparse }
     }
 
-    /// Whether the source still has the size it had. What was cut off before it was looked at for data counted as a hole.
+    /// Checks that the source still has its size. Bytes cut off before the search for data counted
+    /// as a hole.
     ///
     /// # Errors
     /// [`TransferError::Grew`], [`TransferError::Shrunk`].
@@ -112,7 +116,7 @@ impl<'a> Contents<'a> {
 }
 
 /// The ranges to copy: data, rounded out to blocks, from where an earlier attempt stopped.
-fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, TransferError> {
+fn ranges_to_copy(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, TransferError> {
     let Contents { source, size, .. } = *contents;
     let start = align_down(contents.start, align);
     let data = match contents.sparse() {
@@ -131,20 +135,21 @@ fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, Transf
     Ok(ranges)
 }
 
-/// Sets the size and allocates the blocks: a write that extends a file is exclusive, and on ext4 synchronous.
+/// Sets the size and allocates the blocks, because a write that extends a file is exclusive, and on
+/// ext4 synchronous.
 fn reserve(target: &File, size: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
     if target.is_device() {
-        // A device has the size it has.
+        // The size of a device cannot change.
         let fits = target.size().map_err(TransferError::Target)? >= size;
         let full = || FileError::new("write past the end of", target.path(), Errno::NOSPC).at(size);
         return if fits { Ok(()) } else { Err(TransferError::Target(full())) };
     }
-    let whole = matches!(ranges, [only] if *only == (0..size));
-    if !whole {
+    let is_whole = matches!(ranges, [only] if *only == (0..size));
+    if !is_whole {
         target.set_size(size).map_err(TransferError::Target)?;
     }
-    // Where growing writes zeros, the bytes themselves make it longer.
-    let extend = whole && !target.zeroes_growth();
+    // Where growing writes zeros, the data itself makes the file longer.
+    let extend = is_whole && !target.zeroes_growth();
     for range in ranges {
         match target.allocate(range.clone(), extend) {
             Ok(()) => {}
@@ -157,12 +162,13 @@ fn reserve(target: &File, size: u64, ranges: &[Range<u64>]) -> Result<(), Transf
     Ok(())
 }
 
-/// File systems without `fallocate(2)` (NFS before 4.2, FUSE servers, ramfs): the space is found while writing.
+/// File systems without `fallocate(2)` (NFS before 4.2, FUSE servers, ramfs) find the space while
+/// writing.
 fn no_fallocate(error: &FileError) -> bool {
     matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV)
 }
 
-/// The stretches of a block that hold anything but zeros, in units of `unit` bytes.
+/// The ranges of a block that hold anything but zeros, in units of `unit` bytes.
 pub(super) fn non_zero(bytes: &[u8], unit: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (index, piece) in bytes.chunks(unit).enumerate() {

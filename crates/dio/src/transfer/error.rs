@@ -34,7 +34,7 @@ pub enum TransferError {
         /// Its size at the end.
         found: u64,
     },
-    /// The watcher stopped it.
+    /// The watcher stopped the transfer.
     #[error("stopped")]
     Stopped,
     /// The engine or its memory failed.

@@ -1,7 +1,8 @@
-//! The one copy loop: blocks are read ahead as long as one is free, and the block that was read is the block that is
-//! written, so nothing is copied in memory and source and target are both kept busy. One thread, one ring.
+//! The one copy loop. It reads while a block is free and writes the very block that was read, so
+//! nothing is copied in memory, and source and target are both kept busy. It needs one thread and
+//! one ring.
 
-mod chunks;
+mod block_ranges;
 mod contents;
 mod error;
 mod pace;
@@ -19,54 +20,70 @@ use crate::file::{File, FileError};
 use crate::geometry::align_down;
 use crate::io::Io;
 
-use chunks::Chunks;
+use block_ranges::BlockRanges;
 pub use contents::{Contents, Copied, Sparse};
 pub use error::TransferError;
 pub use pace::Pace;
 
-/// Longest sleep between two questions whether to stop.
-const MOST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest sleep between two checks whether to stop.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Unit in which blocks of zeros are found, in bytes: the usual block of a file system, below which no hole can be.
-const HOLE_UNIT: usize = 4096;
+/// Unit in which zeros are found, in bytes: the usual block of a file system. No hole can be
+/// smaller.
+const HOLE_UNIT_BYTES: usize = 4096;
 
-/// What a transfer tells while it runs, and how it is stopped. All methods are called in the transferring thread.
+/// Observes a transfer and can stop it. The transferring thread calls all methods.
 pub trait Watch {
-    /// Bytes as they were read, in no particular order but each once.
+    /// Called with bytes as they were read, each once, in no particular order.
     fn read(&mut self, _offset: u64, _bytes: &[u8]) {}
 
-    /// Bytes that the target's storage has accepted.
+    /// Called when the target's storage has accepted bytes.
     fn written(&mut self, _bytes: u64) {}
 
-    /// Asked before every request; true ends the transfer with [`TransferError::Stopped`].
+    /// Called before every request. True ends the transfer with [`TransferError::Stopped`].
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// Observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWatch;
 
 impl Watch for NoWatch {}
 
-/// One transfer.
+/// A transfer from one file to another.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// Where the bytes come from.
+    /// The file to read.
     pub source: &'a File,
-    /// Where they go, to the same offsets; `None` to read through and look only.
+    /// The file to write, at the same offsets. `None` to read only.
     pub target: Option<&'a File>,
-    /// The ranges to transfer, ascending and disjoint. The end of the last may be the end of the file; all other
-    /// boundaries are multiples of both files' [`File::block_align`].
+    /// The ranges to transfer, ascending and disjoint. The end of the last may be the end of the
+    /// file. All other boundaries are multiples of both files' [`File::block_align`].
     pub ranges: &'a [Range<u64>],
-    /// Most bytes per second.
+    /// A limit on bytes per second.
     pub pace: Option<&'a Pace>,
     /// Blocks of zeros are not written: the target reads as zeros there already.
     pub skip_zeros: bool,
 }
 
-/// Copies files one after the other with the same blocks and the same ring.
+/// Copies files, one after the other, with the same blocks and the same ring.
+///
+/// ```no_run
+/// use dio::transfer::{Contents, Copier, NoWatch, Sparse};
+/// use dio::{File, Io, OpenOptions};
+///
+/// let source = File::open("from")?;
+/// let target = OpenOptions::new().write(true).create_new(true).open("to")?;
+/// let size = source.size()?;
+/// let mut copier = Copier::new(&Io::shared()?, 1 << 20, 8)?;
+/// let sparse = Sparse::Auto;
+/// let contents = Contents { source: &source, target: &target, size, start: 0, sparse, pace: None };
+/// copier.copy_contents(&contents, &mut NoWatch)?;
+/// target.sync_all()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Copier {
     pool: Pool,
@@ -75,44 +92,46 @@ pub struct Copier {
     complete: u64,
 }
 
-/// One transfer under way.
-struct Run<'a> {
+/// The state of one transfer.
+struct TransferState<'a> {
     job: &'a Job<'a>,
-    chunks: Chunks<'a>,
+    block_ranges: BlockRanges<'a>,
     /// The part of the last block that does not fill a block of the target.
     tail: Option<(u64, Vec<u8>)>,
-    /// Reads in flight, and how many may be: the source's share of the blocks ([`share`]) while there is something to write.
-    /// With all of them reading, a device that completes in bursts (a rate limit, interrupt coalescing) keeps the two sides in
+    /// Reads in flight, and the most there may be: the source's share of the blocks
+    /// ([`reads_share`]) while there is something to write. If all blocks could be reads, a device
+    /// that completes in bursts (a rate limit, interrupt coalescing) would keep both sides in
     /// lockstep: all read, then all write, and the disk never does both at once.
-    reading: usize,
-    most_reading: usize,
-    /// What comes first decides the error that is reported.
+    reads: usize,
+    reads_max: usize,
+    /// The first error decides what is reported.
     error: Option<TransferError>,
-    /// Where the blocks start that have been taken up and are not written yet.
+    /// Offsets of the blocks that have been taken and are not written yet.
     unwritten: BTreeSet<u64>,
 }
 
-/// How many blocks of `block` bytes a copier needs so that it keeps all disks of source and target busy: `depth`, half of them
-/// for each of the two, and more where one of them is striped, as far as `most` bytes go.
-pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, most: usize) -> usize {
+/// Number of blocks of `block` bytes with which a copier keeps all disks of source and target busy:
+/// `depth`, half of them for each file, and more if a file is striped, within `bytes_max` bytes.
+pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, bytes_max: usize) -> usize {
     let half = depth.div_ceil(2);
-    let more = |file: &File| file.block_io().depth_for_objects(half, block, most) - half;
+    let more = |file: &File| file.block_io().depth_for_objects(half, block, bytes_max) - half;
     let all = depth + more(source) + target.map_or(0, more);
-    all.min(most / block.max(1)).max(depth)
+    all.min(bytes_max / block.max(1)).max(depth)
 }
 
-/// How many of so many blocks may be read at a time: each of the two files has them in proportion to its disks, and a file that
-/// is not striped counts as two, which have as many requests in flight as one alone ([`blocks_for`]).
-fn share(blocks: usize, source: &File, target: &File) -> usize {
+/// How many of all blocks may be reads. Each file gets a share in proportion to its disks. A file
+/// that is not striped counts as two disks, because it has as many requests in flight as two
+/// objects ([`blocks_for`]).
+fn reads_share(blocks: usize, source: &File, target: &File) -> usize {
     let [from, to] = [source, target].map(|file| file.objects().len().max(2));
     blocks.saturating_mul(from).div_ceil(from + to)
 }
 
 impl Copier {
-    /// A copier of `depth` blocks of `block` bytes: all the memory it uses.
+    /// A copier with `depth` blocks of `block` bytes, which is all the memory that it uses.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub fn new(io: &Io, block: usize, depth: usize) -> Result<Copier, TransferError> {
         let pool = Pool::new(block, depth).map_err(TransferError::Engine)?;
         let mut driver = io.driver(depth);
@@ -120,30 +139,34 @@ impl Copier {
         Ok(Copier { pool, driver, unregistered, complete: 0 })
     }
 
-    /// Bytes of buffers.
+    /// Bytes of memory for buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.pool.bytes()
     }
 
-    /// How many blocks it has.
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.pool.blocks()
     }
 
-    /// After [`Copier::run`], whatever its outcome: the offset before which everything asked for is done.
+    /// After [`Copier::run`], whatever its outcome: the offset before which all ranges are
+    /// transferred.
     pub fn complete(&self) -> u64 {
         self.complete
     }
 
-    /// Why the buffers are not registered with the kernel, when they are not; costs speed only.
+    /// Why the buffers are not registered with the kernel; `None` if they are. Unregistered buffers
+    /// only cost speed.
     pub fn unregistered(&self) -> Option<&str> {
         self.unregistered.as_deref()
     }
 
-    /// Transfers the ranges of a job. On an error everything in flight is waited for before it is reported.
+    /// Transfers the ranges of a job. After an error it waits for everything in flight before it
+    /// returns.
     ///
     /// # Errors
-    /// The first error, with its file and place; [`TransferError::Shrunk`] when the source ends early.
+    /// The first error, with its file and offset; [`TransferError::Shrunk`] when the source ends
+    /// early.
     pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
         self.complete = job.ranges.first().map_or(0, |first| first.start);
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
@@ -156,17 +179,26 @@ impl Copier {
         for file in [Some(job.source), job.target].into_iter().flatten() {
             file.block_io().grow_driver(&mut self.driver, self.pool.blocks(), false);
         }
-        let chunks = Chunks::new(job.ranges, block);
+        let block_ranges = BlockRanges::new(job.ranges, block);
         let all = self.pool.blocks();
-        let most_reading = job.target.map_or(all, |target| share(all, job.source, target));
-        let mut run =
-            Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new(), reading: 0, most_reading };
+        let reads_max = job.target.map_or(all, |target| reads_share(all, job.source, target));
+        let mut run = TransferState {
+            job,
+            block_ranges,
+            tail: None,
+            error: None,
+            unwritten: BTreeSet::new(),
+            reads: 0,
+            reads_max,
+        };
         {
-            // One thread must not ask for the same table twice: whoever waits in between would never be let in.
+            // A thread must not lock the same table twice: a request that queues in between would
+            // make it wait for ever.
             let other =
                 job.target.filter(|target| !target.block_io().lock_order() == job.source.block_io().lock_order());
-            // In one order for all: copies in opposite directions, with a resize waiting between their two locks on each
-            // file, would wait for each other.
+            // All copies take their locks in one order. Otherwise two copies in opposite
+            // directions, with a resize waiting between their two locks on each file, would wait
+            // for each other.
             let mut asked = vec![(job.source, OpKind::Read)];
             asked.extend(other.map(|target| (target, OpKind::Write)));
             asked.sort_by_key(|(file, _)| file.block_io().lock_order());
@@ -186,60 +218,62 @@ impl Copier {
         Ok(())
     }
 
-    /// Keeps requests in flight until there is nothing left to read or an error has drained everything.
-    fn pump(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+    /// Keeps requests in flight until nothing is left to read or, after an error, everything is
+    /// drained.
+    fn pump(&mut self, run: &mut TransferState<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
         let mut finished = Vec::new();
         loop {
             let pause = self.read_ahead(run, watch);
             if self.driver.outstanding() == 0 {
                 let Some(pause) = pause else { return Ok(()) };
-                std::thread::sleep(pause.min(MOST_PAUSE));
+                std::thread::sleep(pause.min(PAUSE_MAX));
                 continue;
             }
             self.driver.wait(1, &mut finished).map_err(TransferError::Engine)?;
-            for over in finished.drain(..) {
-                match over.request.kind {
-                    OpKind::Read => self.block_read(run, over, watch),
-                    _ => run.block_written(over, watch),
+            for finished in finished.drain(..) {
+                match finished.request.kind {
+                    OpKind::Read => self.block_read(run, finished, watch),
+                    _ => run.block_written(finished, watch),
                 }
             }
         }
     }
 
-    /// Starts reads while blocks are free; returns for how long the pace forbids the next.
-    fn read_ahead(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Option<Duration> {
+    /// Starts reads while blocks are free. Returns how long the pace forbids the next one.
+    fn read_ahead(&mut self, run: &mut TransferState<'_>, watch: &mut dyn Watch) -> Option<Duration> {
         while run.error.is_none() {
             if watch.stopped() {
                 run.error = Some(TransferError::Stopped);
                 break;
             }
-            let next = run.chunks.peek()?;
+            let next = run.block_ranges.peek()?;
             if let Some(pause) = run.job.pace.and_then(Pace::pause) {
                 return Some(pause);
             }
-            if run.reading >= run.most_reading {
+            if run.reads >= run.reads_max {
                 break;
             }
             let block = self.pool.try_take()?;
-            run.reading += 1;
-            run.chunks.next();
+            run.reads += 1;
+            run.block_ranges.next();
             run.unwritten.insert(next.start);
             if let Some(pace) = run.job.pace {
                 pace.spend(next.end - next.start);
             }
             let len = run.job.source.block_io().round_up(next.end - next.start);
             let mem = block.into_mem(0..len as usize);
-            // The tag carries how many bytes there should be: the last block of a file is read rounded up.
+            // The tag holds the number of bytes wanted: the last block of a file is read rounded
+            // up.
             self.driver.submit(run.job.source.block_io().request(OpKind::Read, next.start, mem, next.end - next.start));
         }
         None
     }
 
-    /// A block has been read: it is shown to the watcher and written.
-    fn block_read(&mut self, run: &mut Run<'_>, over: Finished, watch: &mut dyn Watch) {
-        let (offset, expected) = (over.request.offset, over.request.tag);
-        run.reading -= 1;
-        let (over, outcome) = run.job.source.block_io().finish(over);
+    /// Shows a block that was read to the watcher, and writes it.
+    fn block_read(&mut self, run: &mut TransferState<'_>, finished: Finished, watch: &mut dyn Watch) {
+        let (offset, expected) = (finished.request.offset, finished.request.tag);
+        run.reads -= 1;
+        let (finished, outcome) = run.job.source.block_io().finish(finished);
         let count = match outcome {
             Ok(count) => (count as u64).min(expected),
             Err(error) => return run.fail(TransferError::Source(error)),
@@ -248,7 +282,7 @@ impl Copier {
             let path = run.job.source.path().to_owned();
             return run.fail(TransferError::Shrunk { path, expected: offset + expected, found: offset + count });
         }
-        let block = over.request.mem.and_then(|mem| mem.into_block(count as usize));
+        let block = finished.request.mem.and_then(|mem| mem.into_block(count as usize));
         let block = block.expect("a read returns its block");
         watch.read(offset, block.filled());
         if run.job.target.is_none() {
@@ -258,32 +292,32 @@ impl Copier {
         }
     }
 
-    fn write(&mut self, run: &mut Run<'_>, offset: u64, block: Block, watch: &mut dyn Watch) {
+    fn write(&mut self, run: &mut TransferState<'_>, offset: u64, block: Block, watch: &mut dyn Watch) {
         let Some(target) = run.job.target else { return };
         let count = block.filled().len();
         if run.job.skip_zeros {
-            match &contents::non_zero(block.filled(), HOLE_UNIT)[..] {
+            match &contents::non_zero(block.filled(), HOLE_UNIT_BYTES)[..] {
                 [all] if *all == (0..count) => {}
                 runs => return run.write_runs(target, offset, &block, runs, watch),
             }
         }
-        let whole = align_down(count as u64, target.block_align()) as usize;
-        if whole < count {
-            run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
+        let whole_len = align_down(count as u64, target.block_align()) as usize;
+        if whole_len < count {
+            run.tail = Some((offset + whole_len as u64, block.filled()[whole_len..].to_vec()));
         }
-        if whole > 0 {
-            self.driver.submit(target.block_io().request(OpKind::Write, offset, block.into_mem(0..whole), 0));
+        if whole_len > 0 {
+            self.driver.submit(target.block_io().request(OpKind::Write, offset, block.into_mem(0..whole_len), 0));
         } else {
             run.unwritten.remove(&offset);
         }
     }
 }
 
-impl Run<'_> {
-    fn block_written(&mut self, over: Finished, watch: &mut dyn Watch) {
+impl TransferState<'_> {
+    fn block_written(&mut self, finished: Finished, watch: &mut dyn Watch) {
         let Some(target) = self.job.target else { return };
-        let (offset, len) = (over.request.offset, over.request.len() as u64);
-        match target.block_io().finish(over).1 {
+        let (offset, len) = (finished.request.offset, finished.request.len() as u64);
+        match target.block_io().finish(finished).1 {
             Ok(_) => {
                 self.unwritten.remove(&offset);
                 watch.written(len);
@@ -292,7 +326,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the parts of a block that are not zero, now: a block between data and holes is the exception.
+    /// Writes the parts of a block that are not zero, at once: few blocks hold both data and holes.
     fn write_runs(&mut self, target: &File, offset: u64, block: &Block, runs: &[Range<usize>], watch: &mut dyn Watch) {
         for part in runs {
             match target.write_unlocked(&block.filled()[part.clone()], offset + part.start as u64) {
@@ -303,10 +337,10 @@ impl Run<'_> {
         self.unwritten.remove(&offset);
     }
 
-    /// The offset before which nothing is missing. A tail is written after all blocks.
+    /// The offset before which nothing is missing. The tail is written after all blocks.
     fn complete(&mut self) -> u64 {
         let end = self.job.ranges.last().map_or(0, |last| last.end);
-        let next = self.chunks.peek().map_or(end, |chunk| chunk.start);
+        let next = self.block_ranges.peek().map_or(end, |chunk| chunk.start);
         let tail = self.tail.as_ref().map_or(next, |(offset, _)| *offset);
         self.unwritten.first().map_or(next, |first| (*first).min(next)).min(tail)
     }
@@ -316,9 +350,9 @@ impl Run<'_> {
     }
 }
 
-/// The ranges of a file that hold data, by `SEEK_DATA` and `SEEK_HOLE` (`lseek(2)`); where the file system does not
-/// know, the whole file. Also says, by its absence, what is a hole. Of a striped file, a row of stripes of which any holds
-/// data counts as data.
+/// The ranges of a file that hold data, by `SEEK_DATA` and `SEEK_HOLE` (`lseek(2)`). Everything
+/// else is a hole. Where the file system does not support them, the whole file. Of a striped file,
+/// a row of stripes counts as data if any of its stripes holds data.
 ///
 /// # Errors
 /// What `lseek(2)` answers.
@@ -343,7 +377,7 @@ pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError>
     Ok(ranges)
 }
 
-/// The ranges of one file that hold data.
+/// The ranges of a file that is not striped that hold data.
 fn data_of(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
     use rustix::fs::{SeekFrom, seek};
     let Some(fd) = file.descriptor() else {
@@ -354,7 +388,7 @@ fn data_of(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
     while at < size {
         let start = match seek(fd, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // ENXIO: no data behind `at`.
+            // ENXIO: there is no data behind `at`.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL) if at == 0 => return Ok(std::iter::once(0..size).collect()),
             Err(errno) => return Err(FileError::new("find the data of", file.path(), errno).at(at)),
@@ -378,7 +412,7 @@ mod tests {
     use super::*;
     use crate::{Limits, OpenOptions};
 
-    /// Stops the transfer once everything but the tail has been written.
+    /// Stops the transfer when everything but the tail has been written.
     struct StopBeforeTheTail(u64);
 
     impl Watch for StopBeforeTheTail {

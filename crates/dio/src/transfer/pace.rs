@@ -1,12 +1,14 @@
-//! A limit on bytes per second, shared by everything that spends from it.
+//! A limit on bytes per second, which several transfers may share.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Time that an idle transfer may save up: enough for requests to overlap, too little for a burst to be felt.
-const MOST_SAVED: Duration = Duration::from_millis(50);
+/// Most time that an idle transfer may save up: enough for requests to overlap, too little for a
+/// noticeable burst.
+const SAVED_MAX: Duration = Duration::from_millis(50);
 
-/// A pace. Each spent byte moves the moment of the next request; cheap to share by reference.
+/// A limit on bytes per second. Each byte spent moves the time of the next request. It is shared by
+/// reference.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: f64,
@@ -14,21 +16,21 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace of so many bytes per second, at least one.
+    /// A limit of so many bytes per second, at least one.
     pub fn new(bytes_per_second: u64) -> Pace {
         Pace { bytes_per_second: bytes_per_second.max(1) as f64, next: Mutex::new(Instant::now()) }
     }
 
-    /// How long to wait before the next request; `None` when it may start now.
+    /// How long to wait before the next request; `None` if it may start now.
     pub fn pause(&self) -> Option<Duration> {
         let next = *self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         next.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())
     }
 
-    /// Accounts for a request.
+    /// Counts the bytes of a request.
     pub fn spend(&self, bytes: u64) {
         let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let floor = Instant::now().checked_sub(MOST_SAVED).unwrap_or(*next);
+        let floor = Instant::now().checked_sub(SAVED_MAX).unwrap_or(*next);
         *next = (*next).max(floor) + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
     }
 }

@@ -132,7 +132,7 @@ fn copy(
     let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
     // What the kernel does for a ring interrupts the reads of the same thread, of which each is a
     // record here.
-    let how = StreamOptions { undisturbed: input.has_records(), ..*tool.stream_options() };
+    let how = StreamOptions { on_threads: input.has_records(), ..*tool.stream_options() };
     let opened = output.fd.try_clone().and_then(|fd| tool.output_with(fd, &output.path, &how));
     let target = Target::new(opened.map_err(Halt::Write)?, plan, account, signals, output.has_records(), !ahead);
     let mut copy = Copy::new(tool, plan, account, signals, input, target);

@@ -1,4 +1,4 @@
-//! What concerns the insides of a reader; the rest is in `tests/stream_read.rs`.
+//! Tests of the inside of a reader. The others are in `tests/stream_read.rs`.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -13,8 +13,8 @@ use crate::{Io, Limits, OpenOptions};
 
 const LEN: u64 = 400_000;
 
-/// A file that seems to end at `cut` when the block there is first read, and at `LEN` before and after: it was cut off
-/// and has grown again, or was written a little at a time.
+/// A file that seems to end at `cut` when the block there is first read, and at `LEN` before and
+/// afterwards: it was cut off and has grown again, or was written a little at a time.
 #[derive(Debug)]
 struct Growing {
     cut: u64,
@@ -66,7 +66,8 @@ impl Medium for Growing {
     }
 }
 
-/// Reads such a file to its end, everything checked; whether something was read behind the cut before it was met.
+/// Reads such a file to its end and checks everything. True if something behind the cut was read
+/// before the consumer came to it.
 fn grows_under_the_read_ahead(io: &Io, cut: u64) -> bool {
     let geometry = Geometry::fixed(512, 512).unwrap();
     let medium = Arc::new(Growing { cut, read: false.into(), asked: false.into(), after: 0.into() });
@@ -84,7 +85,8 @@ fn grows_under_the_read_ahead(io: &Io, cut: u64) -> bool {
     reader.read_to_end(&mut found).unwrap();
     let expected: Vec<u8> = (0..found.len() as u64).map(byte).collect();
     assert!(found == expected, "bytes are missing within the {} that were read", found.len());
-    // Who has read nothing behind the cut may be told that the file ends there: then it did.
+    // If nothing behind the cut had been read, the reader may report that the file ends there: it
+    // did then.
     assert!(found.len() == LEN as usize || !ahead && found.len() == cut as usize, "{} of {LEN}", found.len());
     ahead
 }
@@ -92,8 +94,9 @@ fn grows_under_the_read_ahead(io: &Io, cut: u64) -> bool {
 #[test]
 fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
     let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(16))).unwrap();
-    // On a busy machine the cut may be met before anything behind it has been asked for: where all that was asked for is there
-    // whenever the reader looks, requests go out in batches that are the same each time, and the cut may be at the end of one.
+    // On a busy machine the consumer may come to the cut before anything behind it has been
+    // requested. If all requests are finished whenever the reader looks, they go out in the same
+    // batches each time, and the cut may be at the end of one.
     let met = (0..100).any(|attempt| grows_under_the_read_ahead(&io, 300_500 + 4096 * (attempt % 8)));
     assert!(met, "nothing was ever read behind the cut: hardly a test");
 }

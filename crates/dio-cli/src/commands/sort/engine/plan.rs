@@ -66,7 +66,7 @@ impl Plan {
         let reading = StreamOptions {
             block: block as usize,
             depth: (depth as usize).clamp(2, usual.depth.max(2)),
-            spread: 0,
+            striped_bytes_max: 0,
             ..*usual
         };
         let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..reading };

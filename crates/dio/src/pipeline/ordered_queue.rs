@@ -1,68 +1,71 @@
-//! What the threads of an ordered pipeline share: items on their way in, results on their way out.
+//! What the threads of an ordered pipeline share: items on their way to the workers, and results on
+//! their way to the sink.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Failure;
+use super::StageFailure;
 
 /// The result of an item, or why there is none.
-pub(super) type Outcome<U, E> = Result<U, Failure<E>>;
+pub(super) type Outcome<U, E> = Result<U, StageFailure<E>>;
 
-/// Numbers items in the order of the source, and hands them from thread to thread. Items are large (a block, a file), so
-/// one lock for all is never what limits.
-pub(super) struct Line<T, U, E> {
-    state: Mutex<State<T, U, E>>,
+/// Numbers items in the order of the source and hands them from thread to thread. Items are large
+/// (a block, a file), so one lock for all never limits.
+pub(super) struct OrderedQueue<T, U, E> {
+    state: Mutex<OrderedState<T, U, E>>,
     depth: u64,
-    /// An item was retired, or the line ends: for the source.
+    /// Signals to the source that an item was retired, or that the queue ends.
     room: Condvar,
-    /// An item came in, or no more will: for the workers.
+    /// Signals to the workers that an item came in, or that no more will.
     filled: Condvar,
-    /// The result that is next came, or none will: for the sink.
+    /// Signals to the sink that the next result came, or that none will.
     ready: Condvar,
 }
 
-/// Invariants: `retired <= taken <= asked <= retired + depth`; `results` has one place for each number from `taken` to
-/// `asked`, unless closed.
-struct State<T, U, E> {
+/// Invariants:
+/// 1. `retired <= taken <= asked <= retired + depth`.
+/// 2. Unless closed, `results` has one slot for each number from `taken` to `asked`.
+struct OrderedState<T, U, E> {
     /// Items that the source was asked for.
     asked: u64,
     /// Results that the sink was given.
     taken: u64,
     /// Results that the sink is done with.
     retired: u64,
-    /// Items from this number on do not count: the source ended there, or the one before failed.
+    /// Items from this number on do not count: the source ended there, or the item before it
+    /// failed.
     end: u64,
     input: VecDeque<(u64, T)>,
-    /// The source will put no more.
-    dry: bool,
+    /// The source will put no more items.
+    source_ended: bool,
     results: VecDeque<Option<Outcome<U, E>>>,
-    /// Nobody is given anything any more.
+    /// No thread is given anything any more.
     closed: bool,
 }
 
-impl<T, U, E> Line<T, U, E> {
-    /// A line of at most `depth` items.
-    pub(super) fn new(depth: usize) -> Line<T, U, E> {
-        let state = State {
+impl<T, U, E> OrderedQueue<T, U, E> {
+    /// A queue of at most `depth` items.
+    pub(super) fn new(depth: usize) -> OrderedQueue<T, U, E> {
+        let state = OrderedState {
             asked: 0,
             taken: 0,
             retired: 0,
             end: u64::MAX,
             input: VecDeque::new(),
-            dry: false,
+            source_ended: false,
             results: VecDeque::new(),
             closed: false,
         };
         let (room, filled, ready) = (Condvar::new(), Condvar::new(), Condvar::new());
-        Line { state: Mutex::new(state), depth: depth as u64, room, filled, ready }
+        OrderedQueue { state: Mutex::new(state), depth: depth as u64, room, filled, ready }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, U, E>> {
-        // Code of others runs under the lock nowhere, so the state is whole even after a panic.
+    fn lock(&self) -> MutexGuard<'_, OrderedState<T, U, E>> {
+        // No code of others runs under the lock, so the state is valid even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there may be one more item, and numbers it; `None` when no more are wanted.
+    /// Waits until there may be one more item, and numbers it. `None` when no more are wanted.
     pub(super) fn claim(&self) -> Option<u64> {
         let mut state = self.lock();
         loop {
@@ -89,14 +92,14 @@ impl<T, U, E> Line<T, U, E> {
         drop(state);
     }
 
-    /// The source had nothing more to give for this number.
+    /// Records that the source ended at this number.
     pub(super) fn end(&self, number: u64) {
         self.lower_end(&mut self.lock(), number);
     }
 
-    /// The source leaves; workers follow when nothing is left to do.
-    pub(super) fn dry(&self) {
-        self.lock().dry = true;
+    /// Records that the source will put no more items. Workers end when nothing is left to do.
+    pub(super) fn source_ended(&self) {
+        self.lock().source_ended = true;
         self.filled.notify_all();
     }
 
@@ -105,20 +108,20 @@ impl<T, U, E> Line<T, U, E> {
         let mut state = self.lock();
         loop {
             let next = state.input.pop_front();
-            if next.is_some() || state.closed || state.dry {
+            if next.is_some() || state.closed || state.source_ended {
                 return next;
             }
             state = wait(&self.filled, state);
         }
     }
 
-    /// Whether an item still matters.
+    /// Whether an item still counts.
     pub(super) fn counts(&self, number: u64) -> bool {
         let state = self.lock();
         !state.closed && number < state.end
     }
 
-    /// Puts the result of an item in its place. One that failed is the last that counts.
+    /// Stores the result of an item. A failed item is the last that counts.
     pub(super) fn settle(&self, number: u64, outcome: Outcome<U, E>) {
         let mut state = self.lock();
         if state.closed || number >= state.end {
@@ -129,14 +132,14 @@ impl<T, U, E> Line<T, U, E> {
         if outcome.is_err() {
             self.lower_end(&mut state, number + 1);
         }
-        let place = (number - state.taken) as usize;
-        state.results[place] = Some(outcome);
-        if place == 0 {
+        let slot = (number - state.taken) as usize;
+        state.results[slot] = Some(outcome);
+        if slot == 0 {
             self.ready.notify_one();
         }
     }
 
-    /// The next result in order; the one given before is done with. `None` at the end.
+    /// The next result in order; `None` at the end. The result given before is then retired.
     pub(super) fn next(&self) -> Option<Outcome<U, E>> {
         let mut state = self.lock();
         state.retired = state.taken;
@@ -154,8 +157,8 @@ impl<T, U, E> Line<T, U, E> {
         }
     }
 
-    /// Ends it all: everybody who waits comes back, and what is in the line is dropped now, since the source may be
-    /// waiting for the memory.
+    /// Ends everything. All waiting threads return, and everything in the queue is dropped now,
+    /// since the source may be waiting for the memory.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -167,7 +170,7 @@ impl<T, U, E> Line<T, U, E> {
         drop(left);
     }
 
-    fn lower_end(&self, state: &mut State<T, U, E>, end: u64) {
+    fn lower_end(&self, state: &mut OrderedState<T, U, E>, end: u64) {
         state.end = state.end.min(end);
         self.room.notify_all();
         self.ready.notify_all();
