@@ -53,7 +53,7 @@ fn alone_manner(routes: &Routes) -> Manner {
 /// Sets the size of an inode that nobody has open.
 pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
     let fd = open_for(opener, OFlags::WRONLY)?;
-    let (stat, striped) = names::look(&fd)?;
+    let (stat, striped) = names::fstat_striped(&fd)?;
     let old = stat.st_size as u64;
     let page = rustix::param::page_size() as u64;
     if (old | size) % page == 0 && !striped {

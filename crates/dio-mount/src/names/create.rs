@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::names::{look, path_in};
+use dio::names::{fstat_striped, path_in};
 use dio::stripe::{Descriptor, is_what_was_made, may_apply, stripe_by_default};
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, Result};
@@ -161,7 +161,7 @@ impl Names {
 
     /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
     fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
-        let (stat, striped) = look(file)?;
+        let (stat, striped) = fstat_striped(file)?;
         let mount = self.mount_of(parent)?;
         let place = self.or_with_fewer_descriptors(|| self.reopen_place(file, OFlags::PATH))?;
         Ok(Found { place, stat, mount, striped })

@@ -1,4 +1,4 @@
-//! Attributes of files: of a striped one, those of its contents.
+//! Attributes of files. For a striped file, those of its contents.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::striped::{described, device_length, not_reached, number};
+use super::striped::{descriptor_in, device_object_len, errno_for, unreachable_object};
 use crate::stripe::object::{
     BOOT, HEADER_LEN, Stamp, header_of, header_on, is_local, judge_header, judge_kind, judge_owner, of_object,
     open_judged,
@@ -15,25 +15,26 @@ use crate::stripe::object::{
 use crate::stripe::trust::others_may_write;
 use crate::stripe::{Descriptor, Head, Header, may_be_striped};
 
-/// `fstat(2)`. Of a striped file, `st_size` and `st_blocks` are those of its contents, and `st_mtime` that of the object that
-/// was written last, if that is later; devices remember no times, so who writes to one gives the descriptor the time.
+/// `fstat(2)`. For a striped file, `st_size` and `st_blocks` are those of its contents, and
+/// `st_mtime` is that of the object written last, if that is later. Devices have no times: whoever
+/// writes to one sets the time of the descriptor file.
 ///
 /// # Errors
-/// What `fstat(2)` answers; ENOENT and the like when an object is missing.
+/// What `fstat(2)` answers; the error of an object that cannot be found, such as ENOENT.
 pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
-    Ok(look(fd)?.0)
+    Ok(fstat_striped(fd)?.0)
 }
 
-/// As [`fstat`]; also whether the file is striped.
+/// As [`fstat`]. The second value is whether the file is striped.
 ///
 /// # Errors
 /// As [`fstat`].
-pub fn look(fd: impl AsFd) -> Result<(Stat, bool), Errno> {
+pub fn fstat_striped(fd: impl AsFd) -> Result<(Stat, bool), Errno> {
     let stat = rustix::fs::fstat(&fd)?;
     stat_of_contents(&fd, stat)
 }
 
-/// `stat(2)`, in the same way as [`fstat`].
+/// `stat(2)`, for striped files as [`fstat`].
 ///
 /// # Errors
 /// As [`fstat`].
@@ -41,7 +42,7 @@ pub fn stat(path: impl rustix::path::Arg + Copy) -> Result<Stat, Errno> {
     statat(rustix::fs::CWD, path, AtFlags::empty())
 }
 
-/// `fstatat(2)`, in the same way.
+/// `fstatat(2)`, for striped files as [`fstat`].
 ///
 /// # Errors
 /// As [`fstat`].
@@ -52,46 +53,47 @@ pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlag
     }
     match rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Permissions::empty()) {
         Ok(fd) => Ok(stat_of_contents(&fd, stat)?.0),
-        // What cannot be read cannot be told from an ordinary file.
+        // A file that may not be read cannot be recognised as striped.
         Err(Errno::ACCESS) => Ok(stat),
         Err(errno) => Err(errno),
     }
 }
 
-/// What `fstat(2)` said of a file, as [`look`] gives it.
+/// Turns the `stat` that `fstat(2)` returned for a file into what [`fstat_striped`] returns.
 ///
 /// # Errors
 /// As [`fstat`].
 pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
-    let Some(descriptor) = described(&fd, &stat)? else { return Ok((stat, false)) };
+    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok((stat, false)) };
     let (mut sizes, mut stat, owner) = (Vec::new(), stat, stat.st_uid);
     stat.st_blocks = 0;
     for index in 0..descriptor.targets.len() {
         if descriptor.is_device(index) {
-            let length = device_length(&descriptor, index, owner).map_err(|error| number(&fd, error))?;
+            let length = device_object_len(&descriptor, index, owner).map_err(|error| errno_for(&fd, error))?;
             sizes.push(length);
             stat.st_blocks += (length - descriptor.layout.start()).div_ceil(512).cast_signed();
             continue;
         }
         let path = descriptor.object_path(index);
-        let object =
-            rustix::fs::lstat(&path).map_err(|errno| number(&fd, not_reached("look at", index, &path, errno)))?;
-        judge_kind(&descriptor, index, &object, owner)
-            .map_err(|(errno, what)| number(&fd, of_object("look at", Path::new(""), index, &path, errno, what)))?;
+        let object = rustix::fs::lstat(&path)
+            .map_err(|errno| errno_for(&fd, unreachable_object("fstat_striped at", index, &path, errno)))?;
+        judge_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
+            errno_for(&fd, of_object("fstat_striped at", Path::new(""), index, &path, errno, what))
+        })?;
         sizes.push(object.st_size as u64);
         stat.st_blocks += object.st_blocks;
         if (object.st_mtime, object.st_mtime_nsec) > (stat.st_mtime, stat.st_mtime_nsec) {
             (stat.st_mtime, stat.st_mtime_nsec) = (object.st_mtime, object.st_mtime_nsec);
         }
     }
-    stat.st_size = size_told(&descriptor, sizes, owner).cast_signed();
+    stat.st_size = contents_size(&descriptor, sizes, owner).cast_signed();
     Ok((stat, true))
 }
 
-/// The size of a file whose objects have these sizes, if nothing else has written to them: of an object that was cut off or made longer,
-/// the size that its stamp tells counts. Only the object that ends the file is asked, and those that hold more than that lets them; so
-/// a sound file costs one small read.
-fn size_told(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u64 {
+/// The size of a file whose objects have these sizes. If another program has cut off or extended an
+/// object, the length in its stamp counts instead. Only the stamps of the object that ends the
+/// file, and of objects longer than that one allows, are read: a sound file costs one small read.
+fn contents_size(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u64 {
     let (layout, count) = (descriptor.layout, sizes.len());
     let mut asked = vec![false; count];
     loop {
@@ -100,14 +102,15 @@ fn size_told(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u64 {
         let is_odd = |index: usize| Some(index) == last || sizes[index] > layout.object_size(index, size);
         let Some(index) = (0..count).find(|index| !asked[*index] && is_odd(*index)) else { return size };
         asked[index] = true;
-        if let Some(length) = length_told(descriptor, index, sizes[index], owner) {
+        if let Some(length) = stamped_len(descriptor, index, sizes[index], owner) {
             sizes[index] = length;
         }
     }
 }
 
-/// How long an object is by its stamp that is found so long; `None` of a device, and where no stamp can be read.
-fn length_told(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -> Option<u64> {
+/// The length of an object by its stamp, given the length that was found. `None` for a device, and
+/// if no stamp can be read.
+fn stamped_len(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -> Option<u64> {
     if descriptor.is_device(index) {
         return None;
     }
@@ -119,10 +122,10 @@ fn length_told(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -
     Some(stamp.length_of(length, is_local(&object), &BOOT))
 }
 
-/// After an open file was given another owner, other permissions or times: gives them to its objects too, if it is striped.
-/// Devices keep theirs; one that is an object remembers whose the file is.
-/// `before` is what the system said of it then. The super-user changes only objects that belonged to the same user: anyone
-/// can write a descriptor.
+/// Copies owner, permissions and times of an open striped file to its objects, after they were
+/// changed on the descriptor file. `before` is the `stat` from before the change. Devices keep
+/// their own attributes; only the owner recorded in their header changes. Root changes only objects
+/// that belonged to the same user, because anyone can write a descriptor.
 ///
 /// # Errors
 /// What `chown(2)`, `chmod(2)` and `utimensat(2)` answer.
@@ -131,25 +134,27 @@ pub fn pass_on_attributes(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
         return Ok(());
     }
     let now = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = described(&fd, &now)? else { return Ok(()) };
+    let Some(descriptor) = descriptor_in(&fd, &now)? else { return Ok(()) };
     let own = Head::of(&fd)?;
-    (0..descriptor.targets.len()).try_for_each(|index| match follows(&descriptor, index, &own, before)? {
+    (0..descriptor.targets.len()).try_for_each(|index| match takes_attributes(&descriptor, index, &own, before)? {
         false => Ok(()),
-        true if descriptor.is_device(index) => follow_device(&descriptor, index, before, &now),
-        true => follow_one(&descriptor.object_path(index), before, &now),
+        true if descriptor.is_device(index) => update_device_owner(&descriptor, index, before, &now),
+        true => copy_attributes(&descriptor.object_path(index), before, &now),
     })
 }
 
-/// Whether an object is to be like the file: of a copy of a descriptor it is the copy alone that was changed.
+/// Whether an object takes the new attributes. It does not if the descriptor file is a copy: then
+/// only the copy was changed.
 ///
 /// # Errors
-/// What opening the object answers; ESTALE for what is not one of the file; EPERM where others may have written the descriptor, and the
-/// object does not say that it is its own.
-fn follows(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> Result<bool, Errno> {
+/// What opening the object answers; ESTALE for something that is no object of the file; EPERM if
+/// other users may have written the descriptor and the object does not name this inode as its
+/// descriptor.
+fn takes_attributes(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> Result<bool, Errno> {
     let object = match open_judged(descriptor, index, before.st_uid, OFlags::RDONLY) {
-        // Its owner may not read it; whoever may not is not root, and changes nothing that is not his.
+        // A process that may not read it is not root, and can change nothing but its own files.
         Err((Errno::ACCESS, _)) => return Ok(true),
-        // Objects of another user: whatever this was, it was no way to them.
+        // Objects of another user: the changed file was not their descriptor.
         Err((Errno::PERM, what)) if !what.is_empty() => return Ok(false),
         other => other.map_err(|(errno, _)| errno)?,
     };
@@ -160,7 +165,7 @@ fn follows(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> 
     if others_may_write(before) && !own.is_surely(&header.head) { Err(Errno::PERM) } else { Ok(true) }
 }
 
-fn follow_device(descriptor: &Descriptor, index: usize, before: &Stat, now: &Stat) -> Result<(), Errno> {
+fn update_device_owner(descriptor: &Descriptor, index: usize, before: &Stat, now: &Stat) -> Result<(), Errno> {
     if now.st_uid == before.st_uid {
         return Ok(());
     }
@@ -173,7 +178,7 @@ fn follow_device(descriptor: &Descriptor, index: usize, before: &Stat, now: &Sta
     device.write_all_at(&bytes, 0).and_then(|()| device.sync_data()).map_err(errno)
 }
 
-fn follow_one(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> {
+fn copy_attributes(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let object = rustix::fs::open(path, flags, Permissions::empty())?;
     let stat = rustix::fs::fstat(&object)?;

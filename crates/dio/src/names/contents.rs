@@ -1,4 +1,4 @@
-//! What a file holds: its length, its durability, its pages in the cache.
+//! Contents of files: length, durability, pages in the cache.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::open::path_in;
 use super::removal::unlinkat;
-use super::striped::{described, device_length, end_of_object, is_striped, not_reached, number};
+use super::striped::{descriptor_in, device_object_len, end_of_object, errno_for, is_striped, unreachable_object};
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 use crate::stripe::object::{
@@ -32,34 +32,34 @@ pub fn ftruncate(fd: impl AsFd, size: u64) -> Result<(), Errno> {
         return rustix::fs::ftruncate(fd, size);
     }
     let own = rustix::io::fcntl_dupfd_cloexec(&fd, 3)?;
-    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| number(&fd, error))?;
-    file.set_size(size).map_err(|error| number(&fd, error))
+    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| errno_for(&fd, error))?;
+    file.set_size(size).map_err(|error| errno_for(&fd, error))
 }
 
-/// `fsync(2)`: of a striped file, the objects too.
+/// `fsync(2)`. For a striped file, the objects are synced too.
 ///
 /// # Errors
 /// What `fsync(2)` answers; those of opening a striped file.
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(&fd)?;
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = described(&fd, &stat)? else { return Ok(()) };
-    // The length of a device is written by syncs.
+    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok(()) };
+    // A sync writes the length record of a device, so the devices are opened for writing.
     let file = OpenOptions::new()
         .read(true)
         .write(descriptor.has_devices())
         .adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
-    file.and_then(|file| file.sync_all()).map_err(|error| number(&fd, error))
+    file.and_then(|file| file.sync_all()).map_err(|error| errno_for(&fd, error))
 }
 
-/// Makes an empty file that is striped as another one is, under a name that is free, open for reading and writing.
+/// Makes an empty file under a free name, striped like `other`, open for reading and writing.
 ///
 /// # Errors
-/// EINVAL if the other one is not striped; EOPNOTSUPP if it is on devices, which are one file's; those of
-/// [`create`](stripe::create).
+/// EINVAL if `other` is not striped; EOPNOTSUPP if it is on devices, because a device holds one
+/// file only; those of [`create`](stripe::create).
 pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(&other)?;
-    let descriptor = described(&other, &stat)?.ok_or(Errno::INVAL)?;
+    let descriptor = descriptor_in(&other, &stat)?.ok_or(Errno::INVAL)?;
     if descriptor.has_devices() {
         return Err(Errno::OPNOTSUPP);
     }
@@ -67,56 +67,56 @@ pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Resul
     let targets = descriptor.targets.iter().map(|target| target.path().to_owned()).collect();
     let plan = Plan { stripe, count, targets, force: false };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // For nobody else until its owner and permissions are known.
+    // No other user may open it until its owner and permissions are known.
     drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
     let made = stripe::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan);
-    let made = made.map_err(|error| number(&other, error));
+    let made = made.map_err(|error| errno_for(&other, error));
     let opened =
         made.and_then(|_| rustix::fs::openat(dir, name, flags - OFlags::CREATE - OFlags::EXCL, Permissions::empty()));
     opened.inspect_err(|_| {
-        // The error that is told is the first.
+        // The first error is returned.
         let _ = unlinkat(dir, name);
     })
 }
 
-/// An object, open for reading.
+/// An object of a striped file, open for reading.
 #[derive(Debug)]
 pub struct Object {
-    /// The object.
+    /// The open object.
     pub file: OwnedFd,
-    /// Where its data begin, in bytes.
+    /// Offset at which its data begin, in bytes.
     pub start: u64,
-    /// Nothing of the file is behind; where a device goes on, in bytes.
+    /// Offset in bytes at which its data end, if it is a device; otherwise `u64::MAX`.
     pub end: u64,
 }
 
-/// The objects of an open file, in order; `None` of one that is not striped.
+/// The objects of an open file, in the order of the layout. `None` if the file is not striped.
 ///
 /// # Errors
 /// What opening them answers; EBADMSG for a damaged descriptor.
 pub fn objects(fd: impl AsFd) -> Result<Option<Vec<Object>>, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = described(&fd, &stat)? else { return Ok(None) };
-    parts_of(&descriptor, stat.st_uid).map(Some).map_err(|error| number(&fd, error))
+    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok(None) };
+    open_objects(&descriptor, stat.st_uid).map(Some).map_err(|error| errno_for(&fd, error))
 }
 
-fn parts_of(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, FileError> {
+fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, FileError> {
     let open = |index: usize| {
         let path = descriptor.object_path(index);
         let file = open_judged(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
-            "" => not_reached("open", index, &path, errno),
+            "" => unreachable_object("open", index, &path, errno),
             what => of_object("open", Path::new(""), index, &path, errno, what),
         })?;
-        let end = if descriptor.is_device(index) { device_length(descriptor, index, owner)? } else { u64::MAX };
+        let end = if descriptor.is_device(index) { device_object_len(descriptor, index, owner)? } else { u64::MAX };
         Ok(Object { file: file.into(), start: descriptor.layout.start(), end })
     };
     let parts: Vec<Object> = (0..descriptor.targets.len()).map(open).collect::<Result<_, FileError>>()?;
-    check_parts(descriptor, &parts)?;
+    check_objects(descriptor, &parts)?;
     Ok(parts)
 }
 
-/// Whether objects that were opened fit together.
-fn check_parts(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileError> {
+/// Checks that the opened objects fit together.
+fn check_objects(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileError> {
     let one = |(index, part): (usize, &Object)| {
         let failed =
             |errno, what: &str| of_object("open", Path::new(""), index, &descriptor.object_path(index), errno, what);
@@ -139,10 +139,11 @@ fn check_parts(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileErro
     settle_judgement(look, |faults| damaged(Path::new(""), &faults[0], &path(&faults[0]))).map(drop)
 }
 
-/// [`residency::resident_pages`](crate::residency::resident_pages); of a striped file, those of its data in all objects.
+/// As [`residency::resident_pages`](crate::residency::resident_pages). For a striped file, the sum
+/// over the data of its objects.
 ///
 /// # Errors
-/// As there; those of [`objects`].
+/// As there, and those of [`objects`].
 pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
     let failed = |errno: Errno| ResidencyError::System { operation: "open", offset: 0, source: errno.into() };
     match objects(&fd).map_err(failed)? {

@@ -1,7 +1,8 @@
-//! Why a call on a striped file failed, where only an error number is returned.
+//! Details of errors of which only the error number is returned.
 //!
-//! [`calls`](super::calls) answer as the system does, and tools of the GNU kind print no more than that. Which object is wrong is in
-//! the [`FileError`] that the number was made of. It is kept here until the program, which alone prints, asks for it.
+//! The functions of [`names`](super) return error numbers as the system does, and GNU tools print
+//! no more than that. Which object is wrong is in the [`FileError`] behind the number. It is kept
+//! here until the program takes it and prints it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::file::FileError;
 
-/// Most errors that are kept: a server may meet a damaged file every second, and nobody asks it.
+/// Most errors kept. A server may meet a damaged file every second, and nobody takes its errors.
 const KEPT_MAX: usize = 16;
 
 static KEPT: Mutex<Vec<FileError>> = Mutex::new(Vec::new());
@@ -18,7 +19,8 @@ fn kept() -> MutexGuard<'static, Vec<FileError>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of an error. If the error says more, as which object of a striped file it concerns, it is kept for [`take_details`].
+/// Returns the number of an error. If the error has details, such as which object it concerns, it
+/// is kept for [`take_details`].
 pub fn errno_of(error: &FileError) -> Errno {
     if error.detail().is_some() {
         keep(error);
@@ -29,7 +31,7 @@ pub fn errno_of(error: &FileError) -> Errno {
 /// Keeps an error for [`take_details`].
 pub(super) fn keep(error: &FileError) {
     let mut kept = kept();
-    // What has no detail is told apart by what it happened to.
+    // Errors without details are distinguished by their path.
     let subject = |error: &FileError| match error.detail() {
         Some(detail) => detail.to_owned(),
         None => error.path().display().to_string(),
@@ -39,13 +41,13 @@ pub(super) fn keep(error: &FileError) {
     }
 }
 
-/// Forgets what `text`, which the program has printed, says already.
+/// Drops the kept errors whose details are already in `text`, which the program has printed.
 pub fn details_were_printed(text: &str) {
-    let is_told = |error: &FileError| error.detail().is_some_and(|detail| text.contains(detail));
-    kept().retain(|error| !is_told(error));
+    let is_printed = |error: &FileError| error.detail().is_some_and(|detail| text.contains(detail));
+    kept().retain(|error| !is_printed(error));
 }
 
-/// The errors of this process that were errno_of to their numbers and not told since, in order; they are forgotten.
+/// Removes and returns the errors kept since the last call, in order.
 pub fn take_details() -> Vec<FileError> {
     std::mem::take(&mut *kept())
 }

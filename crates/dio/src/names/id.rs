@@ -1,4 +1,4 @@
-//! Which file it is, whatever it is called.
+//! The identity of a file, whatever its names are.
 
 use std::fs::Metadata;
 use std::os::fd::AsFd;
@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-/// Identifies a file of the running system: the device that its file system is on, and its inode there. As long as a file
-/// is open, or has a name, no other file has the same one.
+/// Identifies a file of the running system by the device of its file system and its inode number.
+/// While a file is open or has a name, no other file has the same identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     device: u64,
@@ -16,12 +16,12 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// By what `stat(2)` said of the file.
+    /// The file that `stat(2)` descriptor_in.
     pub fn of(stat: &Stat) -> FileId {
         FileId { device: stat.st_dev, inode: stat.st_ino }
     }
 
-    /// Of an open file.
+    /// An open file.
     ///
     /// # Errors
     /// What `fstat(2)` answers.
@@ -29,22 +29,22 @@ impl FileId {
         rustix::fs::fstat(fd).map(|stat| FileId::of(&stat))
     }
 
-    /// By what the standard library said of the file.
+    /// The file that the standard library descriptor_in.
     pub fn of_metadata(metadata: &Metadata) -> FileId {
         FileId { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// From the two numbers, as `/proc/PID/maps` has them.
+    /// A file given by the two numbers, as in `/proc/PID/maps`.
     pub fn from_numbers(device: u64, inode: u64) -> FileId {
         FileId { device, inode }
     }
 
-    /// The number of the device.
+    /// The device number (`st_dev`).
     pub fn device(self) -> u64 {
         self.device
     }
 
-    /// The number of the inode.
+    /// The inode number (`st_ino`).
     pub fn inode(self) -> u64 {
         self.inode
     }

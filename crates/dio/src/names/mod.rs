@@ -1,7 +1,9 @@
-//! Files by name and by descriptor, as programs mean them: of a striped file, calls concern its contents and not the
-//! descriptor that has its name. On every other file they are the system call of that name.
+//! Files by name and by file descriptor. Calls on a striped file concern its contents, not the
+//! descriptor file that has its name. On every other file each function is the system call of the
+//! same name.
 //!
-//! Whoever names files goes through here, so that nobody forgets that a file may be striped:
+//! Every program that names files uses these functions, so that none has to check whether a file is
+//! striped:
 //!
 //! | instead of | use |
 //! |---|---|
@@ -12,7 +14,8 @@
 //! | `ftruncate(2)`, `fsync(2)` | [`ftruncate`], [`fsync`] |
 //! | nothing, after `fchown(2)`, `fchmod(2)`, `futimens(2)` | [`pass_on_attributes`] |
 //!
-//! Functions answer with error numbers, as the system does. What is wrong with which object is in [`take_details`].
+//! Functions return error numbers, as the system calls do. [`take_details`] returns what is wrong,
+//! and with which object.
 
 mod attributes;
 mod contents;
@@ -23,7 +26,7 @@ mod removal;
 mod striped;
 
 pub use crate::stripe::{DEFAULT_NAME, has_default, take_ignored_defaults};
-pub use attributes::{fstat, look, pass_on_attributes, stat, stat_of_contents, statat};
+pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};
 pub use id::FileId;

@@ -1,4 +1,4 @@
-//! Opening files: what holds the descriptor of a striped file is opened as that file.
+//! Opens files. A file that holds the descriptor of a striped file is opened as that striped file.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,14 @@ use crate::file::{File, FileError, OpenOptions};
 use crate::stripe;
 
 impl File {
-    /// Opens a file for reading: direct where possible.
+    /// Opens a file for reading, with direct I/O where possible.
+    ///
+    /// ```no_run
+    /// let file = dio::File::open("data")?;
+    /// let mut bytes = vec![0; 4096];
+    /// let count = file.read_at(&mut bytes, 0)?;
+    /// # Ok::<(), dio::FileError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -28,8 +35,8 @@ impl OpenOptions {
     /// Opens a regular file, plain or striped, or a block device.
     ///
     /// # Errors
-    /// [`FileError`]: what `open(2)` answers; EINVAL for what has no blocks (pipes, terminals); EOPNOTSUPP when direct
-    /// I/O is required and the file system has none.
+    /// [`FileError`]: what `open(2)` answers; EINVAL for files without blocks (pipes, terminals);
+    /// EOPNOTSUPP if direct I/O is required and the file system does not support it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
         let path = path.as_ref();
         let medium = self.open_medium_at(path)?;
@@ -42,8 +49,9 @@ impl OpenOptions {
         self.recognise(medium, path)
     }
 
-    /// Takes over a file that the caller opened without `O_DIRECT`, relative to a directory for instance; `name` is for
-    /// messages. The flags that create and resolve names do not apply; access must be what the descriptor has.
+    /// Takes over a file that the caller opened without `O_DIRECT`, for instance relative to a
+    /// directory. `name` is used in messages. The options that create and resolve names do not
+    /// apply. The access mode must be that of the descriptor.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -52,10 +60,10 @@ impl OpenOptions {
         self.recognise(self.take_over(fd, name)?, name)
     }
 
-    /// Stripes what was made, if it is to be, and opens it.
+    /// Stripes a file just created, if the default of its directory applies, and opens it.
     fn open_by_default(&self, path: &Path, medium: OsMedium, made: &Stat) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
-        // Whether somebody else has it open can be asked only when we have not.
+        // Whether another process has the file open can only be asked when this one has closed it.
         drop(medium);
         let striped = stripe::stripe_by_default(path)?;
         let (mut again, (_, is_new)) = (self.clone(), self.creates());
@@ -72,7 +80,7 @@ impl OpenOptions {
         Ok(file)
     }
 
-    /// The file that an open one is: itself, or the striped one whose descriptor it holds.
+    /// The file behind an open one: itself, or the striped file whose descriptor it holds.
     fn recognise(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let stat = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
         if stripe::may_be_striped(&stat)
@@ -84,8 +92,8 @@ impl OpenOptions {
     }
 }
 
-/// `openat(2)`. With `O_TRUNC`, a striped file stays striped and is emptied. With `O_CREAT`, an empty file gets the stripes that
-/// are the default of its directory.
+/// `openat(2)`. With `O_TRUNC`, a striped file stays striped and is emptied. With `O_CREAT`, a new
+/// or empty file is striped if its directory has a default.
 ///
 /// # Errors
 /// What `openat(2)` and `ftruncate(2)` answer.
@@ -113,12 +121,12 @@ pub fn openat(
     Ok(striped_by_default(dir.as_fd(), OsStr::from_bytes(name.to_bytes()), fd, flags)?.0)
 }
 
-/// An empty file that was opened with `flags`, just after it was made: as its directory has it by default. Whether it was striped;
-/// then it was opened anew.
+/// Applies the default of its directory to an empty file that was just created with `flags`. The
+/// second value is whether it was striped; if so, the returned descriptor is a new one.
 ///
 /// # Errors
-/// Those of [`stripe_by_default`](stripe::stripe_by_default); EEXIST when with `O_EXCL` somebody else's file has taken the name
-/// meanwhile.
+/// Those of [`stripe_by_default`](stripe::stripe_by_default); EEXIST if, with `O_EXCL`, somebody
+/// else's file has taken the name meanwhile.
 pub fn striped_by_default(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -129,7 +137,7 @@ pub fn striped_by_default(
     if !stripe::may_apply(&path, &made) {
         return Ok((fd, false));
     }
-    // Whether somebody else has it open can be asked only when we have not.
+    // Whether another process has the file open can only be asked when this one has closed it.
     drop(fd);
     let striped = stripe::stripe_by_default(path).map_err(|error| errno_of(&error))?;
     let mut again = flags - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
@@ -141,7 +149,7 @@ pub fn striped_by_default(
     Ok((fd, striped.is_some()))
 }
 
-/// A name in an open directory as a path.
+/// The path of a name in an open directory.
 pub fn path_in(dir: BorrowedFd<'_>, name: &OsStr) -> PathBuf {
     if dir.as_raw_fd() == rustix::fs::CWD.as_raw_fd() {
         return name.into();

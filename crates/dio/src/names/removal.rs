@@ -1,4 +1,4 @@
-//! Taking names away: with the last name of a striped file, its objects go.
+//! Removes and replaces names. When a striped file loses its last name, its objects are removed.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,14 +8,14 @@ use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 use super::details::errno_of;
-use super::striped::number;
+use super::striped::errno_for;
 use crate::stripe::directory::Names;
 use crate::stripe::{self, Descriptor, Head, descriptor_of, may_be_striped};
 
-/// `unlink(2)`. With the last name of a striped file, its objects go.
+/// `unlink(2)`. When a striped file loses its last name, its objects are removed.
 ///
 /// # Errors
-/// What `unlink(2)` answers; the first object that could not be removed.
+/// What `unlink(2)` answers; the error of the first object that could not be removed.
 pub fn unlink(path: &Path) -> Result<(), Errno> {
     if may_be_striped(&rustix::fs::lstat(path)?) {
         match stripe::remove(path) {
@@ -26,18 +26,18 @@ pub fn unlink(path: &Path) -> Result<(), Errno> {
     rustix::fs::unlink(path)
 }
 
-/// A striped file that may be about to lose its last name.
-struct Leaving {
+/// A striped file that is about to lose a name, perhaps its last.
+struct UnlinkedFile {
     head: OwnedFd,
     descriptor: Descriptor,
     owner: u32,
-    /// Where the name is.
+    /// The directory of the name.
     names: Names,
 }
 
-impl Leaving {
-    /// What has a name, if that is a striped file.
-    fn look(dir: BorrowedFd<'_>, name: &CStr) -> Option<Leaving> {
+impl UnlinkedFile {
+    /// The file that has the name, if it is striped.
+    fn find(dir: BorrowedFd<'_>, name: &CStr) -> Option<UnlinkedFile> {
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if !may_be_striped(&stat) {
             return None;
@@ -46,49 +46,52 @@ impl Leaving {
         let head = rustix::fs::openat(dir, name, flags, Permissions::empty()).ok()?;
         let descriptor = descriptor_of(&head, &rustix::fs::fstat(&head).ok()?, Path::new("")).ok()??;
         let names = Names::beside(dir, name).ok()?;
-        Some(Leaving { head, descriptor, owner: stat.st_uid, names })
+        Some(UnlinkedFile { head, descriptor, owner: stat.st_uid, names })
     }
 
-    /// Whether all objects can go with the name, if they are to.
+    /// Checks that all objects can be removed, should this be the last name.
     fn check(&self) -> Result<(), Errno> {
-        stripe::check_removable(&self.head).map_err(|error| number(&self.head, error))
+        stripe::check_removable(&self.head).map_err(|error| errno_for(&self.head, error))
     }
 
-    /// Its name has gone: with the last one, its objects go.
-    fn left(self) -> Result<(), Errno> {
+    /// Removes the objects if the file has no name name_removed.
+    fn name_removed(self) -> Result<(), Errno> {
         if rustix::fs::fstat(&self.head)?.st_nlink > 0 {
             return Ok(());
         }
-        // A crash must not bring the name back without the bytes.
+        // The removal of the name must be durable first: a crash must not bring it back without the
+        // bytes.
         self.names.sync(&self.head)?;
         let head = Head::of(&self.head)?;
         let removed = stripe::remove_objects(Path::new(""), &self.descriptor, self.owner, &head);
-        removed.map(drop).map_err(|error| number(&self.head, error))
+        removed.map(drop).map_err(|error| errno_for(&self.head, error))
     }
 }
 
-/// `unlinkat(2)` of anything but a directory. With the last name of a striped file, its objects go, once it is durable that the
-/// name has gone.
+/// `unlinkat(2)` of anything but a directory. When a striped file loses its last name, its objects
+/// are removed once the removal of the name is durable.
 ///
 /// # Errors
-/// What `unlinkat(2)` answers; what syncing the directory answers: then the objects stay; the first object that could not be
-/// removed. Nothing is removed where one of them is missing, as [`remove`](stripe::remove) has it.
+/// What `unlinkat(2)` answers. What syncing the directory answers; the objects then stay. The error
+/// of the first object that could not be removed. If an object is missing, nothing is removed, as
+/// in [`remove`](stripe::remove).
 pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
-    let leaving = Leaving::look(dir.as_fd(), name);
-    leaving.as_ref().map_or(Ok(()), Leaving::check)?;
+    let unlinked = UnlinkedFile::find(dir.as_fd(), name);
+    unlinked.as_ref().map_or(Ok(()), UnlinkedFile::check)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-    leaving.map_or(Ok(()), Leaving::left)
+    unlinked.map_or(Ok(()), UnlinkedFile::name_removed)
 }
 
-/// `renameat(2)` within a directory. A striped file that is replaced loses its objects with its last name, once it is durable that
-/// this has gone.
+/// `renameat(2)` within a directory. If it replaces the last name of a striped file, the objects of
+/// that file are removed once the replacement is durable.
 ///
 /// # Errors
-/// What `renameat(2)` answers. As [`unlinkat`], nothing is replaced where an object is missing or cannot be removed.
+/// What `renameat(2)` answers. As in [`unlinkat`], nothing is replaced if an object is missing or
+/// cannot be removed.
 pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
-    let leaving = Leaving::look(dir.as_fd(), to);
-    leaving.as_ref().map_or(Ok(()), Leaving::check)?;
+    let unlinked = UnlinkedFile::find(dir.as_fd(), to);
+    unlinked.as_ref().map_or(Ok(()), UnlinkedFile::check)?;
     rustix::fs::renameat(&dir, from, &dir, to)?;
-    // Two names of one file: nothing happened, and it has them still.
-    leaving.map_or(Ok(()), |leaving| leaving.left().or(Ok(())))
+    // If both names were of one file, rename(2) did nothing, and the file still has both.
+    unlinked.map_or(Ok(()), |unlinked| unlinked.name_removed().or(Ok(())))
 }

@@ -39,7 +39,7 @@ pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
 
 impl End {
     fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, Failure> {
-        let (stat, striped) = dio::names::look(&fd).map_err(|errno| failure(quoted(&name), errno))?;
+        let (stat, striped) = dio::names::fstat_striped(&fd).map_err(|errno| failure(quoted(&name), errno))?;
         Ok(End { fd, name, path, stat, striped })
     }
 

@@ -140,7 +140,7 @@ impl<'a> Preparing<'a> {
         let dir = file.dir.open().map_err(|errno| self.lost("open", &file, errno))?;
         let opened = if file.regular { Some(self.open(&file, &dir)?) } else { None };
         let stat = match &opened {
-            Some(fd) => names::look(fd),
+            Some(fd) => names::fstat_striped(fd),
             None => {
                 let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
                 statat(&dir, &file.name, follow).map(|stat| (stat, false))
