@@ -438,7 +438,7 @@ fn files_are_migrated_under_their_name() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!((objects(), fs::read_dir(dir.join("striped")).unwrap().count()), ([1, 0, 0], 1));
     let held = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
-    let alone = dio_stripe::alone(Path::new("file"), &held, rustix::process::getuid().as_raw()).unwrap();
+    let alone = dio_stripe::exclude_writers(Path::new("file"), &held, rustix::process::getuid().as_raw()).unwrap();
     let error = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap_err();
     assert!(error.to_string().contains("being migrated"), "{error}");
     drop(alone);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::own::{MIB, Mounted as Volume, file_systems};
-use dio::stripe::{self, Plan};
+use dio::stripe::{self, StripePlan};
 use dio_test::{Output, Rng, Seed};
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
@@ -65,7 +65,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 fn striped(dir: &Path, contents: &[u8]) {
     let targets = ["a", "b"].map(|name| dir.join(name)).to_vec();
     let path = dir.join("file");
-    stripe::create(&path, &Plan { stripe: Some(16 << 10), count: Some(3), targets, force: false }).unwrap();
+    stripe::create(&path, &StripePlan { stripe: Some(16 << 10), count: Some(3), targets, force: false }).unwrap();
     dio::OpenOptions::new().write(true).open(path).unwrap().write_at(contents, 0).unwrap();
 }
 

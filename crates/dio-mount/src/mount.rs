@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::stripe::{Way, reach_through};
+use dio::stripe::{PathRedirect, redirect_paths};
 use dio_fuse::{INodeNo, Notifier};
 use rustix::fs::{Dev, fstat, major, makedev, minor};
 use rustix::thread::CapabilitySet;
@@ -32,7 +32,7 @@ pub struct Mounted<S = Session> {
     /// What can be changed while it is served.
     pub live: Live,
     /// Objects of striped files that lie below the mount are reached without it.
-    pub objects: Way,
+    pub objects: PathRedirect,
 }
 
 /// Mounts `place` and serves it with threads of its own; returns when the mount answers.
@@ -46,7 +46,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     if !options.read_only {
         refuse_second(place, identity_of(&source).map_err(failed)?)?;
     }
-    let objects = reach_through(place.mountpoint(), below);
+    let objects = redirect_paths(place.mountpoint(), below);
     let rooms = Rooms::new(source, options).map_err(failed)?;
     rooms.describe(place.source_path(), place.mountpoint(), options);
     if options.way() == Rings::Required {
@@ -67,7 +67,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
 pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
     let Request { path, number, source, device, owner } = request;
     let failed = |errno| MountError::Source { path: path.clone(), errno };
-    let objects = reach_through(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
+    let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).

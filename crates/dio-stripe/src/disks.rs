@@ -1,14 +1,15 @@
-//! Which targets are on one disk, and so are no faster than one.
+//! Finds targets that share a disk, and so are no faster than one.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use dio::stripe::Plan;
+use dio::stripe::StripePlan;
 
-/// Targets of a plan that are on the same disk as one before them, each with that: directories of one file system, or file
-/// systems and devices that are partitions of one disk. What cannot be asked is not among them.
-pub fn on_one_disk(plan: &Plan) -> Vec<(&Path, &Path)> {
+/// The targets of a plan that share a disk with an earlier target, each with that one: directories
+/// of one file system, or file systems and devices on partitions of one disk. Targets that cannot
+/// be examined are left out.
+pub fn targets_sharing_disks(plan: &StripePlan) -> Vec<(&Path, &Path)> {
     let mut known: Vec<(&Path, Disk)> = Vec::new();
     let mut shared = Vec::new();
     for target in &plan.targets {
@@ -23,9 +24,9 @@ pub fn on_one_disk(plan: &Plan) -> Vec<(&Path, &Path)> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Disk {
-    /// The directory of a disk in sysfs.
+    /// The directory of the disk in sysfs.
     Known(PathBuf),
-    /// A file system without a disk of its own (networks, btrfs), by its device number.
+    /// A file system without a disk of its own (network, btrfs), by its device number.
     Unknown(u64),
 }
 
@@ -37,7 +38,7 @@ impl Disk {
         let Ok(device) = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) else {
             return Some(Disk::Unknown(number));
         };
-        // A partition is in the directory of its disk.
+        // The directory of a partition is in that of its disk.
         let is_partition = device.join("partition").exists();
         Some(Disk::Known(if is_partition { device.parent()?.to_owned() } else { device }))
     }
@@ -52,8 +53,10 @@ mod tests {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
         targets.iter().for_each(|target| fs::create_dir(target).unwrap());
-        let plan =
-            Plan { targets: [targets.clone(), vec!["/proc".into(), "/nowhere".into()]].concat(), ..Plan::default() };
-        assert_eq!(on_one_disk(&plan), [(targets[1].as_path(), targets[0].as_path())]);
+        let plan = StripePlan {
+            targets: [targets.clone(), vec!["/proc".into(), "/nowhere".into()]].concat(),
+            ..StripePlan::default()
+        };
+        assert_eq!(targets_sharing_disks(&plan), [(targets[1].as_path(), targets[0].as_path())]);
     }
 }

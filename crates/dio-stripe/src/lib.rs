@@ -1,5 +1,5 @@
-//! Tending striped files. Making, opening, inspecting and removing them is in `dio`, since every program that names files does it;
-//! what is done to them on purpose is here:
+//! Maintenance of striped files. Making, opening, inspecting and removing them is in `dio`, because
+//! every program that names files needs it. Here is what is done to them on purpose:
 //!
 //! | module | what it does |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | [`migrate()`] | moves a file to another layout under the same name |
 //! | [`adopt`] | makes a copy of a descriptor the file's own |
 //! | [`set_default`], [`clear_default`] | the stripes that new files of a directory get |
-//! | [`objects_in`], [`descriptors_in`], [`remnants_in`], [`left_by_migrations`] | what removed files, and interrupted work, leave over |
-//! | [`on_one_disk`] | targets that share a disk |
+//! | [`objects_in`], [`descriptors_in`], [`remnants_in`], [`migration_leftovers`] | what removed files, and interrupted work, leave over |
+//! | [`targets_sharing_disks`] | targets that share a disk |
 
 mod adopt;
 mod alone;
@@ -25,12 +25,12 @@ use std::io;
 use rustix::io::Errno;
 
 pub use adopt::adopt;
-pub use alone::{Alone, alone, keep_alone};
+pub use alone::{WriterExclusion, exclude_other_writers, exclude_writers};
 pub use defaults::{clear_default, set_default};
-pub use disks::on_one_disk;
+pub use disks::targets_sharing_disks;
 pub use migrate::{MigrateError, clear, migrate};
-pub use migration::{LeftByMigration, left_by_migrations, migration_name};
-pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
+pub use migration::{MigrationLeftover, migration_leftovers, migration_name};
+pub use orphans::{FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use repair::{allow_damaged, repair};
 

@@ -1,11 +1,12 @@
-//! Moving a file to another layout under the same name.
+//! Migrates a file to another layout under the same name.
 //!
-//! The new file is complete and durable, under a name of its own, before it takes the name of the old one; the old objects go
-//! last. So at every moment the name leads to all of the bytes; what an interruption leaves is the new file under its own
-//! name, or the old one, which the next attempt removes, or old objects that nobody refers to.
+//! The new file is complete and durable, under a name of its own, before it takes the name of the
+//! old one; the old objects are removed last. So at every moment the name leads to all of the
+//! bytes. An interruption leaves the new file under its own name, or the old one, which the next
+//! attempt removes, or old objects that nobody refers to.
 //!
-//! Locks (`flock(2)`) keep apart who moves the same file: the old one is locked, so is the first object of an old file that is
-//! striped, and that of the new one until it is certain that it stays.
+//! Locks (`flock(2)`) exclude concurrent migrations of a file: on the old file, on its first object
+//! if it is striped, and on the first object of the new file until that is certain to stay.
 
 use std::fs::{self, File as Plain};
 use std::io;
@@ -14,15 +15,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dio::file::words;
-use dio::stripe::{self, Hold, Plan, inspect, inspect_open};
+use dio::stripe::{self, ReplaceGuard, StripePlan, inspect, inspect_open};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use crate::{Alone, alone, errno, keep_alone, migration_name};
+use crate::{WriterExclusion, errno, exclude_other_writers, exclude_writers, migration_name};
 
-/// A copy: bytes of a block, how many blocks for files that are not striped, and most bytes of all.
+/// Size of a block of the copy in bytes, number of blocks for files that are not striped, and most
+/// bytes of all blocks.
 const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 16;
 const MOST_BUFFERS: usize = 64 << 20;
@@ -30,29 +32,29 @@ const MOST_BUFFERS: usize = 64 << 20;
 /// Why a file was not migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// An operation on one of the files.
+    /// An operation on one of the files failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The copy of the bytes, or its interruption.
+    /// The copy failed or was interrupted.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    /// A system call on the file.
+    /// A system call on the file failed.
     #[error("cannot migrate '{}': {}", .0.display(), words(errno(.1)))]
     System(PathBuf, io::Error),
-    /// It has other names, which would keep the old bytes.
+    /// The file has other names, which would keep the old bytes.
     #[error("cannot migrate '{}': it has other names, which would keep the old bytes", .0.display())]
     Linked(PathBuf),
-    /// It has an access control list, which its objects would not have.
+    /// The file has an access control list, which its objects would not have.
     #[error("cannot migrate '{}': it has an access control list, which its objects would not have", .0.display())]
     Listed(PathBuf),
-    /// It is a copy of the descriptor of a striped file.
+    /// The file is a copy of the descriptor of a striped file.
     #[error("cannot migrate '{}': it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", .0.display())]
     Copy(PathBuf),
 }
 
-/// Stops a copy on a signal, or when somebody wants to write to the source: he waits meanwhile.
+/// Stops the copy on a signal, or when somebody waits to write to the source.
 struct Stopping<'a> {
-    hold: &'a Hold,
+    hold: &'a ReplaceGuard,
     asked: &'a dyn Fn() -> bool,
 }
 
@@ -62,14 +64,20 @@ impl Watch for Stopping<'_> {
     }
 }
 
-/// Moves one file.
-pub fn migrate(path: &Path, plan: &Plan, stopped: &dyn Fn() -> bool) -> Result<(), MigrateError> {
+/// Migrates one file. `stopped` is called during the copy; the migration is undone once it returns
+/// true.
+///
+/// # Errors
+/// Why the file was not migrated; it is as it was then, unless only the removal of its old objects
+/// failed.
+pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Result<(), MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
-    // What a link leads to is moved, not the link.
+    // The file that a link leads to is migrated, not the link.
     let path = &fs::canonicalize(path).map_err(failed)?;
-    // Of several who move a file, one does.
-    let hold = Hold::against_writers(path)?;
-    // From here on the file is what was taken, whatever has its name: in a directory of somebody else that can change.
+    // Of several concurrent migrations of a file, one succeeds.
+    let hold = ReplaceGuard::against_writers(path)?;
+    // From here on the open file is used, whatever file has its name: in a directory of another
+    // user the name can change.
     let file = Plain::from(hold.file().try_clone().map_err(failed)?);
     let before = file.metadata().map_err(failed)?;
     if before.nlink() > 1 {
@@ -82,63 +90,68 @@ pub fn migrate(path: &Path, plan: &Plan, stopped: &dyn Fn() -> bool) -> Result<(
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(MigrateError::Copy(path.clone()));
     }
-    let mut alone = old.as_ref().map(|old| alone(path, &old.descriptor, before.uid())).transpose()?;
+    let mut alone = old.as_ref().map(|old| exclude_writers(path, &old.descriptor, before.uid())).transpose()?;
     let new = migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
     let target =
         make((path, &file), &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped }).inspect_err(|_| {
-            // The error that is told is the first.
+            // The first error is returned.
             let _ = clear(&new);
         })?;
     let made = target.descriptor().expect("a striped file is one of the system");
     match hold.give_name_to(&new, made, path) {
-        // Under the new file's name there is the old one now.
+        // The old file has the temporary name now.
         Ok(true) => hold.remove_name(&new, hold.stat()).map_err(|errno| failed(errno.into()))?,
         Ok(false) => {}
         Err(error) => {
-            // Who has found it by the name of the old one waits until it is gone.
+            // A process that has found the new file by the old name waits until it is removed.
             if rustix::fs::fstat(made).is_ok_and(|made| hold.leads_to(&new, &made)) {
                 let _ = stripe::remove(&new);
             }
             return Err(error.into());
         }
     }
-    // From now on it may be written to.
+    // From now on the new file may be written.
     drop(target);
     if old.is_none() {
         return Ok(());
     }
-    // What is kept from others cannot be wiped; nobody finds it any more.
-    alone.iter_mut().for_each(Alone::leave_devices);
-    Ok(stripe::remove_nameless(path, &file, hold.directory())?)
+    // A device that is kept open exclusively cannot be wiped. Nobody can find the old file any
+    // more.
+    alone.iter_mut().for_each(WriterExclusion::release_devices);
+    Ok(stripe::remove_objects_if_unlinked(path, &file, hold.directory())?)
 }
 
-/// The path of an open file, whatever name it has.
+/// The path in /proc of an open file.
 fn own_path(file: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// The same file, opened once more.
+/// Opens the same file again.
 fn reopened(file: &impl AsRawFd, access: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(own_path(file), access | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Takes away what an earlier attempt left; not what somebody else is making, or has open for writing.
+/// Removes what an earlier attempt has left under the temporary name, but nothing that somebody
+/// else is making, or has open for writing.
+///
+/// # Errors
+/// EBUSY for such a file; what removing it answers.
 pub fn clear(new: &Path) -> Result<(), MigrateError> {
     match inspect(new) {
         Ok(Some(left)) => {
             let owner = fs::symlink_metadata(new).map_err(|error| MigrateError::System(new.to_owned(), error))?.uid();
-            let mut alone = match alone(new, &left.descriptor, owner) {
-                // It was being removed.
+            let mut alone = match exclude_writers(new, &left.descriptor, owner) {
+                // It is partly removed already.
                 Err(error) if error.errno() == Errno::NOENT => None,
                 other => Some(other?),
             };
-            // What is kept from others cannot be wiped.
-            alone.iter_mut().for_each(Alone::leave_devices);
+            // A device that is kept open exclusively cannot be wiped.
+            alone.iter_mut().for_each(WriterExclusion::release_devices);
             Ok(stripe::remove(new).map(drop)?)
         }
         Ok(None) => {
-            let hold = Hold::against_writers(new)?;
+            let hold = ReplaceGuard::against_writers(new)?;
             hold.remove_name(new, hold.stat()).map_err(|errno| MigrateError::System(new.to_owned(), errno.into()))
         }
         Err(error) if error.errno() == Errno::NOENT => Ok(()),
@@ -146,22 +159,22 @@ pub fn clear(new: &Path) -> Result<(), MigrateError> {
     }
 }
 
-/// Makes the new file, with the owner, permissions, times and all bytes of the old one, durably. As long as what is returned lives,
-/// nobody else writes to it.
+/// Makes the new file, with owner, permissions, times and all bytes of the old one, durably. Nobody
+/// else writes to it while the returned file lives.
 fn make(
     (path, file): (&Path, &Plain),
     new: &Path,
     old: &fs::Metadata,
-    plan: &Plan,
+    plan: &StripePlan,
     watch: &mut Stopping<'_>,
 ) -> Result<File, MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     let (_, head) = stripe::create_like(new, plan, path, old)?;
     let source = OpenOptions::new().read(true).adopt(reopened(file, OFlags::RDONLY).map_err(failed)?, path)?;
-    // Not by its name, which somebody else may have taken away from it.
+    // Not opened by its name, which may belong to another file by now.
     let head = reopened(&head, OFlags::RDWR).map_err(failed)?;
     let target = OpenOptions::new().read(true).write(true).adopt(head, new)?;
-    keep_alone(&target)?;
+    exclude_other_writers(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
     let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Auto, pace: None };
@@ -181,9 +194,10 @@ fn make(
     Ok(target)
 }
 
-/// Gives the new file the extended attributes of the old one: all that users set; of those of the system, what may be set.
+/// Copies the extended attributes: those of users all, those of the system as far as they may be
+/// set.
 fn copy_attributes(from: &Plain, to: BorrowedFd<'_>) -> Result<(), Errno> {
-    // The most that the kernel lets a list, or a value, be (xattr(7)).
+    // The largest list, and the largest value, that the kernel allows (xattr(7)).
     let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
     let length = match rustix::fs::flistxattr(from, &mut list[..]) {
         Err(Errno::OPNOTSUPP) => 0,

@@ -1,7 +1,8 @@
-//! What a migration that was killed leaves beside the file that it was to move.
+//! Finds what interrupted migrations have left.
 //!
-//! A file is moved by making the new one under a name of its own, `.NAME.dio-migrate`, and exchanging the two. So what is left under
-//! that name is either the new file, as far as it was made, or the old one, whose bytes are under NAME again.
+//! A migration makes the new file under a name of its own, `.NAME.dio-migrate`, and exchanges the
+//! two names. So a file left under that name is either the incomplete new file, or the old one,
+//! whose bytes are under NAME again.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,7 +19,7 @@ use dio::stripe::object::is_local;
 
 const END: &[u8] = b".dio-migrate";
 
-/// The name of the new file until it is complete.
+/// The name of the new file until it is complete; `None` for a path without a last component.
 pub fn migration_name(path: &Path) -> Option<PathBuf> {
     let mut name = OsString::from(".");
     name.push(path.file_name()?);
@@ -26,51 +27,52 @@ pub fn migration_name(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// What an interrupted migration has left.
+/// A file left by an interrupted migration.
 #[derive(Debug)]
-pub struct LeftByMigration {
-    /// What is left: a descriptor, or an ordinary file.
+pub struct MigrationLeftover {
+    /// The leftover file: a descriptor or a plain file.
     pub path: PathBuf,
-    /// The file that was to be moved, which is there.
+    /// The file that was to be migrated, which exists.
     pub of: PathBuf,
-    /// Keeps others from moving the file, as long as this lives.
+    /// Excludes other migrations of the file while this lives.
     _held: fs::File,
 }
 
-/// What interrupted migrations have left in a directory, not below it. Where the locks of other machines are not seen, what is
-/// younger than `age` may be under way there, and is left out.
+/// The files that interrupted migrations have left in a directory, without its subdirectories. If
+/// the locks of other machines are not visible here, files younger than `age` may belong to a
+/// migration on another machine, and are left out.
 ///
 /// # Errors
 /// What reading the directory answers.
-pub fn left_by_migrations(directory: &Path, age: Duration) -> io::Result<Vec<LeftByMigration>> {
+pub fn migration_leftovers(directory: &Path, age: Duration) -> io::Result<Vec<MigrationLeftover>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(fs::canonicalize(directory)?)? {
         found.extend(left_at(&entry?.path(), age));
     }
-    found.sort_by(|one: &LeftByMigration, other| one.path.cmp(&other.path));
+    found.sort_by(|one: &MigrationLeftover, other| one.path.cmp(&other.path));
     Ok(found)
 }
 
-fn left_at(path: &Path, age: Duration) -> Option<LeftByMigration> {
+fn left_at(path: &Path, age: Duration) -> Option<MigrationLeftover> {
     let name = path.file_name()?.as_bytes().strip_suffix(END)?.strip_prefix(b".").filter(|name| !name.is_empty())?;
     let of = path.with_file_name(OsStr::from_bytes(name));
     let metadata = fs::symlink_metadata(path).ok()?;
-    // Without the file, what is left may be all that there is of it.
+    // If the file is missing, the leftover may be all that remains of it.
     if !metadata.is_file() || !fs::symlink_metadata(&of).ok()?.is_file() {
         return None;
     }
-    // The old file is locked by whoever moves it, and has either name.
+    // A running migration holds a lock on the old file, which has either name.
     let (held, left) = (unlocked(&of)?, unlocked(path)?);
     let sees_locks = is_local(&held) && is_local(&left);
-    (sees_locks || is_old(&metadata, age)).then(|| LeftByMigration { path: path.to_owned(), of, _held: held })
+    (sees_locks || is_old(&metadata, age)).then(|| MigrationLeftover { path: path.to_owned(), of, _held: held })
 }
 
-/// A file that nobody has locked alone, open and locked against that.
+/// Opens a file that nobody has locked exclusively, and takes a shared lock.
 fn unlocked(path: &Path) -> Option<fs::File> {
     let file = crate::orphans::open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => None,
-        // Where there are no locks, the age decides.
+        // If the file system has no locks, the age decides.
         _ => Some(file),
     }
 }

@@ -1,4 +1,4 @@
-//! Finding objects, and the files that they belong to.
+//! Finds objects, and the files that they belong to.
 
 use std::fs;
 use std::io;
@@ -14,28 +14,28 @@ use crate::errno;
 use crate::remnants::is_old_descriptor;
 use dio::stripe::descriptor_of;
 use dio::stripe::object::directory_of;
-use dio::stripe::object::header_on;
 use dio::stripe::object::may_be_descriptor;
+use dio::stripe::object::read_device_header;
+use dio::stripe::object::{device_length, open_exclusive, wipe};
 use dio::stripe::object::{identity, remove_name_of};
-use dio::stripe::object::{length_of, open_exclusively, wipe};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
 
-/// An object that was found in a directory.
+/// An object found in a directory or on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundObject {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// Its header.
     pub header: Header,
-    /// Its size in bytes, the header included.
+    /// Its size in bytes, header included.
     pub size: u64,
 }
 
-/// The objects in a directory, not below it: files that are called as one and have a sound header. Names beginning like one of
-/// an object whose header is damaged are not among them. Or the object on a device.
+/// The objects in a directory, without its subdirectories: files with the name of an object and a
+/// valid header. Or the object on a device.
 ///
 /// # Errors
-/// What reading the directory or the device answers. Files that cannot be read are passed over.
+/// What reading the directory or the device answers. Files that cannot be read are skipped.
 pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
     let directory = fs::canonicalize(directory)?;
     if fs::metadata(&directory)?.file_type().is_block_device() {
@@ -66,9 +66,9 @@ fn object_in(path: &Path, file: &fs::File) -> Option<FoundObject> {
 }
 
 fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> {
-    let Some(header) = header_on(device)? else { return Ok(None) };
+    let Some(header) = read_device_header(device)? else { return Ok(None) };
     let start = header.layout.start();
-    let size = length_of(device, header.id, start).unwrap_or(start);
+    let size = device_length(device, header.id, start).unwrap_or(start);
     Ok(Some(FoundObject { path: path.to_owned(), header, size }))
 }
 
@@ -77,18 +77,19 @@ pub(crate) fn open(path: &Path) -> Option<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
 }
 
-/// The descriptor under a name, if there is a sound one.
+/// The descriptor under a name; `None` if there is none, or a damaged one.
 pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     let file = open(path)?;
     descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
 }
 
-/// The descriptors in a directory, not below it. Symbolic links are not followed. One that has not got its name is among them as
-/// long as somebody seems to be making the file: a [`Remnant`](super::Remnant) of this age is not.
+/// The descriptors in a directory, without its subdirectories. Symbolic links are not followed. A
+/// descriptor that has not got its name yet is included while somebody seems to be making the file:
+/// unless it is a [`Remnant`](super::Remnant) of this age.
 ///
 /// # Errors
-/// What reading the directory answers, and any file that may be a descriptor but cannot be read, or is a damaged one: it may be that
-/// of any object.
+/// What reading the directory answers. An error for any file that may be a descriptor but is
+/// damaged or cannot be read: it may be that of any object.
 pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descriptor>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -100,14 +101,14 @@ pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descrip
     Ok(found)
 }
 
-/// The descriptor that a name leads to; `None` where it is certain that there is none: nothing, or something else.
+/// The descriptor that a name leads to. `None` if it is certain that there is none.
 fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("'{}': {error}", path.display()));
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(told)?.is_symlink(),
     };
-    // A link that leads nowhere may lead to what is not mounted.
+    // A dangling link may lead to a file system that is not mounted.
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
         other => other.map_err(told)?,
@@ -116,7 +117,7 @@ fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
         return Ok(None);
     }
     let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        // It was removed just now; or it has another length, and is no sound descriptor, of whoever.
+        // It was just removed; or it may not be read, and its length is not that of a descriptor.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_be_descriptor(found.len()) => {
             return Ok(None);
@@ -125,7 +126,7 @@ fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
     };
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
-    // What is too long or too short to be a sound one may be a damaged one.
+    // A file of another length may be a damaged descriptor.
     if !Descriptor::is_one(&bytes) {
         return Ok(None);
     }
@@ -133,23 +134,26 @@ fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
     Descriptor::decode(&bytes).map(Some).map_err(damaged)
 }
 
-/// What is known of the file that an object belongs to.
+/// What is known of the file of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is there.
+pub enum OwningFile {
+    /// The file exists.
     Known,
-    /// It is not where the object says, nor beside, nor among those that were found elsewhere.
+    /// The file is neither at the recorded name, nor in that directory, nor among the descriptors
+    /// found elsewhere.
     Gone,
-    /// That cannot be said, in words why. The object must stay.
+    /// Unknown, with the reason in words. The object must stay.
     Unknown(String),
 }
 
-/// Removes objects of one file that were found and have none ([`Standing::Gone`]), unless somebody writes to the file: who does holds
-/// a lock of the first object, which is needed here for that, and goes last. What could not be removed, and why.
+/// Removes objects of one file that were found and have none ([`OwningFile::Gone`]), unless
+/// somebody writes to the file: who does holds a lock of the first object, which is needed here for
+/// that, and goes last. What could not be removed, and why.
 pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, io::Error)> {
     let none = |error: fn() -> io::Error| objects.iter().map(|object| (object, error())).collect();
     let Some(first) = objects.iter().find(|object| object.header.index == 0) else {
-        // Who writes to the file, or makes it, has its devices alone: each of them tells that itself.
+        // Who writes to the file, or makes it, has its devices alone: each of them tells that
+        // itself.
         let alone = |object: &'a FoundObject| match object.is_on_device() {
             true => object.remove().err().map(|error| (object, error)),
             false => {
@@ -163,25 +167,26 @@ pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, i
         Ok(held) => held,
         Err(errno) => return objects.iter().map(|object| (object, errno.into())).collect(),
     };
-    // Who makes a file has its objects locked until its name leads there.
-    if first.standing(&[], Duration::ZERO) == Standing::Known {
+    // The maker of a file keeps its objects locked until the file has its name.
+    if first.owning_file(&[], Duration::ZERO) == OwningFile::Known {
         return none(|| Errno::STALE.into());
     }
     let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
     let remove = |object: &'a FoundObject| object.remove().err().map(|error| (object, error));
     let mut left: Vec<_> = others.into_iter().filter_map(remove).collect();
-    // Without the others nobody can open it, and a device is taken once more to be wiped.
+    // Without the other objects nobody can open the file, and a device is opened exclusively again
+    // to be wiped.
     drop(held);
     left.extend(first.into_iter().filter_map(remove));
     left
 }
 
-/// Keeps writers away from the file of a first object.
+/// Excludes writers from the file of a first object.
 fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
     if first.is_on_device() {
-        return open_exclusively(&first.path).map_err(|error| errno(&error));
+        return open_exclusive(&first.path).map_err(|error| errno(&error));
     }
-    // Network file systems lock alone only what may be written to.
+    // Network file systems grant exclusive locks only on files opened for writing.
     let mut writable = fs::OpenOptions::new();
     writable.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = writable.open(&first.path).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
@@ -190,17 +195,17 @@ fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
 }
 
 impl FoundObject {
-    /// The file that it belongs to.
+    /// The identity of its file.
     pub fn id(&self) -> Id {
         self.header.id
     }
 
-    /// Whether a descriptor leads to it, by whatever name.
+    /// Whether a descriptor refers to this object, by any path.
     pub fn is_of(&self, descriptor: &Descriptor) -> bool {
         let index = self.header.index;
         let identity = |path: &Path| {
             let found = fs::metadata(path).ok()?;
-            // A device may have several nodes.
+            // A device may have several device nodes.
             let is_device = found.file_type().is_block_device();
             Some(if is_device { FileId::from_numbers(found.rdev(), 0) } else { FileId::of_metadata(&found) })
         };
@@ -209,49 +214,49 @@ impl FoundObject {
             && identity(&self.path).is_some_and(|own| identity(&descriptor.object_path(index)) == Some(own))
     }
 
-    /// What is known of its file: where the object says that it is, in the same directory under another name, and among `known`,
-    /// what was found elsewhere; `age` is that of [`descriptors_in`].
-    pub fn standing(&self, known: &[Descriptor], age: Duration) -> Standing {
+    /// Looks for the file of the object: at the recorded name, in the same directory under another
+    /// name, and among `known`, descriptors found elsewhere. `age` is that of [`descriptors_in`].
+    pub fn owning_file(&self, known: &[Descriptor], age: Duration) -> OwningFile {
         let Some(name) = &self.header.name else {
             return self.among(known).unwrap_or_else(|| match known {
-                [] => Standing::Unknown("it does not say what its file is called".to_owned()),
-                _ => Standing::Gone,
+                [] => OwningFile::Unknown("it does not say what its file is called".to_owned()),
+                _ => OwningFile::Gone,
             });
         };
         let there = sought(name).map(|found| found.into_iter().collect::<Vec<_>>());
         let beside = || descriptors_in(directory_of(name), age);
         let unknown = |error: io::Error| match error.kind() {
-            // It may not be mounted.
+            // Its file system may not be mounted.
             io::ErrorKind::NotFound => format!("the directory of '{}' is not there", name.display()),
             _ => format!("its file cannot be looked for: {error}"),
         };
         match self.among(known) {
-            Some(standing) => standing,
+            Some(owning_file) => owning_file,
             None => match there.and_then(|there| Ok((there, beside()?))) {
-                Ok((there, beside)) => self.among(&there).or_else(|| self.among(&beside)).unwrap_or(Standing::Gone),
-                Err(error) => Standing::Unknown(unknown(error)),
+                Ok((there, beside)) => self.among(&there).or_else(|| self.among(&beside)).unwrap_or(OwningFile::Gone),
+                Err(error) => OwningFile::Unknown(unknown(error)),
             },
         }
     }
 
-    /// What descriptors say of it, if any is of its file.
-    fn among(&self, descriptors: &[Descriptor]) -> Option<Standing> {
+    /// What these descriptors say of the object; `None` if none is of its file.
+    fn among(&self, descriptors: &[Descriptor]) -> Option<OwningFile> {
         let mut same = descriptors.iter().filter(|descriptor| descriptor.id == self.header.id).peekable();
         same.peek()?;
-        let elsewhere = || Standing::Unknown("its file is there, and leads to another place".to_owned());
-        Some(if same.any(|descriptor| self.is_of(descriptor)) { Standing::Known } else { elsewhere() })
+        let elsewhere = || OwningFile::Unknown("its file is there, and leads to another place".to_owned());
+        Some(if same.any(|descriptor| self.is_of(descriptor)) { OwningFile::Known } else { elsewhere() })
     }
 
     fn is_on_device(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_block_device())
     }
 
-    /// Removes it, or wipes it from its device, unless it is another one by now.
+    /// Removes the object, or wipes it from its device, unless another one is there by now.
     fn remove(&self) -> io::Result<()> {
         if self.is_on_device() {
-            let device = open_exclusively(&self.path)?;
-            let same = header_on(&device)?.is_some_and(|header| header == self.header);
-            let same = same && self.standing(&[], Duration::ZERO) != Standing::Known;
+            let device = open_exclusive(&self.path)?;
+            let same = read_device_header(&device)?.is_some_and(|header| header == self.header);
+            let same = same && self.owning_file(&[], Duration::ZERO) != OwningFile::Known;
             return if same { wipe(&device) } else { Err(Errno::STALE.into()) };
         }
         let file = open(&self.path).ok_or(Errno::STALE)?;

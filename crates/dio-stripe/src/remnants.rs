@@ -1,10 +1,11 @@
-//! What the making of a striped file leaves when it is cut off at its beginning: objects without a header, and a descriptor that has
-//! not got its name. None of it holds a byte of anybody's.
+//! Finds what an interrupted creation of a striped file has left: objects without a header, and a
+//! descriptor without its name. They hold no data.
 //!
-//! Both look the same while somebody is making the file. Who makes one locks (`flock(2)`) each file from just after its creation until
-//! it is ready, the descriptor until it has its name. What is locked is none of these, and who finds that a new file has lost its
-//! name before the lock was his begins no file with it. Where locks do not reach, as on some networks, only time tells: so what is
-//! young is none of these either.
+//! They look the same while somebody is making the file. The maker locks (`flock(2)`) each file
+//! from just after its creation until it is ready, the descriptor until it has its name. A locked
+//! file is no remnant; and if a new file has lost its name before its maker has locked it, the
+//! maker fails with ESTALE. If locks are not visible, as on some networks, only time decides: a
+//! young file is no remnant.
 
 use std::fs;
 use std::io;
@@ -21,21 +22,22 @@ use dio::layout::{DATA_START_MAX, OBJECTS_MAX};
 use dio::stripe::object::{identity, remove_name_of};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};
 
-/// A file that the making of a striped file has left.
+/// A file left by an interrupted creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remnant {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// The file that was to be.
+    /// The identity of the file that was being made.
     pub id: Id,
-    /// Which object of it this was to be; `None` of the descriptor.
+    /// The index of the object; `None` for the descriptor.
     pub index: Option<usize>,
 }
 
-/// Those in a directory, not below it, that have been as they are for `age` at least.
+/// The remnants in a directory, without its subdirectories, that have not changed for at least
+/// `age`.
 ///
 /// # Errors
-/// What reading the directory answers. Files that cannot be read are passed over.
+/// What reading the directory answers. Files that cannot be read are skipped.
 pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> {
     let directory = fs::canonicalize(directory)?;
     let mut found = Vec::new();
@@ -49,22 +51,22 @@ pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> 
     Ok(found)
 }
 
-/// The descriptor of a file that was never ready, in a directory.
+/// The remnant of the descriptor of a file in a directory; `None` if there is none.
 pub fn descriptor_remnant(directory: &Path, id: Id, age: Duration) -> Option<Remnant> {
     let directory = fs::canonicalize(directory).ok()?;
     look(&directory.join(name_of(id, None)), age).map(|(_, remnant)| remnant)
 }
 
-/// Whether a file is called like a descriptor that has not got its name, and is a remnant.
+/// Whether a file has the name of an unfinished descriptor, and is a remnant.
 pub(crate) fn is_old_descriptor(path: &Path, age: Duration) -> bool {
     look(path, age).is_some_and(|(_, remnant)| remnant.index.is_none())
 }
 
 impl Remnant {
-    /// Removes it, unless it is something else by now, or somebody has it locked.
+    /// Removes it, unless it has changed or somebody has locked it.
     ///
     /// # Errors
-    /// ESTALE then; what `unlink(2)` answers.
+    /// ESTALE if it has changed or is locked; what `unlink(2)` answers.
     pub fn remove(&self) -> io::Result<()> {
         let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
         Ok(remove_name_of(&self.path, identity(&fstat(&locked)?))?)
@@ -75,7 +77,7 @@ fn name_of(id: Id, index: Option<usize>) -> String {
     index.map_or_else(|| id.unfinished_name(), |index| id.object_name(index))
 }
 
-/// What a name says, if it is one of these.
+/// Parses the name of an object or of an unfinished descriptor.
 fn parse(path: &Path) -> Option<(Id, Option<usize>)> {
     let name = path.file_name()?.to_str()?;
     let (id, rest) = name.strip_prefix(".dio-")?.split_once('.')?;
@@ -84,12 +86,12 @@ fn parse(path: &Path) -> Option<(Id, Option<usize>)> {
     (index < Some(OBJECTS_MAX) && name == name_of(id, index)).then_some((id, index))
 }
 
-/// A remnant, open, and locked against its maker, should there be one.
+/// Opens a remnant and locks it against its maker.
 fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     let (id, index) = parse(path)?;
     let most = if index.is_some() { DATA_START_MAX } else { DESCRIPTOR_LEN };
     let found = fs::symlink_metadata(path).ok()?;
-    // What is young is not even opened: its maker might think that somebody has come to use it.
+    // A young file is not even opened: its maker would find it in use.
     if !found.is_file() || found.len() > most || !is_old(&found, age) {
         return None;
     }
@@ -97,7 +99,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
         return None;
     }
-    // By now it may be ready, and called otherwise.
+    // By now it may be complete, and have another name.
     let (now, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
     let is_same = FileId::of_metadata(&now) == FileId::of_metadata(&named);
     let mut bytes = vec![0; now.len().min(most) as usize];
@@ -108,7 +110,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     (is_same && now.len() <= most && holds_nothing).then_some((file, remnant))
 }
 
-/// Whether a file, its name included, has been as it is for so long. What is of the future is young.
+/// Whether a file and its names have not changed for `age`. A time in the future counts as young.
 pub(crate) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
     let time = |seconds: i64, nanoseconds: i64| {
         SystemTime::UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
@@ -124,17 +126,17 @@ mod tests {
 
     use super::*;
     use crate::objects_in;
-    use dio::stripe::object::take_new;
-    use dio::stripe::{Plan, create, inspect};
+    use dio::stripe::object::lock_new_file;
+    use dio::stripe::{StripePlan, create, inspect};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn scene() -> (tempfile::TempDir, Plan, PathBuf) {
+    fn scene() -> (tempfile::TempDir, StripePlan, PathBuf) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
         targets.iter().for_each(|target| fs::create_dir(target).unwrap());
         let file = dir.path().join("file");
-        (dir, Plan { targets, ..Plan::default() }, file)
+        (dir, StripePlan { targets, ..StripePlan::default() }, file)
     }
 
     #[test]
@@ -175,16 +177,17 @@ mod tests {
         let (dir, ..) = scene();
         let path = dir.path().join(".dio-0123456789abcdef0123456789abcdef.0");
         let file = fs::File::create(&path).unwrap();
-        take_new(&file).unwrap();
+        lock_new_file(&file).unwrap();
         assert!(remnants_in(dir.path(), Duration::ZERO).unwrap().is_empty());
         drop(file);
         let found = remnants_in(dir.path(), Duration::ZERO).unwrap();
         let late = fs::File::open(&path).unwrap();
         found[0].remove().unwrap();
-        assert_eq!(take_new(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        assert_eq!(lock_new_file(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }
 
-    /// Whoever looks for remnants, however young, robs no file that is being made: it is whole, or it is not made.
+    /// Whoever looks for remnants, however young, robs no file that is being made: it is whole, or
+    /// it is not made.
     #[test]
     fn a_file_that_is_being_made_is_whole_or_is_not_made() {
         let (dir, plan, file) = scene();

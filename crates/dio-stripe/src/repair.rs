@@ -1,5 +1,5 @@
-//! Mending a striped file: cutting off what a crash has left behind its end, giving stamps to objects of the first format, and
-//! taking for the file what is left of a damaged one.
+//! Repairs striped files: cuts off what a crash has left behind the end, gives stamps to objects of
+//! the first format, and accepts damaged objects as they are.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -8,66 +8,68 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::alone::{alone, keep_alone};
+use crate::alone::{exclude_other_writers, exclude_writers};
 use crate::errno;
 use dio::file::{FileError, OpenOptions};
-use dio::stripe::Head;
+use dio::stripe::DescriptorInode;
 use dio::stripe::descriptor_of;
 use dio::stripe::inspect;
-use dio::stripe::object::{BOOT, length_of};
+use dio::stripe::object::{BOOT_ID, device_length};
 use dio::stripe::object::{Phase, STAMP_AT, Stamp};
-use dio::stripe::object::{judge_header, judge_owner, of_object, open_judged, wrong};
+use dio::stripe::object::{check_header, check_owner, format_error, object_error, open_checked};
 use dio::stripe::{Descriptor, HEADER_LEN, Header};
 
-/// Cuts off what objects hold behind the end of a file, wherever they are, durably, and gives stamps to objects that have none.
-/// Who opens a file for writing cuts only on file systems of this machine alone: where the locks of other machines are not seen,
-/// somebody there may be making the file longer at that moment, and the caller has to know that nobody does.
+/// Cuts off the bytes of objects behind the end of a file, durably, on any file system, and gives
+/// stamps to objects without. Opening a file for writing does that only on local file systems: on
+/// others, a process on another machine may be extending the file unseen, and the caller has to
+/// make sure that none is.
 ///
 /// # Errors
-/// EINVAL for what is no striped file; EBUSY when somebody has it open for writing, as far as this machine knows; what opening and
-/// resizing it answer, which is what is wrong with an object.
+/// EINVAL for a file that is not striped; EBUSY if somebody has it open for writing, as far as this
+/// machine knows; what opening and resizing it answer, such as the fault of an object.
 pub fn repair(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
-    // Of objects without stamps nobody can say which of them is wrong, so they are taken as they are.
+    // Without stamps it cannot be said which object is wrong, so they are taken as they are.
     let old = inspect(path)?.is_some_and(|report| report.is_sound() && report.generation == 0);
     even_out(path, old)?;
     if old { give_stamps(path) } else { Ok(()) }
 }
 
-/// Takes for the file what is left of one whose objects are too old, too short or damaged: it ends where the first byte is missing,
-/// and what objects hold behind that is lost. Objects that are missing, or of another file, cannot be taken.
+/// Accepts objects that are too old, too short or damaged as they are: the file ends where the
+/// first byte is missing, and bytes behind that are lost. Missing objects, and objects of another
+/// file, are not accepted.
 ///
 /// # Errors
-/// As [`repair`], but for objects that do not fit together.
+/// As [`repair`], except for objects that do not fit together.
 pub fn allow_damaged(path: impl AsRef<Path>) -> Result<(), FileError> {
     even_out(path.as_ref(), true)?;
     give_stamps(path.as_ref())
 }
 
-fn even_out(path: &Path, what_is_there: bool) -> Result<(), FileError> {
+fn even_out(path: &Path, accept_damage: bool) -> Result<(), FileError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    if what_is_there {
+    if accept_damage {
         options.allow_damaged();
     }
     let file = options.open(path)?;
     if file.layout().is_none() {
         return Err(FileError::new("repair", path, Errno::INVAL).with_detail("it is no striped file"));
     }
-    keep_alone(&file)?;
+    exclude_other_writers(&file)?;
     file.set_size(file.size()?)?;
     file.sync_all()
 }
 
-/// Gives all objects stamps of a new generation if some have none, in the order of phases that a session has: an interruption of
-/// the first ones leaves a file that can be read, and be given stamps again.
+/// Gives all objects stamps of a new generation if some have none. The phases have the order of a
+/// session, so an interruption leaves a file that can be read, and be given stamps again.
 fn give_stamps(path: &Path) -> Result<(), FileError> {
     let failed = |errno| FileError::new("repair", path, errno);
     let head = fs::File::open(path).map_err(|error| failed(errno(&error)))?;
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Err(failed(Errno::INVAL)) };
-    let own = Head::of(&head).map_err(failed)?;
-    let _alone = alone(path, &descriptor, stat.st_uid)?;
+    let own = DescriptorInode::of(&head).map_err(failed)?;
+    let _alone = exclude_writers(path, &descriptor, stat.st_uid)?;
     let objects = (0..descriptor.targets.len())
         .map(|index| Old::open(path, (&descriptor, index), &stat, &own))
         .collect::<Result<Vec<_>, _>>()?;
@@ -81,36 +83,41 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
                 true => object.write_header(),
                 false => Ok(()),
             });
-            written.map_err(|error| of_object("repair", path, object.index, &object.path, errno(&error), ""))?;
+            written.map_err(|error| object_error("repair", path, object.index, &object.path, errno(&error), ""))?;
         }
     }
     Ok(())
 }
 
-/// An object that is to get a stamp.
+/// An object that gets a stamp.
 struct Old {
     index: usize,
     path: PathBuf,
     file: fs::File,
     header: Header,
-    /// 0 of one without a stamp.
+    /// 0 for an object without a stamp.
     generation: u64,
     length: u64,
 }
 
 impl Old {
-    fn open(name: &Path, (descriptor, index): (&Descriptor, usize), head: &Stat, own: &Head) -> Result<Old, FileError> {
+    fn open(
+        name: &Path,
+        (descriptor, index): (&Descriptor, usize),
+        head: &Stat,
+        own: &DescriptorInode,
+    ) -> Result<Old, FileError> {
         let path = descriptor.object_path(index);
-        let failed = |errno, what: &str| of_object("repair", name, index, &path, errno, what);
-        let file = open_judged(descriptor, index, head.st_uid, OFlags::RDWR);
+        let failed = |errno, what: &str| object_error("repair", name, index, &path, errno, what);
+        let file = open_checked(descriptor, index, head.st_uid, OFlags::RDWR);
         let file = file.map_err(|(errno, what)| failed(errno, what))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         file.read_exact_at(&mut bytes, 0).map_err(|error| failed(errno(&error), ""))?;
-        let header = judge_header(&bytes, &descriptor.header(index, *own));
+        let header = check_header(&bytes, &descriptor.header(index, *own));
         let header = header.map_err(|(errno, what)| failed(errno, &what))?;
-        judge_owner(descriptor, index, &header, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        check_owner(descriptor, index, &header, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         let length = match descriptor.is_device(index) {
-            true => length_of(&file, descriptor.id, descriptor.layout.start()),
+            true => device_length(&file, descriptor.id, descriptor.layout.start()),
             false => file.metadata().map(|found| found.len()).map_err(|error| (errno(&error), String::new())),
         };
         let length = length.map_err(|(errno, what)| failed(errno, &what))?;
@@ -119,10 +126,11 @@ impl Old {
         Ok(Old { index, path, file, header, generation, length })
     }
 
-    /// A writer that comes before all objects have stamps knows of none, so until then they claim nothing.
+    /// Writers that open the file before all objects have stamps do not update them, so until then
+    /// the stamps state no length.
     fn write_stamp(&self, descriptor: &Descriptor, generation: u64, phase: Phase) -> std::io::Result<()> {
         let length = if phase == Phase::Closed { self.length } else { descriptor.layout.start() };
-        let boot = BOOT.clone();
+        let boot = BOOT_ID.clone();
         let (id, index) = (descriptor.id, self.index);
         let stamp = Stamp { id, index, generation, phase, durable: length, length, boot };
         let bytes = stamp.encode().map_err(std::io::Error::other)?;
@@ -132,7 +140,7 @@ impl Old {
 
     fn write_header(&self) -> std::io::Result<()> {
         let header = Header { stamped: true, ..self.header.clone() };
-        let bytes = header.encode().map_err(|error| wrong("repair", &self.path, &error))?;
+        let bytes = header.encode().map_err(|error| format_error("repair", &self.path, &error))?;
         self.file.write_all_at(&bytes, 0)?;
         self.file.sync_all()
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use dio::names;
-use dio::stripe::{Descriptor, ObjectState, Plan, create, inspect, remove, remove_what_is_there};
+use dio::stripe::{Descriptor, ObjectState, StripePlan, create, inspect, remove, remove_forced};
 use dio::{File, FileError, Mode, OpenOptions};
 use dio_stripe::{allow_damaged, repair};
 use dio_test::{DAMAGES, Rng, Soak, file_systems, fill};
@@ -39,9 +39,9 @@ impl Place {
         place
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> StripePlan {
         let targets = ["a", "b", "c"].map(|name| self.dir.join(name)).to_vec();
-        Plan { stripe: Some(4096), targets, ..Plan::default() }
+        StripePlan { stripe: Some(4096), targets, ..StripePlan::default() }
     }
 
     fn objects(&self) -> Vec<PathBuf> {
@@ -337,7 +337,7 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
         assert!(contents(&place.path).unwrap() == bytes(1, 100_000));
     }
     fs::rename(&b, &away).unwrap();
-    let error = remove_what_is_there(&place.path).unwrap_err();
+    let error = remove_forced(&place.path).unwrap_err();
     assert!(error.errno() == Errno::NOENT && error.to_string().contains("orphans"), "{error}");
     assert!(!place.path.exists() && fs::read_dir(place.dir.join("c")).unwrap().next().is_none());
     fs::rename(&away, &b).unwrap();
@@ -353,12 +353,12 @@ fn a_target_that_is_given_twice_is_refused() {
     std::os::unix::fs::symlink("a", place.dir.join("link")).unwrap();
     for twice in ["a", "a/../a", "link", "a/."] {
         let targets = vec![place.dir.join("a"), place.dir.join("b"), place.dir.join(twice)];
-        let plan = Plan { targets, ..place.plan() };
+        let plan = StripePlan { targets, ..place.plan() };
         let error = create(place.dir.join("new"), &plan).unwrap_err();
         assert!(error.errno() == Errno::INVAL && error.cure().is_some(), "{error}");
         dio_stripe::set_default(&place.dir, &plan).unwrap_err();
     }
-    create(place.dir.join("new"), &Plan { count: Some(7), ..place.plan() }).unwrap();
+    create(place.dir.join("new"), &StripePlan { count: Some(7), ..place.plan() }).unwrap();
 }
 
 /// What becomes of one of the files, at random; what it was called.

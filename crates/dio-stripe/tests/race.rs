@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::File;
-use dio::stripe::{Hold, Plan, inspect, remove};
+use dio::stripe::{ReplaceGuard, StripePlan, inspect, remove};
 use dio_stripe::migrate;
 use dio_test::file_systems;
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
     let dir = file_systems()[0].dir();
     let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
     targets.iter().for_each(|target| fs::create_dir(target).unwrap());
-    let plan = Plan { targets, stripe: Some(4096), ..Plan::default() };
+    let plan = StripePlan { targets, stripe: Some(4096), ..StripePlan::default() };
     let (path, victim) = (dir.path().join("file"), dir.path().join("victim"));
     let (bytes, precious) = (vec![b'x'; 20_000], b"precious".to_vec());
     fs::write(&victim, &precious).unwrap();
@@ -82,8 +82,8 @@ fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
         let made = fs::File::open(&new).unwrap();
-        let hold = Hold::against_writers(&path).unwrap();
-        let error = Hold::against_writers(&path).unwrap_err();
+        let hold = ReplaceGuard::against_writers(&path).unwrap();
+        let error = ReplaceGuard::against_writers(&path).unwrap_err();
         assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
         // Somebody else has put his own under the name meanwhile.
         fs::remove_file(&new).unwrap();
@@ -92,6 +92,6 @@ fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
         assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"old".to_vec(), b"another".to_vec()));
         drop(hold);
-        Hold::against_writers(&path).unwrap();
+        ReplaceGuard::against_writers(&path).unwrap();
     }
 }

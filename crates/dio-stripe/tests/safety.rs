@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use dio::names;
-use dio::stripe::{Hold, Plan, Removed, create, inspect, remove, remove_what_is_there, stripe_by_default};
+use dio::stripe::{RemoveOutcome, ReplaceGuard, StripePlan, apply_default, create, inspect, remove, remove_forced};
 use dio::{File, Mode, OpenOptions};
-use dio_stripe::{adopt, keep_alone, set_default};
+use dio_stripe::{adopt, exclude_other_writers, set_default};
 use dio_test::{file_systems, fill, first_difference_of_bytes, until};
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
 use rustix::io::Errno;
@@ -33,8 +33,8 @@ impl Place {
         self.dir.join(name)
     }
 
-    fn plan(&self) -> Plan {
-        Plan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")], force: false }
+    fn plan(&self) -> StripePlan {
+        StripePlan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")], force: false }
     }
 
     fn objects(&self) -> usize {
@@ -96,7 +96,7 @@ fn an_empty_file_that_somebody_has_open_is_not_striped() {
             assert_eq!(error.errno(), Errno::BUSY, "{}: {error}", fs.name);
             assert!(error.to_string().contains("has it open"), "{error}");
             set_default(&place.dir, &place.plan()).unwrap();
-            assert!(stripe_by_default(&path).unwrap().is_none());
+            assert!(apply_default(&path).unwrap().is_none());
             let file = OpenOptions::new().write(true).create(true).open(&path).unwrap();
             assert!(file.layout().is_none(), "it stays the file that the other one has");
             drop(file);
@@ -231,13 +231,13 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         names::pass_on_attributes(&fd, &before).unwrap();
         let object = inspect(&path).unwrap().unwrap().objects[1].path.clone();
         assert_ne!(fs::metadata(&object).unwrap().mode() & 0o7777, 0o600);
-        assert_eq!(remove(&copy).unwrap(), Removed::Copy);
+        assert_eq!(remove(&copy).unwrap(), RemoveOutcome::Copy);
         assert!(!copy.exists() && contents(&path) == bytes(1, 50_000), "{}", fs.name);
 
         // Names and moves are no copies.
         fs::hard_link(&path, &link).unwrap();
         fs::rename(&path, &moved).unwrap();
-        assert_eq!(remove(&link).unwrap(), Removed::Name);
+        assert_eq!(remove(&link).unwrap(), RemoveOutcome::Name);
         writer(&moved).unwrap().write_at(b"text", 0).unwrap();
         std::os::unix::fs::symlink(&moved, &link).unwrap();
         writer(&link).unwrap().write_at(b"more", 0).unwrap();
@@ -252,7 +252,7 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         drop(reader);
         writer(&copy).unwrap().write_at(b"anew", 0).unwrap();
         assert!(contents(&copy)[..4] == *b"anew" && contents(&copy)[4..] == bytes(1, 50_000)[4..]);
-        assert_eq!(remove(&copy).unwrap(), Removed::All);
+        assert_eq!(remove(&copy).unwrap(), RemoveOutcome::All);
         assert_eq!(place.objects(), 0);
     }
 }
@@ -285,7 +285,7 @@ fn a_file_that_is_half_adopted_is_not_removed() {
             assert!(contents(kept) == bytes(1, 50_000));
             adopt(kept).unwrap();
             writer(kept).unwrap().write_at(b"anew", 0).unwrap();
-            assert_eq!(remove(kept).unwrap(), Removed::All);
+            assert_eq!(remove(kept).unwrap(), RemoveOutcome::All);
             assert_eq!(place.objects(), 0);
         }
     }
@@ -303,7 +303,7 @@ fn only_objects_of_the_file_are_removed_with_it() {
     let error = remove(&one).unwrap_err();
     assert!(error.to_string().contains("belongs to another file"), "{error}");
     assert!(one.exists() && objects[0].path.exists() && objects[1].path.exists(), "as a whole, or not at all");
-    let error = remove_what_is_there(&one).unwrap_err();
+    let error = remove_forced(&one).unwrap_err();
     assert!(error.to_string().contains("belongs to another file"), "{error}");
     assert!(objects[0].path.exists() && !objects[1].path.exists());
     assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
@@ -395,13 +395,13 @@ fn a_file_that_is_written_to_keeps_its_name() {
         let [path, new] = ["file", "new"].map(|name| place.path(name));
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
-        let give = |hold: &Hold| hold.give_name_to(&new, fs::File::open(&new).unwrap(), &path);
+        let give = |hold: &ReplaceGuard| hold.give_name_to(&new, fs::File::open(&new).unwrap(), &path);
         let other = Other::with(&path, "<>");
-        let error = Hold::against_writers(&path).unwrap_err();
+        let error = ReplaceGuard::against_writers(&path).unwrap_err();
         assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
         other.end("");
         let reader = Other::with(&path, "<");
-        let hold = Hold::against_writers(&path).unwrap();
+        let hold = ReplaceGuard::against_writers(&path).unwrap();
         assert!(hold.is_undisturbed());
         std::thread::scope(|scope| {
             let comes = scope.spawn(|| fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b" text"));
@@ -414,13 +414,13 @@ fn a_file_that_is_written_to_keeps_its_name() {
             comes.join().unwrap().unwrap();
         });
         reader.end("");
-        let hold = Hold::against_writers(&path).unwrap();
+        let hold = ReplaceGuard::against_writers(&path).unwrap();
         assert!(give(&hold).unwrap());
         drop(hold);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
         // Somebody else has the name by now.
         fs::write(place.path("third"), "third").unwrap();
-        let hold = Hold::against_writers(&path).unwrap();
+        let hold = ReplaceGuard::against_writers(&path).unwrap();
         fs::rename(place.path("third"), &path).unwrap();
         assert_eq!(give(&hold).unwrap_err().errno(), Errno::BUSY);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
@@ -437,7 +437,7 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     fs::write(&path, "").unwrap();
     fs::hard_link(&path, &link).unwrap();
     assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::EXIST);
-    assert!(stripe_by_default(&path).unwrap().is_none());
+    assert!(apply_default(&path).unwrap().is_none());
     fs::remove_file(&link).unwrap();
     // Owner, a user and the others, and the bound that the mode shows for the group (include/uapi/linux/posix_acl_xattr.h).
     let entries: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
@@ -450,7 +450,7 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
         return println!("skipped: no access control lists here");
     }
     assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::OPNOTSUPP);
-    assert!(stripe_by_default(&path).unwrap().is_none());
+    assert!(apply_default(&path).unwrap().is_none());
     assert_eq!(place.objects(), 0);
     rustix::fs::removexattr(&path, "system.posix_acl_access").unwrap();
     set(&place.path("a"), "system.posix_acl_default").unwrap();
@@ -473,10 +473,10 @@ fn nobody_writes_to_a_file_that_may_be_taken_back() {
     create(&path, &place.plan()).unwrap();
     let made = writer(&path).unwrap();
     let other = writer(&path).unwrap();
-    let error = keep_alone(&made).unwrap_err();
+    let error = exclude_other_writers(&made).unwrap_err();
     assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
     drop(other);
-    keep_alone(&made).unwrap();
+    exclude_other_writers(&made).unwrap();
     assert_eq!(writer(&path).unwrap_err().errno(), Errno::BUSY);
     let outcome = std::thread::scope(|scope| {
         let coming = scope.spawn(|| writer(&path));
@@ -575,7 +575,7 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     let error = remove(&path).unwrap_err();
     assert!(error.errno() == Errno::NOENT && path.exists() && place.objects() == 1, "{error}");
     names_it(&error);
-    names_it(&remove_what_is_there(&path).unwrap_err());
+    names_it(&remove_forced(&path).unwrap_err());
     let left = dio_stripe::objects_in(&place.path("a")).unwrap();
     assert!(!path.exists() && left.len() == 1 && left[0].size == 4096, "{left:?}");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Arena, MODES, MOST_ALIGNED, engines, fill, first_difference, io_of};
 use dio::lock::LockPolicy;
-use dio::stripe::{ObjectReport, Plan, create, inspect};
+use dio::stripe::{ObjectReport, StripePlan, create, inspect};
 use dio::{Class, Counters, File, Io, Limits, Mode, OpenOptions, SyncMethod};
 use dio_test::{LoopDevice, TestFs, file_systems};
 use proptest::prelude::*;
@@ -302,7 +302,7 @@ fn run(fs: &TestFs, devices: &[LoopDevice], setup: &Setup, steps: &[Step]) {
             let pairs = devices.iter().zip(targets);
             targets = pairs.flat_map(|(device, directory)| [device.path().to_owned(), directory]).collect();
         }
-        create(&path, &Plan { stripe: Some(stripe), count: Some(count), targets, force: true }).unwrap();
+        create(&path, &StripePlan { stripe: Some(stripe), count: Some(count), targets, force: true }).unwrap();
     }
     let mut case = Case::new(setup, &path);
     for (number, step) in steps.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dio::file::{Class, Reason};
 use dio::residency::resident_pages;
-use dio::stripe::{Plan, create};
+use dio::stripe::{StripePlan, create};
 use dio::{File, Mode, OpenOptions};
 use dio_test::file_systems;
 
@@ -22,7 +22,8 @@ fn files(directory: &Path, threshold: u64) -> [File; 2] {
     let targets = ["a", "b"].map(|name| directory.join(name));
     targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
     let striped = directory.join("striped");
-    create(&striped, &Plan { stripe: Some(64 << 10), count: None, targets: targets.to_vec(), force: false }).unwrap();
+    create(&striped, &StripePlan { stripe: Some(64 << 10), count: None, targets: targets.to_vec(), force: false })
+        .unwrap();
     [directory.join("plain"), striped].map(|path| {
         let file = options(0).open(&path).unwrap();
         file.write_at(&vec![1; SIZE], 0).unwrap();

@@ -1,5 +1,6 @@
-//! Striped files on real file systems: making and removing them, what happens when somebody tampers with them, sizes that do
-//! not fit into 32 bits, holes, several writers, and every layer above that is to know nothing of stripes.
+//! Striped files on real file systems: making and removing them, what happens when somebody tampers
+//! with them, sizes that do not fit into 32 bits, holes, several writers, and every layer above
+//! that is to know nothing of stripes.
 
 mod common;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use common::{MODES, fill, first_difference};
 use dio::queue::Queue;
 use dio::stream::{Input, Output, Reader, StreamOptions, Writer};
-use dio::stripe::{DESCRIPTOR_LEN, ObjectState, Plan, create, inspect, remove};
+use dio::stripe::{DESCRIPTOR_LEN, ObjectState, StripePlan, create, inspect, remove};
 use dio::transfer::{Contents, Copier, NoWatch, Sparse, data_ranges};
 use dio::{File, Io, Mode, OpenOptions};
 use dio_test::{TestFs, file_systems, resident_pages};
@@ -36,8 +37,8 @@ impl Place {
         self.dir.join(name)
     }
 
-    fn plan(&self, stripe: u64) -> Plan {
-        Plan {
+    fn plan(&self, stripe: u64) -> StripePlan {
+        StripePlan {
             stripe: Some(stripe),
             count: None,
             targets: ["a", "b", "c"].map(|name| self.dir.join(name)).to_vec(),
@@ -133,7 +134,7 @@ fn what_cannot_be_made_leaves_nothing_behind() {
         assert!(place.objects().is_empty() && !path.exists());
     }
     for (stripe, count) in [(Some(1000), None), (Some(0), None), (None, Some(0)), (None, Some(1000))] {
-        let error = create(&path, &Plan { stripe, count, ..place.plan(4096) }).unwrap_err();
+        let error = create(&path, &StripePlan { stripe, count, ..place.plan(4096) }).unwrap_err();
         assert_eq!(error.errno(), Errno::INVAL, "{error}");
     }
     assert!(place.objects().is_empty() && !path.exists());
@@ -141,8 +142,8 @@ fn what_cannot_be_made_leaves_nothing_behind() {
     assert_eq!(names.len(), 4, "three targets and a plain file: {names:?}");
 }
 
-/// An object that is missing, swapped, another file's, damaged or something else altogether is an error with its name; what
-/// `inspect` says of it agrees.
+/// An object that is missing, swapped, another file's, damaged or something else altogether is an
+/// error with its name; what `inspect` says of it agrees.
 #[test]
 fn tampered_objects_are_errors_that_name_them() {
     let place = first_place();
@@ -284,8 +285,8 @@ fn offsets_beyond_32_bits_and_sizes_of_16_tib() {
     }
 }
 
-/// Several writers, each with stripes of its own, in one process and through handles of their own, all of them beyond what
-/// is the end at that time.
+/// Several writers, each with stripes of its own, in one process and through handles of their own,
+/// all of them beyond what is the end at that time.
 #[test]
 fn writers_of_disjoint_stripes_do_not_disturb_each_other() {
     let place = first_place();
@@ -384,8 +385,8 @@ fn streams_of_programs_read_write_and_append() {
     }
 }
 
-/// More blocks are written behind to a striped file than a source lends chunks: they come through whole, and neither waits for the
-/// other.
+/// More blocks are written behind to a striped file than a source lends chunks: they come through
+/// whole, and neither waits for the other.
 #[test]
 fn chunks_of_a_source_come_through_to_many_targets() {
     let place = first_place();
@@ -393,7 +394,7 @@ fn chunks_of_a_source_come_through_to_many_targets() {
     fs::write(place.path("plain"), &data).unwrap();
     let how = StreamOptions { block: 64 << 10, depth: 2, ..StreamOptions::default() };
     let path = place.path("file");
-    create(&path, &Plan { count: Some(8), ..place.plan(64 << 10) }).unwrap();
+    create(&path, &StripePlan { count: Some(8), ..place.plan(64 << 10) }).unwrap();
     // The file grows by the first, and is there for the second.
     for _ in 0..2 {
         let mut input = Input::open(place.path("plain"), &how).unwrap();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use common::{MODES, fill, first_difference};
-use dio::stripe::{Plan, create, inspect};
+use dio::stripe::{StripePlan, create, inspect};
 use dio::transfer::data_ranges;
 use dio::{File, Mode, OpenOptions};
 use dio_test::{TestFs, file_systems};
@@ -33,7 +33,8 @@ impl Striped {
         let scratch = fs.dir();
         let (target, path) = (scratch.path().join("target"), scratch.path().join("file"));
         fs::create_dir(&target).unwrap();
-        let plan = Plan { stripe: Some(stripe), count: Some(objects as usize), targets: vec![target], force: false };
+        let plan =
+            StripePlan { stripe: Some(stripe), count: Some(objects as usize), targets: vec![target], force: false };
         create(&path, &plan).unwrap();
         Striped { _scratch: Box::new(scratch), path, stripe, objects }
     }

@@ -130,7 +130,7 @@ impl<'a> Rig<'a> {
     pub(super) fn make(&self, targets: usize) -> Result<(), BenchError> {
         self.throttle(false)?;
         let mounts = self.mount(targets)?;
-        let plan = stripe::Plan {
+        let plan = stripe::StripePlan {
             stripe: Some(self.plan.stripe),
             count: Some(targets),
             targets: self.disks[..targets].iter().map(|disk| disk.at.clone()).collect(),

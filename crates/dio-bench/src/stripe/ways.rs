@@ -109,7 +109,8 @@ impl<'a> Subject<'a> {
         bytes: u64,
         memory: &'a mut Memory,
     ) -> Result<Subject<'a>, BenchError> {
-        let plan = stripe::Plan { stripe: Some(stripe), count: None, targets: directories.to_vec(), force: false };
+        let plan =
+            stripe::StripePlan { stripe: Some(stripe), count: None, targets: directories.to_vec(), force: false };
         let descriptor = stripe::create(&path, &plan)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(Mode::Concurrent);

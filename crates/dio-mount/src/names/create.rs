@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::names::{fstat_striped, path_in};
-use dio::stripe::{Descriptor, is_what_was_made, may_apply, stripe_by_default};
+use dio::stripe::{Descriptor, apply_default, default_may_apply, is_created_file};
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, Result};
 
@@ -148,7 +148,7 @@ impl Names {
         how: OFlags,
     ) -> Result<OwnedFd> {
         let (path, made) = (path_in(directory.as_fd(), name), fstat(&file)?);
-        if !may_apply(&path, &made) {
+        if !default_may_apply(&path, &made) {
             return Ok(file);
         }
         // Whether somebody else has it open can be asked only when we have not.
@@ -156,7 +156,7 @@ impl Names {
         let striped = self.as_caller(caller, 0, || stripe(&path))?;
         let again = how.difference(OFlags::CREATE | OFlags::EXCL);
         let file = self.or_with_fewer_descriptors(|| openat(&**directory, name, again, Mode::empty()))?;
-        if is_what_was_made(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
+        if is_created_file(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
     }
 
     /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
@@ -184,5 +184,5 @@ impl Names {
 }
 
 fn stripe(path: &Path) -> Result<Option<Descriptor>> {
-    stripe_by_default(path).map_err(|error| error.errno())
+    apply_default(path).map_err(|error| error.errno())
 }

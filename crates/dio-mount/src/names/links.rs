@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use dio::stripe::{descriptor_of, remove_nameless};
+use dio::stripe::{descriptor_of, remove_objects_if_unlinked};
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::{Result, fcntl_dupfd_cloexec};
 
@@ -54,7 +54,7 @@ impl Objects {
     /// Removes them.
     pub fn remove(&self) {
         // The name has gone, and nobody is left to be told of what could not be removed.
-        let _ = remove_nameless(Path::new(""), &self.file, &self.directory);
+        let _ = remove_objects_if_unlinked(Path::new(""), &self.file, &self.directory);
     }
 }
 

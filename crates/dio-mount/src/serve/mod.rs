@@ -157,7 +157,7 @@ fn empty(mut timer: Timer<'_>, reply: ReplyEmpty, result: Result<()>) {
 
 impl Filesystem for Mount {
     fn answer(&self, caller: u32) -> impl Sized {
-        dio::stripe::answer(caller)
+        dio::stripe::begin_request(caller)
     }
 
     fn init(&mut self, _: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {

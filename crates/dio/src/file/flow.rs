@@ -260,7 +260,8 @@ mod tests {
         let targets: Vec<_> = (0..4).map(|target| directory.path().join(target.to_string())).collect();
         targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
         let path = directory.path().join("striped");
-        stripe::create(&path, &stripe::Plan { stripe: Some(4096), targets, ..stripe::Plan::default() }).unwrap();
+        stripe::create(&path, &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() })
+            .unwrap();
         let io = Io::new(Limits { depth: 2, request: 64 << 10, ..Limits::default() }).unwrap();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).io(&io).open(&path).unwrap();

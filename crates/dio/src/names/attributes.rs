@@ -9,11 +9,11 @@ use rustix::io::Errno;
 
 use super::striped::{descriptor_in, device_object_len, errno_for, unreachable_object};
 use crate::stripe::object::{
-    BOOT, HEADER_LEN, Stamp, header_of, header_on, is_local, judge_header, judge_kind, judge_owner, of_object,
-    open_judged,
+    BOOT_ID, HEADER_LEN, Stamp, check_header, check_kind, check_owner, is_local, object_error, open_checked,
+    read_checked_header, read_device_header,
 };
 use crate::stripe::trust::others_may_write;
-use crate::stripe::{Descriptor, Head, Header, may_be_striped};
+use crate::stripe::{Descriptor, DescriptorInode, Header, may_be_striped};
 
 /// `fstat(2)`. For a striped file, `st_size` and `st_blocks` are those of its contents, and
 /// `st_mtime` is that of the object written last, if that is later. Devices have no times: whoever
@@ -77,8 +77,8 @@ pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno
         let path = descriptor.object_path(index);
         let object = rustix::fs::lstat(&path)
             .map_err(|errno| errno_for(&fd, unreachable_object("fstat_striped at", index, &path, errno)))?;
-        judge_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
-            errno_for(&fd, of_object("fstat_striped at", Path::new(""), index, &path, errno, what))
+        check_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
+            errno_for(&fd, object_error("fstat_striped at", Path::new(""), index, &path, errno, what))
         })?;
         sizes.push(object.st_size as u64);
         stat.st_blocks += object.st_blocks;
@@ -114,12 +114,12 @@ fn stamped_len(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -
     if descriptor.is_device(index) {
         return None;
     }
-    let object = open_judged(descriptor, index, owner, OFlags::RDONLY).ok()?;
+    let object = open_checked(descriptor, index, owner, OFlags::RDONLY).ok()?;
     let mut bytes = vec![0; HEADER_LEN as usize];
     let count = rustix::io::pread(&object, &mut bytes[..], 0).ok()?;
-    let stamped = judge_header(&bytes[..count], &descriptor.header(index, Head::default())).ok()?.stamped;
+    let stamped = check_header(&bytes[..count], &descriptor.header(index, DescriptorInode::default())).ok()?.stamped;
     let stamp = Stamp::within(&bytes[..count]).ok().filter(|_| stamped)?;
-    Some(stamp.length_of(length, is_local(&object), &BOOT))
+    Some(stamp.length_of(length, is_local(&object), &BOOT_ID))
 }
 
 /// Copies owner, permissions and times of an open striped file to its objects, after they were
@@ -135,7 +135,7 @@ pub fn pass_on_attributes(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
     }
     let now = rustix::fs::fstat(&fd)?;
     let Some(descriptor) = descriptor_in(&fd, &now)? else { return Ok(()) };
-    let own = Head::of(&fd)?;
+    let own = DescriptorInode::of(&fd)?;
     (0..descriptor.targets.len()).try_for_each(|index| match takes_attributes(&descriptor, index, &own, before)? {
         false => Ok(()),
         true if descriptor.is_device(index) => update_device_owner(&descriptor, index, before, &now),
@@ -150,15 +150,20 @@ pub fn pass_on_attributes(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
 /// What opening the object answers; ESTALE for something that is no object of the file; EPERM if
 /// other users may have written the descriptor and the object does not name this inode as its
 /// descriptor.
-fn takes_attributes(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> Result<bool, Errno> {
-    let object = match open_judged(descriptor, index, before.st_uid, OFlags::RDONLY) {
+fn takes_attributes(
+    descriptor: &Descriptor,
+    index: usize,
+    own: &DescriptorInode,
+    before: &Stat,
+) -> Result<bool, Errno> {
+    let object = match open_checked(descriptor, index, before.st_uid, OFlags::RDONLY) {
         // A process that may not read it is not root, and can change nothing but its own files.
         Err((Errno::ACCESS, _)) => return Ok(true),
         // Objects of another user: the changed file was not their descriptor.
         Err((Errno::PERM, what)) if !what.is_empty() => return Ok(false),
         other => other.map_err(|(errno, _)| errno)?,
     };
-    let header = header_of(&object, &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
+    let header = read_checked_header(&object, &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
     if !header.head.may_be(own) {
         return Ok(false);
     }
@@ -170,10 +175,10 @@ fn update_device_owner(descriptor: &Descriptor, index: usize, before: &Stat, now
         return Ok(());
     }
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let device = open_judged(descriptor, index, before.st_uid, OFlags::RDWR).map_err(|(errno, _)| errno)?;
-    let header = header_on(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
+    let device = open_checked(descriptor, index, before.st_uid, OFlags::RDWR).map_err(|(errno, _)| errno)?;
+    let header = read_device_header(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
     let header = header.filter(|header| header.index == index).ok_or(Errno::STALE)?;
-    judge_owner(descriptor, index, &header, before.st_uid).map_err(|(errno, _)| errno)?;
+    check_owner(descriptor, index, &header, before.st_uid).map_err(|(errno, _)| errno)?;
     let bytes = Header { owner: Some(now.st_uid), ..header }.encode().map_err(|_| Errno::INVAL)?;
     device.write_all_at(&bytes, 0).and_then(|()| device.sync_data()).map_err(errno)
 }

@@ -14,10 +14,10 @@ use super::striped::{descriptor_in, device_object_len, end_of_object, errno_for,
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 use crate::stripe::object::{
-    BOOT, Fault, HEADER_LEN, Seen, damaged, is_local, judge, judge_header, of_object, open_judged, read_stamp,
-    settle_judgement,
+    BOOT_ID, FoundState, HEADER_LEN, ObjectFault, check_header, compare_stamps, damaged_object_error, is_local,
+    object_error, open_checked, read_stamp, wait_until_consistent,
 };
-use crate::stripe::{self, Descriptor, Head, Plan, may_be_striped};
+use crate::stripe::{self, Descriptor, DescriptorInode, StripePlan, may_be_striped};
 
 /// `ftruncate(2)`.
 ///
@@ -65,7 +65,7 @@ pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Resul
     }
     let (stripe, count) = (Some(descriptor.layout.stripe()), Some(descriptor.targets.len()));
     let targets = descriptor.targets.iter().map(|target| target.path().to_owned()).collect();
-    let plan = Plan { stripe, count, targets, force: false };
+    let plan = StripePlan { stripe, count, targets, force: false };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // No other user may open it until its owner and permissions are known.
     drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
@@ -103,9 +103,9 @@ pub fn objects(fd: impl AsFd) -> Result<Option<Vec<Object>>, Errno> {
 fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, FileError> {
     let open = |index: usize| {
         let path = descriptor.object_path(index);
-        let file = open_judged(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
+        let file = open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
             "" => unreachable_object("open", index, &path, errno),
-            what => of_object("open", Path::new(""), index, &path, errno, what),
+            what => object_error("open", Path::new(""), index, &path, errno, what),
         })?;
         let end = if descriptor.is_device(index) { device_object_len(descriptor, index, owner)? } else { u64::MAX };
         Ok(Object { file: file.into(), start: descriptor.layout.start(), end })
@@ -119,24 +119,24 @@ fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, File
 fn check_objects(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileError> {
     let one = |(index, part): (usize, &Object)| {
         let failed =
-            |errno, what: &str| of_object("open", Path::new(""), index, &descriptor.object_path(index), errno, what);
+            |errno, what: &str| object_error("open", Path::new(""), index, &descriptor.object_path(index), errno, what);
         let plain = |errno| failed(errno, "");
         let mut header = vec![0; HEADER_LEN as usize];
         let count = rustix::io::pread(&part.file, &mut header[..], 0).map_err(plain)?;
-        let header = judge_header(&header[..count], &descriptor.header(index, Head::default()));
+        let header = check_header(&header[..count], &descriptor.header(index, DescriptorInode::default()));
         let stamped = header.map_err(|(errno, what)| failed(errno, &what))?.stamped;
         let stamp = stamped.then(|| read_stamp(|bytes, at| rustix::io::pread(&part.file, bytes, at)));
         let stamp = stamp.transpose().map_err(plain)?;
         let length = end_of_object(descriptor, index, &part.file).map_err(plain)?;
-        Ok(Seen { index, stamp, length, is_local: is_local(&part.file) })
+        Ok(FoundState { index, stamp, length, is_local: is_local(&part.file) })
     };
     let look = || {
         let seen = parts.iter().enumerate().map(one).collect::<Result<Vec<_>, FileError>>()?;
-        let judged = judge(descriptor.id, &seen, &BOOT);
+        let judged = compare_stamps(descriptor.id, &seen, &BOOT_ID);
         Ok((seen, judged))
     };
-    let path = |fault: &Fault| descriptor.object_path(fault.index);
-    settle_judgement(look, |faults| damaged(Path::new(""), &faults[0], &path(&faults[0]))).map(drop)
+    let path = |fault: &ObjectFault| descriptor.object_path(fault.index);
+    wait_until_consistent(look, |faults| damaged_object_error(Path::new(""), &faults[0], &path(&faults[0]))).map(drop)
 }
 
 /// As [`residency::resident_pages`](crate::residency::resident_pages). For a striped file, the sum

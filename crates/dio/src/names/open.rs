@@ -42,7 +42,7 @@ impl OpenOptions {
         let medium = self.open_medium_at(path)?;
         if self.creates().0 {
             let made = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
-            if stripe::may_apply(path, &made) {
+            if stripe::default_may_apply(path, &made) {
                 return self.open_by_default(path, medium, &made);
             }
         }
@@ -65,7 +65,7 @@ impl OpenOptions {
         let failed = |errno| FileError::new("open", path, errno);
         // Whether another process has the file open can only be asked when this one has closed it.
         drop(medium);
-        let striped = stripe::stripe_by_default(path)?;
+        let striped = stripe::apply_default(path)?;
         let (mut again, (_, is_new)) = (self.clone(), self.creates());
         again.create(false).create_new(false);
         if is_new {
@@ -73,7 +73,7 @@ impl OpenOptions {
         }
         let file = again.open(path)?;
         if let (true, Some(fd)) = (is_new, file.descriptor())
-            && !stripe::is_what_was_made(fd, made, striped.as_ref()).map_err(failed)?
+            && !stripe::is_created_file(fd, made, striped.as_ref()).map_err(failed)?
         {
             return Err(failed(Errno::EXIST));
         }
@@ -125,7 +125,7 @@ pub fn openat(
 /// second value is whether it was striped; if so, the returned descriptor is a new one.
 ///
 /// # Errors
-/// Those of [`stripe_by_default`](stripe::stripe_by_default); EEXIST if, with `O_EXCL`, somebody
+/// Those of [`apply_default`](stripe::apply_default); EEXIST if, with `O_EXCL`, somebody
 /// else's file has taken the name meanwhile.
 pub fn striped_by_default(
     dir: BorrowedFd<'_>,
@@ -134,16 +134,16 @@ pub fn striped_by_default(
     flags: OFlags,
 ) -> Result<(OwnedFd, bool), Errno> {
     let (path, made) = (path_in(dir, name), rustix::fs::fstat(&fd)?);
-    if !stripe::may_apply(&path, &made) {
+    if !stripe::default_may_apply(&path, &made) {
         return Ok((fd, false));
     }
     // Whether another process has the file open can only be asked when this one has closed it.
     drop(fd);
-    let striped = stripe::stripe_by_default(path).map_err(|error| errno_of(&error))?;
+    let striped = stripe::apply_default(path).map_err(|error| errno_of(&error))?;
     let mut again = flags - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
     again.set(OFlags::NOFOLLOW, flags.intersects(OFlags::EXCL | OFlags::NOFOLLOW));
     let fd = rustix::fs::openat(dir, name, again, Permissions::empty())?;
-    if flags.contains(OFlags::EXCL) && !stripe::is_what_was_made(&fd, &made, striped.as_ref())? {
+    if flags.contains(OFlags::EXCL) && !stripe::is_created_file(&fd, &made, striped.as_ref())? {
         return Err(Errno::EXIST);
     }
     Ok((fd, striped.is_some()))

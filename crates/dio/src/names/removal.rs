@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::details::errno_of;
 use super::striped::errno_for;
-use crate::stripe::directory::Names;
-use crate::stripe::{self, Descriptor, Head, descriptor_of, may_be_striped};
+use crate::stripe::directory::NameDirectory;
+use crate::stripe::{self, Descriptor, DescriptorInode, descriptor_of, may_be_striped};
 
 /// `unlink(2)`. When a striped file loses its last name, its objects are removed.
 ///
@@ -32,7 +32,7 @@ struct UnlinkedFile {
     descriptor: Descriptor,
     owner: u32,
     /// The directory of the name.
-    names: Names,
+    names: NameDirectory,
 }
 
 impl UnlinkedFile {
@@ -45,7 +45,7 @@ impl UnlinkedFile {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let head = rustix::fs::openat(dir, name, flags, Permissions::empty()).ok()?;
         let descriptor = descriptor_of(&head, &rustix::fs::fstat(&head).ok()?, Path::new("")).ok()??;
-        let names = Names::beside(dir, name).ok()?;
+        let names = NameDirectory::beside(dir, name).ok()?;
         Some(UnlinkedFile { head, descriptor, owner: stat.st_uid, names })
     }
 
@@ -54,7 +54,7 @@ impl UnlinkedFile {
         stripe::check_removable(&self.head).map_err(|error| errno_for(&self.head, error))
     }
 
-    /// Removes the objects if the file has no name name_removed.
+    /// Removes the objects if the file has no name left.
     fn name_removed(self) -> Result<(), Errno> {
         if rustix::fs::fstat(&self.head)?.st_nlink > 0 {
             return Ok(());
@@ -62,7 +62,7 @@ impl UnlinkedFile {
         // The removal of the name must be durable first: a crash must not bring it back without the
         // bytes.
         self.names.sync(&self.head)?;
-        let head = Head::of(&self.head)?;
+        let head = DescriptorInode::of(&self.head)?;
         let removed = stripe::remove_objects(Path::new(""), &self.descriptor, self.owner, &head);
         removed.map(drop).map_err(|error| errno_for(&self.head, error))
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::details::{errno_of, keep};
 use crate::file::FileError;
-use crate::stripe::object::{length_of, of_object, open_judged};
+use crate::stripe::object::{device_length, object_error, open_checked};
 use crate::stripe::{Descriptor, descriptor_of};
 
 /// Returns the number of an error of an open file, and keeps its details for
@@ -28,7 +28,7 @@ pub(super) fn errno_for(fd: impl AsFd, error: FileError) -> Errno {
 /// The error of an object whose path cannot be opened.
 pub(super) fn unreachable_object(operation: &'static str, index: usize, path: &Path, errno: Errno) -> FileError {
     let what = if errno == Errno::NOENT { "is missing" } else { "" };
-    of_object(operation, Path::new(""), index, path, errno, what)
+    object_error(operation, Path::new(""), index, path, errno, what)
 }
 
 /// The descriptor in an open file; `None` if the file is not striped.
@@ -48,12 +48,12 @@ pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
 /// The length in bytes of an object on a device.
 pub(super) fn device_object_len(descriptor: &Descriptor, index: usize, owner: u32) -> Result<u64, FileError> {
     let path = descriptor.object_path(index);
-    let failed = |errno, what: &str| of_object("look at", Path::new(""), index, &path, errno, what);
-    let fd = open_judged(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match errno {
+    let failed = |errno, what: &str| object_error("look at", Path::new(""), index, &path, errno, what);
+    let fd = open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match errno {
         Errno::NOENT => failed(errno, "is missing"),
         errno => failed(errno, what),
     })?;
-    length_of(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, what)| failed(errno, &what))
+    device_length(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, what)| failed(errno, &what))
 }
 
 /// Offset in bytes at which an open object of a file ends. Also for a device, for which `fstat(2)`
@@ -63,7 +63,7 @@ pub(super) fn device_object_len(descriptor: &Descriptor, index: usize, owner: u3
 /// What `fstat(2)` answers; EBADMSG for a device whose length is damaged.
 pub fn end_of_object(descriptor: &Descriptor, index: usize, object: impl AsFd) -> Result<u64, Errno> {
     if descriptor.is_device(index) {
-        return length_of(object, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno);
+        return device_length(object, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno);
     }
     Ok(rustix::fs::fstat(object)?.st_size as u64)
 }

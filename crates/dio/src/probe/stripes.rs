@@ -198,7 +198,7 @@ impl Object {
 mod tests {
     use super::*;
     use crate::probe::probe;
-    use crate::stripe::{Plan, create};
+    use crate::stripe::{StripePlan, create};
 
     #[test]
     fn answers_of_objects_become_one() {
@@ -231,7 +231,8 @@ mod tests {
         let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
         targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
         let path = dir.path().join("file");
-        let descriptor = create(&path, &Plan { stripe: Some(64 << 10), targets, ..Plan::default() }).unwrap();
+        let descriptor =
+            create(&path, &StripePlan { stripe: Some(64 << 10), targets, ..StripePlan::default() }).unwrap();
         let contents: Vec<u8> = (0..1_000_000u32).map(|number| (number / 7) as u8).collect();
         let file = crate::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_at(&contents, 0).unwrap();

@@ -1,4 +1,4 @@
-//! Taking devices for the objects of a new file.
+//! Claims devices for the objects of a new file.
 
 use std::fs;
 use std::io;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::create::errno;
-use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, read_record, wipe};
-use super::format::{Descriptor, FormatError, HEADER_LEN, Header, RECORD_AT, Record};
-use super::open::{of_object, wrong};
+use super::device::{LARGE_BLOCKS, is_empty, open_exclusive, read_record, wipe};
+use super::format::{Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_AT};
+use super::open::{format_error, object_error};
 use super::stamp::{STAMP_AT, Stamp};
 use crate::file::FileError;
 use crate::layout::STRIPE_BYTES_MIN;
@@ -21,26 +21,30 @@ const CURE_HELD: &str = "remove that file with 'dio stripe rm'; if it is elsewhe
 const CURE_FULL: &str = "see what it is with 'wipefs' or 'blkid -p'; --force overwrites it";
 const CURE_SMALL: &str = "use smaller stripes or a larger device";
 
-/// A device that nobody else uses.
+/// A device opened for the new file, which nobody else uses.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct ClaimedDevice {
     pub(super) index: usize,
     path: PathBuf,
     file: fs::File,
 }
 
-/// Takes the devices of a new file, all of them or none. Nothing is written to them yet. What holds something is refused, unless
-/// `force` says that it may go.
+/// Opens the devices of a new file exclusively, all of them or none, and writes nothing yet. A
+/// device that holds data is refused, unless `force` allows to lose it.
 ///
 /// # Errors
-/// EBUSY for what is mounted or used otherwise; EEXIST for what holds something; what opening it answers; EINVAL, ENOSPC for what the
-/// layout does not fit.
-pub(super) fn claim(name: &Path, descriptor: &Descriptor, force: bool) -> Result<Vec<Claim>, FileError> {
+/// EBUSY for a device that is mounted or in use; EEXIST for one that holds data; what opening it
+/// answers; EINVAL or ENOSPC if the layout does not fit the device.
+pub(super) fn claim_devices(
+    name: &Path,
+    descriptor: &Descriptor,
+    force: bool,
+) -> Result<Vec<ClaimedDevice>, FileError> {
     let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));
     let one = |index: usize| {
         let path = descriptor.object_path(index);
-        let failed = |errno, what: &str| of_object("stripe", name, index, &path, errno, what);
-        let file = open_exclusively(&path).map_err(|error| match errno(&error) {
+        let failed = |errno, what: &str| object_error("stripe", name, index, &path, errno, what);
+        let file = open_exclusive(&path).map_err(|error| match errno(&error) {
             Errno::BUSY => failed(Errno::BUSY, "is mounted, or in use").with_cure(CURE_BUSY),
             errno => failed(errno, "cannot be opened"),
         })?;
@@ -56,14 +60,14 @@ pub(super) fn claim(name: &Path, descriptor: &Descriptor, force: bool) -> Result
         if !force {
             check_empty(&file, &failed)?;
         }
-        Ok(Claim { index, path, file })
+        Ok(ClaimedDevice { index, path, file })
     };
     devices.map(one).collect()
 }
 
 fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> Result<(), FileError> {
     let system = |error: io::Error| failed(errno(&error), "cannot be read");
-    if let Some(header) = header_on(file).map_err(system)? {
+    if let Some(header) = read_device_header(file).map_err(system)? {
         let of = header.name.map_or(header.id.to_string(), |name| format!("'{}'", name.display()));
         let what = format!("holds object {} of the striped file {of}", header.index);
         return Err(failed(Errno::EXIST, &what).with_cure(CURE_HELD));
@@ -74,42 +78,43 @@ fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> R
     }
 }
 
-/// The header of the object on a device, if there is one.
-pub fn header_on(file: &fs::File) -> io::Result<Option<Header>> {
+/// Reads the header of the object on a device; `None` if there is none.
+pub fn read_device_header(file: &fs::File) -> io::Result<Option<Header>> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(Header::decode(&bytes).ok())
 }
 
-impl Claim {
-    /// Makes the device the object of which this is the header, empty and durably.
+impl ClaimedDevice {
+    /// Writes the empty object with this header to the device, durably.
     ///
-    /// Header, stamp and record cover three sectors only, so what both ends hold is wiped before: the superblock of ext4, at byte
-    /// 1024, would otherwise stay whole between them, and the device could still be mounted as what it was.
+    /// Header, stamp and record cover three sectors only, so both ends of the device are wiped
+    /// first. Otherwise the superblock of ext4, at byte 1024, would stay between them, and the
+    /// device could still be mounted as the old file system.
     pub(super) fn make(&self, name: &Path, header: &Header) -> Result<(), FileError> {
-        let failed = |error: io::Error| of_object("stripe", name, self.index, &self.path, errno(&error), "");
+        let failed = |error: io::Error| object_error("stripe", name, self.index, &self.path, errno(&error), "");
         let start = header.layout.start();
-        let record = Record { id: header.id, durable: start, length: start, boot: String::new() };
-        let senseless = |error: FormatError| wrong("stripe", name, &error);
+        let record = LengthRecord { id: header.id, durable: start, length: start, boot: String::new() };
+        let senseless = |error: FormatError| format_error("stripe", name, &error);
         let stamp = Stamp::first(header.id, header.index, start).encode().map_err(senseless)?;
         let (record, header) = (record.encode().map_err(senseless)?, header.encode().map_err(senseless)?);
         let write = |bytes: &[u8], at| self.file.write_all_at(bytes, at).and_then(|()| self.file.sync_data());
         if !is_empty(&self.file).map_err(failed)? {
             wipe(&self.file).map_err(failed)?;
         }
-        // Who finds the header finds the record and the stamp.
+        // The header is written last: where it is, the record and the stamp are too.
         write(&record, RECORD_AT)
             .and_then(|()| write(&stamp, STAMP_AT))
             .and_then(|()| write(&header, 0))
             .map_err(failed)
     }
 
-    /// Takes back what [`Claim::make`] did.
+    /// Undoes [`ClaimedDevice::make`].
     pub(super) fn undo(&self, descriptor: &Descriptor) {
         let id = descriptor.id;
-        let header = header_on(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id));
+        let header = read_device_header(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id));
         if header || read_record(&self.file, id, descriptor.layout.start()).is_ok() {
-            // The error that is told is the first.
+            // The first error is returned.
             let _ = wipe(&self.file);
         }
     }

@@ -1,8 +1,9 @@
-//! Making striped files.
+//! Makes striped files.
 //!
-//! The descriptor appears under its name when all objects are there, durably: a crash before leaves objects that nobody
-//! refers to, one after leaves the file. Neither has a name before it is complete, where the file system has files without one; and until the end
-//! what is made is locked, so that nobody takes it for what a crash has left.
+//! The descriptor gets its name when all objects exist durably. A crash before leaves objects that
+//! nobody refers to; a crash after leaves the file. Neither descriptor nor objects have a name
+//! before they are complete, if the file system has unnamed files. Until the end they are locked,
+//! so that nobody takes them for what a crash has left.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,72 +17,77 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::claim::{Claim, claim};
-use super::directory::Names;
+use super::claim::{ClaimedDevice, claim_devices};
+use super::directory::NameDirectory;
 use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
-use super::head::Head;
-use super::hold::{Hold, leads_to};
-use super::open::{of_object, wrong};
-use super::reach::{may_look, through};
+use super::head::DescriptorInode;
+use super::hold::{ReplaceGuard, leads_to};
+use super::open::{format_error, object_error};
+use super::redirect::{check_may_open_objects, redirected};
 use super::stamp::Stamp;
 use crate::file::FileError;
 use crate::geometry::Geometry;
 use crate::layout::Layout;
 
-/// Bytes in a stripe where nobody asks for another size, unless a target likes larger ones: enough that a request of one
-/// stripe costs a disk little more than its transfer.
-const USUAL_STRIPE: u64 = 1 << 20;
+/// Default size of a stripe in bytes, unless a target prefers a larger one: large enough that a
+/// request of one stripe costs a disk little more than its transfer.
+const DEFAULT_STRIPE_BYTES: u64 = 1 << 20;
 
-/// The attribute that is the access control list of a file (`acl(5)`).
+/// The extended attribute that holds the access control list of a file (`acl(5)`).
 const ACL: &str = "system.posix_acl_access";
 
 /// How a new file is to be striped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// Bytes in a stripe, a multiple of 4096; by default 1 MiB, or what the targets like best if that is more.
+pub struct StripePlan {
+    /// Size of a stripe in bytes, a multiple of 4096. The default is 1 MiB, or the size that the
+    /// targets prefer if that is larger.
     pub stripe: Option<u64>,
-    /// How many objects, by default one in each target. With more, the targets have several in turn; with fewer, the first ones
-    /// have one.
+    /// Number of objects, by default one in each target. If there are more objects than targets,
+    /// the targets get several in turn; if fewer, only the first targets get one.
     pub count: Option<usize>,
-    /// Directories for the objects, in order, and block devices that are to be one each.
+    /// Directories for the objects, in order, and block devices, each of which becomes one object.
     pub targets: Vec<PathBuf>,
-    /// Whether devices are taken that hold something, which is lost.
+    /// Whether devices that hold data are used. The data are lost.
     pub force: bool,
 }
 
-impl Plan {
-    /// What the descriptor of a file of this plan says.
+impl StripePlan {
+    /// Makes the descriptor of a new file from this plan.
     ///
     /// # Errors
-    /// EINVAL for what makes no sense, what looking at the targets answers, ENOTDIR.
+    /// EINVAL for a plan that makes no sense; ENOTDIR for a target that is neither a directory nor
+    /// a block device; what opening the targets answers.
     pub fn descriptor(&self, name: &Path) -> Result<Descriptor, FileError> {
         let invalid = |what: &str| FileError::new("stripe", name, Errno::INVAL).with_detail(what);
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
         }
-        may_look().map_err(|errno| FileError::new("use as a target", &self.targets[0], errno))?;
-        let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), USUAL_STRIPE);
+        check_may_open_objects().map_err(|errno| FileError::new("use as a target", &self.targets[0], errno))?;
+        let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), DEFAULT_STRIPE_BYTES);
         let mut given: Vec<(&Path, (u64, u64))> = Vec::new();
         for target in &self.targets {
             let failed = |error: io::Error| FileError::new("use as a target", target, errno(&error));
-            // One that leads through a mount of this process is not looked for there: nobody would answer.
-            let is_own = through(target.clone()) != *target;
+            // A target below a mount served by this process is not resolved through it: this
+            // process could not answer itself.
+            let is_own = redirected(target.clone()) != *target;
             let path = if is_own { target.clone() } else { fs::canonicalize(target).map_err(failed)? };
-            let place = open(through(path.clone()), OFlags::PATH | OFlags::CLOEXEC, Permissions::empty());
+            let place = open(redirected(path.clone()), OFlags::PATH | OFlags::CLOEXEC, Permissions::empty());
             let place = fs::File::from(place.map_err(|errno| failed(errno.into()))?);
             let found = place.metadata().map_err(failed)?;
             let is_device = found.file_type().is_block_device();
-            // By whatever name, through links or bind mounts. A device has no inode of its own.
+            // Identifies the target whatever its name is, through links and bind mounts. A device
+            // has no inode of its own.
             let own = if is_device { (found.rdev(), 0) } else { (found.dev(), found.ino()) };
             if let Some((first, _)) = given.iter().find(|(_, known)| *known == own) {
                 let error = FileError::new("use as a target", target, Errno::INVAL);
-                let what = if first == target { "it is given twice".to_owned() } else { twice(first) };
+                let what = if first == target { "it is given twice".to_owned() } else { same_place(first) };
                 return Err(error.with_detail(what).with_cure(CURE_TWICE));
             }
             given.push((target, own));
             numbers.push(is_device.then_some(found.rdev()));
             if is_device {
-                // Under the name that was given, which may be one that lasts, as those below /dev/disk.
+                // The given name is kept, because it may be a lasting one, as those below
+                // /dev/disk.
                 targets.push(Target::Device(std::path::absolute(target).map_err(failed)?));
                 continue;
             }
@@ -107,7 +113,7 @@ impl Plan {
     }
 }
 
-fn twice(first: &Path) -> String {
+fn same_place(first: &Path) -> String {
     format!("it leads to the same place as '{}'", first.display())
 }
 
@@ -124,25 +130,27 @@ pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Makes an empty striped file under a name that is free, or that an empty file has, which is replaced.
+/// Makes an empty striped file under a free name, or in place of an empty file.
 ///
 /// # Errors
-/// EEXIST when there is something else, or an empty file with several names; EOPNOTSUPP for one with an access control list; EBUSY when somebody has the empty file open ([`Hold`] says where that is not known);
-/// what making the objects answers, with the object. Nothing is left behind then, but for a file that has its name already, of
-/// which only that could not be made durable.
-pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Descriptor, FileError> {
+/// EEXIST if the name belongs to anything else, or to an empty file with several names; EOPNOTSUPP
+/// if the empty file has an access control list; EBUSY if somebody has it open ([`ReplaceGuard`]
+/// says when that cannot be known); what making the objects answers, with the object. Nothing is
+/// left behind then, except a file that has its name already and of which only that could not be
+/// made durable.
+pub fn create(path: impl AsRef<Path>, plan: &StripePlan) -> Result<Descriptor, FileError> {
     let path = path.as_ref();
-    create_called(path, plan, path)
+    create_to_be_renamed(path, plan, path)
 }
 
-/// As [`create`], for a file that will soon be called `name`: its objects are told so.
+/// As [`create`], for a file that will soon be renamed to `name`, which is recorded in its objects.
 ///
 /// # Errors
 /// As [`create`].
-pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor, FileError> {
+pub fn create_to_be_renamed(path: &Path, plan: &StripePlan, name: &Path) -> Result<Descriptor, FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(old) if old.is_file() && old.len() == 0 => {
-            keepable(path, &old)?;
+            check_replaceable(path, &old)?;
             Some(old)
         }
         Ok(_) => return Err(FileError::new("stripe", path, Errno::EXIST).with_detail("it is no empty file")),
@@ -152,15 +160,16 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
     make(path, plan, name, old.as_ref(), old.is_some()).map(|(descriptor, _)| descriptor)
 }
 
-/// Makes an empty striped file under a name that is free, with the owner and the permissions of another one. It will soon
-/// be called `name`: its objects are told so. Returns the descriptor, open for writing: in a directory of somebody else,
-/// what has the name a moment later may be another file.
+/// Makes an empty striped file under a free name, with the owner and the permissions of `like`. It
+/// will soon be renamed to `name`, which is recorded in its objects. Returns the descriptor file
+/// open for writing: in a directory of another user, the name may belong to another file a moment
+/// later.
 ///
 /// # Errors
 /// As [`create`].
 pub fn create_like(
     path: &Path,
-    plan: &Plan,
+    plan: &StripePlan,
     name: &Path,
     like: &fs::Metadata,
 ) -> Result<(Descriptor, OwnedFd), FileError> {
@@ -169,74 +178,78 @@ pub fn create_like(
 
 fn make(
     path: &Path,
-    plan: &Plan,
+    plan: &StripePlan,
     name: &Path,
     like: Option<&fs::Metadata>,
     replaces: bool,
 ) -> Result<(Descriptor, OwnedFd), FileError> {
     let descriptor = plan.descriptor(path)?;
-    let claims = claim(path, &descriptor, plan.force)?;
-    let names = Names::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
-    let mut making = Making { path, descriptor: &descriptor, names, like, replaces, claims, head: None, first: None };
-    making.make(&absolute(name)).inspect_err(|_| making.withdraw())?;
+    let claims = claim_devices(path, &descriptor, plan.force)?;
+    let names = NameDirectory::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
+    let mut making = Creation { path, descriptor: &descriptor, names, like, replaces, claims, head: None, first: None };
+    making.make(&absolute(name)).inspect_err(|_| making.undo())?;
     let head = making.head.take().expect("a descriptor was made");
     drop(making);
     Ok((descriptor, head.file.into()))
 }
 
-/// Whether what takes the place of an empty file can be like it.
-fn keepable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
+/// Checks that a striped file can take the place of this empty file with the same attributes.
+fn check_replaceable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
     let refused = |errno, what: &str| Err(FileError::new("stripe", path, errno).with_detail(what));
     if old.nlink() > 1 {
         return refused(Errno::EXIST, "it has other names, which would stay those of an ordinary file");
     }
-    if is_list(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..])) {
+    if has_list(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..])) {
         return refused(Errno::OPNOTSUPP, "it has an access control list, which its objects would not have");
     }
     Ok(())
 }
 
-/// Whether an open file has an access control list (`acl(5)`) beside its permissions, of which those of the group are then
-/// but a bound.
+/// Whether an open file has an access control list (`acl(5)`) beside its permissions. The group
+/// permissions are then only an upper bound.
 pub fn has_acl(file: impl AsFd) -> bool {
-    is_list(rustix::fs::fgetxattr(file, ACL, &mut [0u8; 1][..]))
+    has_list(rustix::fs::fgetxattr(file, ACL, &mut [0u8; 1][..]))
 }
 
-/// What asking for a list with room for one byte has answered: longer than that it is, if it is there.
-fn is_list(answer: Result<usize, Errno>) -> bool {
+/// Whether an access control list exists, by the answer to a request with room for one byte: a list
+/// is always longer than that.
+fn has_list(answer: Result<usize, Errno>) -> bool {
     matches!(answer, Err(Errno::RANGE))
 }
 
-/// A name that leads there from everywhere, as far as it can be found out.
+/// The absolute path of `name`, as far as it can be determined.
 fn absolute(name: &Path) -> PathBuf {
     let directory = directory_of(name);
-    // In a mount of this process nobody answers; what is open there has a name all the same.
+    // Below a mount of this process canonicalize would wait for itself; an open directory has a
+    // path in /proc.
     let found = fs::canonicalize(directory).or_else(|_| fs::read_link(directory));
     found.unwrap_or_else(|_| directory.to_owned()).join(name.file_name().unwrap_or_default())
 }
 
-/// A striped file on its way.
-struct Making<'a> {
+/// A striped file that is being made.
+struct Creation<'a> {
     path: &'a Path,
     descriptor: &'a Descriptor,
-    /// The directory of the name.
-    names: Names,
-    /// The file whose owner and permissions it gets.
+    /// The directory in which the file gets its name.
+    names: NameDirectory,
+    /// The file whose owner and permissions the new one gets.
     like: Option<&'a fs::Metadata>,
-    /// That one is an empty file that has the name.
+    /// Whether `like` is an empty file under the name, which is replaced.
     replaces: bool,
     /// The devices among the targets.
-    claims: Vec<Claim>,
-    /// The descriptor.
-    head: Option<Draft>,
-    /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
-    first: Option<Draft>,
+    claims: Vec<ClaimedDevice>,
+    /// The descriptor file.
+    head: Option<NewFile>,
+    /// The first object, kept locked until the file is certain to stay: a process that has found it
+    /// by its name and wants to write waits.
+    first: Option<NewFile>,
 }
 
-impl<'a> Making<'a> {
+impl<'a> Creation<'a> {
     fn make(&mut self, name: &Path) -> Result<(), FileError> {
         let (head, owner) = self.make_head()?;
-        // The first object first: what an interruption leaves is told from what somebody makes by that one.
+        // The first object is made first, because by it an interrupted creation is distinguished
+        // from one under way.
         if self.descriptor.is_device(0) {
             self.make_devices(head, owner, name)?;
             self.make_objects(head, name)?;
@@ -247,7 +260,7 @@ impl<'a> Making<'a> {
         self.publish()
     }
 
-    fn make_devices(&self, head: Head, owner: u32, name: &Path) -> Result<(), FileError> {
+    fn make_devices(&self, head: DescriptorInode, owner: u32, name: &Path) -> Result<(), FileError> {
         for claim in &self.claims {
             let (name, owner) = (Some(name.to_owned()), Some(owner));
             claim.make(self.path, &Header { name, owner, ..self.descriptor.header(claim.index, head) })?;
@@ -259,34 +272,34 @@ impl<'a> Making<'a> {
         FileError::new("stripe", self.path, errno(&error))
     }
 
-    /// The name of the descriptor where it needs one before it has its own.
+    /// The temporary name of the descriptor file, on file systems without unnamed files.
     fn unfinished(&self) -> PathBuf {
         self.path.with_file_name(self.descriptor.unfinished_name())
     }
 
-    /// The descriptor, durably; which inode it is, and whose.
-    fn make_head(&mut self) -> Result<(Head, u32), FileError> {
-        let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
-        let draft = Draft::begin(&self.unfinished(), self.like).map_err(|error| self.failed(error))?;
+    /// Makes the descriptor file durably. Returns its inode and its owner.
+    fn make_head(&mut self) -> Result<(DescriptorInode, u32), FileError> {
+        let bytes = self.descriptor.encode().map_err(|error| format_error("stripe", self.path, &error))?;
+        let draft = NewFile::begin(&self.unfinished(), self.like).map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
-        let head = written.and_then(|()| Ok((Head::of(file)?, file.metadata()?.uid())));
+        let head = written.and_then(|()| Ok((DescriptorInode::of(file)?, file.metadata()?.uid())));
         head.map_err(|error| self.failed(error))
     }
 
-    /// The objects that are files.
+    /// The indexes of the objects that are files.
     fn files(&self) -> impl Iterator<Item = usize> + use<'a> {
         let descriptor = self.descriptor;
         (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index))
     }
 
-    fn make_objects(&mut self, head: Head, name: &Path) -> Result<(), FileError> {
+    fn make_objects(&mut self, head: DescriptorInode, name: &Path) -> Result<(), FileError> {
         for index in self.files() {
             let draft = self.make_object(index, head, name)?;
             self.first.get_or_insert(draft);
         }
         let directory = |target: &Target| match target {
-            Target::Directory(path) => Some(through(path.clone())),
+            Target::Directory(path) => Some(redirected(path.clone())),
             Target::Device(_) => None,
         };
         let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().filter_map(directory).collect();
@@ -297,46 +310,49 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// An object with its header, durably but for its name.
-    fn make_object(&self, index: usize, head: Head, name: &Path) -> Result<Draft, FileError> {
+    /// Makes an object with its header. All but its name is durable.
+    fn make_object(&self, index: usize, head: DescriptorInode, name: &Path) -> Result<NewFile, FileError> {
         let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
-        let failed = |error: io::Error| of_object("stripe", self.path, index, &path, errno(&error), "cannot be made");
+        let failed =
+            |error: io::Error| object_error("stripe", self.path, index, &path, errno(&error), "cannot be made");
         let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
-        let senseless = |error| wrong("stripe", self.path, &error);
+        let senseless = |error| format_error("stripe", self.path, &error);
         let stamp = Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
         let mut header = [header.encode().map_err(senseless)?, stamp].concat();
         header.resize(HEADER_LEN as usize, b'\n');
-        let mut draft = Draft::begin(&path, self.like).map_err(failed)?;
+        let mut draft = NewFile::begin(&path, self.like).map_err(failed)?;
         let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
         if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
             let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
-            return Err(of_object("stripe", self.path, index, &path, Errno::INVAL, &what));
+            return Err(object_error("stripe", self.path, index, &path, Errno::INVAL, &what));
         }
         let written = draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
         written.and_then(|()| draft.file.sync_all()).and_then(|()| draft.name(&path)).map_err(failed)?;
         Ok(draft)
     }
 
-    /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
+    /// Gives the descriptor file its name, which is free or belongs to an empty file that nobody
+    /// has open.
     fn publish(&mut self) -> Result<(), FileError> {
         let (path, new) = (self.path, self.unfinished());
         let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
         let head = self.head.as_mut().expect("a descriptor is made before it is published");
         if self.replaces {
-            let hold = Hold::against_all(path)?;
+            let hold = ReplaceGuard::against_all(path)?;
             if hold.stat().st_size != 0 {
                 return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
             }
             head.name(&new).map_err(failed)?;
             if hold.give_name_to(&new, &head.file, path)? {
-                // The file is made. What stays if this fails is the empty one.
+                // The file exists now. If this fails, only the empty file is left behind.
                 let _ = fs::remove_file(&new);
             }
             return Ok(());
         }
         if head.named {
             match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
-                // File systems without the flag (renameat2(2)): a link is not made over a name either.
+                // File systems without the flag (renameat2(2)): linkat(2) does not replace a name
+                // either.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     fs::hard_link(&new, path).and_then(|()| fs::remove_file(&new)).map_err(failed)?;
                 }
@@ -348,14 +364,16 @@ impl<'a> Making<'a> {
         self.names.sync(&head.file).map_err(|errno| failed(errno.into()))
     }
 
-    /// Takes away what was made, unless it has its name: what failed then is to make that durable, and the file is whole.
-    fn withdraw(&self) {
+    /// Removes what was made, unless the file has its name: then only making that durable failed,
+    /// and the file is complete.
+    fn undo(&self) {
         // Without a descriptor there are no objects yet.
-        let Some(Draft { file: head, .. }) = &self.head else { return };
+        let Some(NewFile { file: head, .. }) = &self.head else { return };
         if fstat(head).is_ok_and(|head| leads_to(self.path, &head)) {
             return;
         }
-        // The error that is told is the first. The name may have led there for a moment, and may after a crash.
+        // The first error is returned. The name may have led there for a moment, and may do so
+        // again after a crash.
         let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
             self.files().for_each(|index| drop(fs::remove_file(self.descriptor.object_path(index))));
@@ -364,43 +382,46 @@ impl<'a> Making<'a> {
     }
 }
 
-/// A file that is being made, locked. It has no name before it is complete (`O_TMPFILE`, `open(2)`), where the file system can do that.
-struct Draft {
+/// A file that is being made, and locked. It has no name before it is complete (`O_TMPFILE`,
+/// `open(2)`), if the file system supports that.
+struct NewFile {
     file: fs::File,
     named: bool,
 }
 
-impl Draft {
-    /// A file that is to be called `path`, or is at once, with the owner and the permissions of the old one.
-    fn begin(path: &Path, old: Option<&fs::Metadata>) -> io::Result<Draft> {
+impl NewFile {
+    /// Creates a file that is to be called `path`, or is called so at once, with the owner and the
+    /// permissions of `old`.
+    fn begin(path: &Path, old: Option<&fs::Metadata>) -> io::Result<NewFile> {
         let mut options = fs::OpenOptions::new();
         options.write(true).mode(if old.is_some() { 0o600 } else { 0o666 });
         let mut unnamed = options.clone();
         unnamed.custom_flags(libc::O_TMPFILE);
         let draft = match unnamed.open(directory_of(path)) {
-            // By this it gets its name later.
-            Ok(file) if Path::new(&called(&file)).exists() => {
-                // Where there are no such locks, nobody asks for one either.
+            // Through /proc it gets its name later.
+            Ok(file) if Path::new(&fd_path(&file)).exists() => {
+                // If the file system has no such locks, nobody else tries to take one.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                Draft { file, named: false }
+                NewFile { file, named: false }
             }
-            // Whatever it was, a name may help; if not, its error tells more.
+            // Whatever the error was, a file with a name may still work; if not, that error tells
+            // more.
             _ => {
                 let file = options.create_new(true).open(path)?;
-                take_new(&file)?;
-                Draft { file, named: true }
+                lock_new_file(&file)?;
+                NewFile { file, named: true }
             }
         };
         if let Some(old) = old {
-            be_like(&draft.file, old)?;
+            copy_owner_and_permissions(&draft.file, old)?;
         }
         Ok(draft)
     }
 
-    /// Gives it its name, if it has none; one that is free.
+    /// Gives the file a free name, if it has none yet.
     fn name(&mut self, path: &Path) -> io::Result<()> {
         if !self.named {
-            linkat(CWD, called(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+            linkat(CWD, fd_path(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
             self.named = true;
         }
         Ok(())
@@ -408,12 +429,13 @@ impl Draft {
 }
 
 /// Gives a new file the owner and the permissions of the old one.
-fn be_like(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
+fn copy_owner_and_permissions(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
         std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
     }
-    // What the directory hands down would give rights that the old file does not.
+    // An access control list inherited from the directory would give rights that the old file does
+    // not.
     match rustix::fs::fremovexattr(file, ACL) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
         other => other?,
@@ -421,17 +443,17 @@ fn be_like(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
 }
 
-/// How a file is called that has no name.
-fn called(file: &fs::File) -> String {
+/// The path in /proc of an open file, which works without a name.
+fn fd_path(file: &fs::File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The directory that a name is in.
+/// The directory of a path.
 pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes durable what names a directory has.
+/// Makes the names in a directory durable.
 ///
 /// # Errors
 /// What opening and `fsync(2)` answer.
@@ -443,21 +465,23 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
-const TAKE_ATTEMPTS: u32 = 10;
+/// How often the maker of a new file tries to lock it. Others lock it only for a moment, to look at
+/// it.
+const LOCK_ATTEMPTS: u32 = 10;
 
-/// Locks a new file for its maker until it is closed, so that nobody takes it for what a crash has left.
+/// Locks a new file for its maker until it is closed, so that nobody takes it for what a crash has
+/// left.
 ///
 /// # Errors
-/// EBUSY when somebody else keeps it, ESTALE when it was removed before this.
-pub fn take_new(file: &fs::File) -> io::Result<()> {
+/// EBUSY if somebody else keeps it locked; ESTALE if it was removed before it was locked.
+pub fn lock_new_file(file: &fs::File) -> io::Result<()> {
     for attempt in 0.. {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempt < TAKE_ATTEMPTS => {
+            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => {
                 std::thread::sleep(Duration::from_millis(1 << attempt));
             }
             Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
-            // Where there are no such locks, it goes by its age.
+            // If the file system has no such locks, others go by the age of the file.
             Ok(()) | Err(_) => break,
         }
     }

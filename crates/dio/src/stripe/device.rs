@@ -1,16 +1,22 @@
-//! A block device as an object: the whole device, from its first byte.
+//! A whole block device as an object.
 //!
-//! A file knows how long it is, a device does not, and holds bytes of before where nothing was written yet. So the length is kept in a
-//! record on the device ([`Record`]), and never comprises a byte that was not written or zeroed:
+//! A file has a size; a device has none, and holds old bytes where nothing was written yet. So the
+//! length is kept in a record on the device ([`LengthRecord`]), and never includes a byte that was
+//! not written or zeroed:
 //!
-//! - What is written behind the end counts from when all before it is there too; until then the object is as long as it was.
-//! - Growing otherwise writes zeros, by the command that disks have for that, where they have it (`fallocate(2)`).
-//! - The record is rewritten in the page cache of the device at each change, so that other processes see it, and survives the
-//!   process. It also says what is durable, which is raised by syncs, after the bytes were flushed: that counts after a power
-//!   cut, which is known by the kernel's `boot_id`.
+//! - Bytes written behind the end count when everything before them has arrived; until then the
+//!   object keeps its length. Example: the length is 4 MiB and writes of 1 MiB at 4 and 5 MiB are
+//!   in flight. If the second finishes first, the length stays 4 MiB; when the first finishes, it
+//!   is 6 MiB.
+//! - Any other growth writes zeros, by the zeroing command of the disk if it has one
+//!   (`fallocate(2)`).
+//! - Each change rewrites the record in the page cache of the device: other processes get it, and
+//!   it survives this process. Its `durable` length is raised by syncs, after the bytes were
+//!   flushed. After a power cut, recognised by the kernel's `boot_id`, the `durable` length counts.
 //!
-//! One process at a time writes: it has the device open with `O_EXCL`, which also keeps out `mount` and `mkfs`. All opens of that process
-//! share a [`Writer`], which holds the length in memory. The last one makes it durable when it is closed.
+//! One process at a time writes: it opens the device with `O_EXCL`, which also keeps out `mount`
+//! and `mkfs`. All opens in that process share a [`DeviceWriter`], which holds the length in
+//! memory. The last one makes it durable when it is closed.
 
 use std::fs;
 use std::io;
@@ -25,7 +31,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use super::create::errno;
-use super::format::{FormatError, Id, RECORD_AT, RECORD_LEN, Record};
+use super::format::{FormatError, Id, LengthRecord, RECORD_AT, RECORD_LEN};
 use crate::drive::Finished;
 use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
 use crate::file::FileError;
@@ -33,28 +39,29 @@ use crate::geometry::{align_down, align_up};
 use crate::layout::STRIPE_BYTES_MIN;
 use dio_sys::uninterrupted;
 
-/// How long whoever wants to write waits for a writer that is just closing.
+/// How long an open for writing waits for a writer that is just closing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a record is read that somebody may just be writing.
+/// How often a record is read again that may be being written.
 const ATTEMPTS: u32 = 5;
 
-/// The mark of a read whose end is not known.
-const UNKNOWN: u64 = u64::MAX;
+/// The tag of a read for which the length of the object is unknown.
+const LENGTH_UNKNOWN: u64 = u64::MAX;
 
-/// What is empty, or wiped, when a file is made on a device, and is wiped when it is removed: so many bytes at either end. All file
-/// systems, partition tables and volume managers leave their signatures there.
-const ENDS: u64 = 1 << 20;
+/// Bytes at either end of a device that must be empty, or are wiped, when a file is made on it, and
+/// that are wiped when the file is removed. All file systems, partition tables and volume managers
+/// have their signatures there.
+const END_BYTES: u64 = 1 << 20;
 
-/// What is wrong with a device whose header and length would be in one block.
+/// The fault of a device whose header and length record would share a block.
 pub(super) const LARGE_BLOCKS: &str = "has blocks of more than 4096 bytes";
 
-/// The devices that this process has open as objects, by number and file.
-static DEVICES: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
-type Known = (u64, Weak<Device>);
+/// The devices that this process has open as objects, by device number and file.
+static DEVICES: LazyLock<Mutex<Vec<KnownDevice>>> = LazyLock::new(Mutex::default);
+type KnownDevice = (u64, Weak<Device>);
 
-/// Which system is running; nothing where it does not tell.
-pub static BOOT: LazyLock<String> = LazyLock::new(|| {
+/// The boot ID of the running system; empty if it cannot be read.
+pub static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.split_ascii_whitespace().next().unwrap_or_default().to_owned()
 });
@@ -63,33 +70,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all opens of a device in this process have in common.
+/// The state that all opens of a device in this process share.
 #[derive(Debug)]
 pub(super) struct Device {
     id: Id,
     path: PathBuf,
     start: u64,
-    writer: Mutex<Weak<Writer>>,
-    /// Its file was removed: it is wiped through this when nobody has it open any more.
-    doomed: Mutex<Option<fs::File>>,
+    writer: Mutex<Weak<DeviceWriter>>,
+    /// Set when the file was removed: the device is wiped through this when its last open is
+    /// closed.
+    wipe_on_close: Mutex<Option<fs::File>>,
 }
 
 impl Device {
-    /// The one with this number (`st_rdev`), as an object of a file, whose data begin at `start`.
+    /// The device with this number (`st_rdev`), as an object of a file whose data begin at `start`.
     pub(super) fn of(number: u64, id: Id, path: &Path, start: u64) -> Arc<Device> {
         let mut devices = lock(&DEVICES);
         devices.retain(|(_, device)| device.strong_count() > 0);
         if let Some(device) = known(&devices, number, id) {
             return device;
         }
-        let (writer, doomed) = Default::default();
-        let device = Arc::new(Device { id, path: path.to_owned(), start, writer, doomed });
+        let (writer, wipe_on_close) = Default::default();
+        let device = Arc::new(Device { id, path: path.to_owned(), start, writer, wipe_on_close });
         devices.push((number, Arc::downgrade(&device)));
         device
     }
 
-    /// What the record says; what is wrong with it in words.
-    pub(super) fn record(&self, fd: impl AsFd) -> Result<Record, (Errno, String)> {
+    /// Reads the record. The error is in words.
+    pub(super) fn record(&self, fd: impl AsFd) -> Result<LengthRecord, (Errno, String)> {
         read_record(fd, self.id, self.start)
     }
 
@@ -98,27 +106,27 @@ impl Device {
         let writer = lock(&self.writer).upgrade();
         match writer {
             Some(writer) => Ok(lock(&writer.length).now),
-            None => self.record(fd).map(|record| record.length_in(&BOOT)),
+            None => self.record(fd).map(|record| record.length_in(&BOOT_ID)),
         }
     }
 
-    /// The right to write, shared within the process, and whether nobody had it before.
-    pub(super) fn write(self: &Arc<Device>, fd: BorrowedFd<'_>) -> Result<(Arc<Writer>, bool), (Errno, String)> {
+    /// Returns the writer, which the process shares, and whether it is new.
+    pub(super) fn write(self: &Arc<Device>, fd: BorrowedFd<'_>) -> Result<(Arc<DeviceWriter>, bool), (Errno, String)> {
         let failed = |error: io::Error| (errno(&error), String::new());
         let mut known = lock(&self.writer);
         if let Some(writer) = known.upgrade() {
             return Ok((writer, false));
         }
-        let file = open_alone(fd).map_err(failed)?;
+        let file = reopen_exclusive(fd).map_err(failed)?;
         let block: u64 = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno.into()))?.into();
         if block > STRIPE_BYTES_MIN {
             return Err((Errno::INVAL, LARGE_BLOCKS.to_owned()));
         }
         let record = self.record(&file)?;
-        let now = record.length_in(&BOOT);
+        let now = record.length_in(&BOOT_ID);
         let (durable, ahead) = (record.durable.min(now), Vec::new());
-        let length = Mutex::new(Length { now, declared: durable, durable, ahead });
-        let writer = Arc::new(Writer { device: Arc::clone(self), file, block, length, turn: Mutex::default() });
+        let length = Mutex::new(DeviceLength { now, declared: durable, durable, ahead });
+        let writer = Arc::new(DeviceWriter { device: Arc::clone(self), file, block, length, turn: Mutex::default() });
         *known = Arc::downgrade(&writer);
         Ok((writer, true))
     }
@@ -126,40 +134,41 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if let Some(file) = lock(&self.doomed).take() {
-            // Nobody is left to be told; what is not wiped is found by `dio stripe orphans`.
-            let _ = open_alone(file.as_fd()).and_then(|file| wipe(&file));
+        if let Some(file) = lock(&self.wipe_on_close).take() {
+            // The error is dropped, because nobody is left to get it. `dio stripe orphans` finds a
+            // device that was not wiped.
+            let _ = reopen_exclusive(file.as_fd()).and_then(|file| wipe(&file));
         }
     }
 }
 
-fn known(devices: &[Known], number: u64, id: Id) -> Option<Arc<Device>> {
+fn known(devices: &[KnownDevice], number: u64, id: Id) -> Option<Arc<Device>> {
     let same = devices.iter().filter(|(known, _)| *known == number);
     same.filter_map(|(_, device)| device.upgrade()).find(|device| device.id == id)
 }
 
-/// How long an object is that is a device; what is wrong with it in words.
-pub fn length_of(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, String)> {
+/// The length in bytes of an object on a device. The error is in words.
+pub fn device_length(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, String)> {
     let number = rustix::fs::fstat(&fd).map_err(|errno| (errno, String::new()))?.st_rdev;
     let device = known(&lock(&DEVICES), number, id);
     match device {
         Some(device) => device.length(fd),
-        None => read_record(fd, id, start).map(|record| record.length_in(&BOOT)),
+        None => read_record(fd, id, start).map(|record| record.length_in(&BOOT_ID)),
     }
 }
 
-pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<Record, (Errno, String)> {
+pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRecord, (Errno, String)> {
     let mut bytes = [0; RECORD_LEN as usize];
     let mut attempt = || {
         let count = rustix::io::pread(&fd, &mut bytes[..], RECORD_AT).map_err(|errno| (errno, String::new()))?;
-        Record::decode(&bytes[..count]).map_err(|error| {
+        LengthRecord::decode(&bytes[..count]).map_err(|error| {
             let errno = if matches!(error, FormatError::Version(_)) { Errno::PROTONOSUPPORT } else { Errno::BADMSG };
             (errno, format!("has a length record that cannot be used: {error}"))
         })
     };
     let mut record = attempt();
     for _ in 1..ATTEMPTS {
-        // Reading beside a writer may find a part of each.
+        // A read during a write may get a mix of both records.
         if !matches!(record, Err((Errno::BADMSG | Errno::INTR, _))) {
             break;
         }
@@ -174,11 +183,11 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<Record, (
     sound.then_some(record).ok_or((Errno::BADMSG, "has a length record that makes no sense".to_owned()))
 }
 
-/// Opens a device once more, for writing, as long as nobody else has it to himself.
-fn open_alone(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
+/// Opens a device again exclusively, for writing. Waits a moment while another process has it.
+fn reopen_exclusive(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
     let (name, start) = (format!("/proc/self/fd/{}", fd.as_raw_fd()), Instant::now());
     loop {
-        match open_exclusively(Path::new(&name)) {
+        match open_exclusive(Path::new(&name)) {
             Err(error) if errno(&error) == Errno::BUSY && start.elapsed() < PATIENCE => {
                 std::thread::sleep(PATIENCE / 100);
             }
@@ -187,28 +196,29 @@ fn open_alone(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
     }
 }
 
-/// Opens a device that nobody has mounted, uses, or has opened so.
-pub fn open_exclusively(path: &Path) -> io::Result<fs::File> {
+/// Opens a device exclusively: fails if it is mounted, in use, or opened so by another process.
+pub fn open_exclusive(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path)
 }
 
-/// How long an object is.
+/// The length of an object on a device.
 ///
-/// Invariant: `durable` ≤ `declared` ≤ `now`; what is `ahead` begins behind `now`, in order, and does not touch.
+/// Invariant: `durable` ≤ `declared` ≤ `now`. The ranges in `ahead` begin behind `now`, are in
+/// order, and do not touch.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Length {
-    /// All bytes before are there.
+struct DeviceLength {
+    /// All bytes before this offset have arrived.
     now: u64,
-    /// What the record says of what is durable.
+    /// The `durable` length in the record.
     declared: u64,
-    /// As far as that was flushed.
+    /// The part of `declared` that was flushed with its record.
     durable: u64,
-    /// What has arrived behind bytes that have not.
+    /// Ranges that have arrived behind missing bytes.
     ahead: Vec<Range<u64>>,
 }
 
-impl Length {
-    /// A range has arrived. True if the object is longer now.
+impl DeviceLength {
+    /// Records that a range has arrived. True if the object is longer now.
     fn arrived(&mut self, range: Range<u64>) -> bool {
         if range.end <= self.now || range.is_empty() {
             return false;
@@ -224,7 +234,7 @@ impl Length {
         true
     }
 
-    /// It has been made longer or shorter.
+    /// Records that the size was set.
     fn set(&mut self, size: u64) {
         self.now = size;
         self.declared = self.declared.min(size);
@@ -233,24 +243,25 @@ impl Length {
     }
 }
 
-/// The right of this process to write to a device, and how long the object is.
+/// The exclusive right of this process to write to a device, and the length of the object.
 #[derive(Debug)]
-pub(super) struct Writer {
-    /// Open with `O_EXCL`, and not direct. Before the device, which may be wiped when it goes.
+pub(super) struct DeviceWriter {
+    /// Opened with `O_EXCL`, without `O_DIRECT`. Dropped before `device`, which may be wiped when
+    /// it is dropped.
     file: fs::File,
     device: Arc<Device>,
-    /// The logical block of the device.
+    /// The logical block size of the device, in bytes.
     block: u64,
-    length: Mutex<Length>,
-    /// Of those who change the length by anything but bytes that arrive, or make it durable.
+    length: Mutex<DeviceLength>,
+    /// Held by the thread that resizes the object or makes its length durable.
     turn: Mutex<()>,
 }
 
-impl Writer {
-    /// Writes the record, for all processes to see.
-    fn publish(&self, length: &Length) -> io::Result<()> {
-        let (id, boot) = (self.device.id, BOOT.clone());
-        let record = Record { id, durable: length.declared, length: length.now, boot };
+impl DeviceWriter {
+    /// Writes the record, so that all processes get it.
+    fn publish(&self, length: &DeviceLength) -> io::Result<()> {
+        let (id, boot) = (self.device.id, BOOT_ID.clone());
+        let record = LengthRecord { id, durable: length.declared, length: length.now, boot };
         let bytes = record.encode().map_err(io::Error::other)?;
         self.file.write_all_at(&bytes, RECORD_AT)
     }
@@ -260,7 +271,7 @@ impl Writer {
         if length.arrived(range) { self.publish(&length) } else { Ok(()) }
     }
 
-    /// Makes the length durable, up to `reached`: the bytes before are.
+    /// Makes the length up to `reached` durable. The bytes before it are durable already.
     fn settle(&self, reached: u64) -> io::Result<()> {
         let _turn = lock(&self.turn);
         let mut length = lock(&self.length);
@@ -276,7 +287,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes what has arrived durable, by whomever it was written, and then the length.
+    /// Makes all bytes that have arrived durable, and then the length.
     fn settle_all(&self) -> io::Result<()> {
         let length = lock(&self.length);
         let (now, durable) = (length.now, length.durable);
@@ -294,7 +305,7 @@ impl Writer {
         if size > now {
             self.check_capacity(size)?;
             lock(&self.length).ahead.clear();
-            // The rest of the last block is nobody's.
+            // The rest of the last block is zeroed too; it belongs to nothing.
             self.zero(now..align_up(size, self.block), false)?;
         }
         let mut length = lock(&self.length);
@@ -307,7 +318,7 @@ impl Writer {
         if size > capacity { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
-    /// Has a range read as zeros; `free` gives its blocks back to the device, if it can do that.
+    /// Zeroes a range. With `free`, its blocks are given back to the device if it supports that.
     fn zero(&self, range: Range<u64>, free: bool) -> io::Result<()> {
         let head = align_up(range.start, self.block).min(range.end);
         let tail = align_down(range.end, self.block).max(head);
@@ -324,14 +335,14 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for DeviceWriter {
     fn drop(&mut self) {
-        // Nobody is left to be told of an error, as with every file: sync first.
+        // The error is dropped, as when any file is closed without a sync.
         let _ = self.settle_all();
     }
 }
 
-/// Has whole blocks of a device read as zeros. The kernel writes them where the device cannot do it by itself
+/// Zeroes whole blocks of a device. The kernel writes the zeros if the device has no command for it
 /// (`blkdev_issue_zeroout`).
 fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()> {
     let (start, len) = (range.start, range.end - range.start);
@@ -342,14 +353,14 @@ fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()>
     Ok(call(FallocateFlags::ZERO_RANGE)?)
 }
 
-/// What is known of a device to be empty, or wiped: whole blocks at either end.
+/// The ranges at either end of a device that must be empty or are wiped: whole blocks.
 fn ends(file: &fs::File) -> io::Result<[Range<u64>; 2]> {
     let size = dio_sys::block_device_size(file.as_fd())?;
-    let first = align_down(size, STRIPE_BYTES_MIN).min(ENDS);
-    Ok([0..first, align_down(size.saturating_sub(ENDS), STRIPE_BYTES_MIN).max(first)..size])
+    let first = align_down(size, STRIPE_BYTES_MIN).min(END_BYTES);
+    Ok([0..first, align_down(size.saturating_sub(END_BYTES), STRIPE_BYTES_MIN).max(first)..size])
 }
 
-/// Whether nothing is known to be on a device: both its ends are zeros.
+/// Whether a device counts as empty: both of its ends are zeros.
 pub(super) fn is_empty(file: &fs::File) -> io::Result<bool> {
     for end in ends(file)? {
         let mut bytes = vec![0; (end.end - end.start) as usize];
@@ -361,7 +372,8 @@ pub(super) fn is_empty(file: &fs::File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes from a device what it holds as an object, a file system or else, durably: the header of an object first.
+/// Wipes the signatures on a device (object, file system or other), durably; the header of an
+/// object first.
 pub fn wipe(file: &fs::File) -> io::Result<()> {
     let [first, last] = ends(file)?;
     zero_blocks(file, 0..STRIPE_BYTES_MIN.min(first.end), false)?;
@@ -372,40 +384,41 @@ pub fn wipe(file: &fs::File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Takes the object of a file from an open device: now, or, where this process has it open as an object, when that is over.
+/// Removes the object of a file from an open device: at once, or, if this process has it open as an
+/// object, when that is closed.
 pub(super) fn free(file: &fs::File, id: Id) -> io::Result<()> {
     let number = rustix::fs::fstat(file)?.st_rdev;
     let device = known(&lock(&DEVICES), number, id);
     match device {
         Some(device) => {
-            *lock(&device.doomed) = Some(file.try_clone()?);
+            *lock(&device.wipe_on_close) = Some(file.try_clone()?);
             Ok(())
         }
-        None => open_alone(file.as_fd()).and_then(|file| wipe(&file)),
+        None => reopen_exclusive(file.as_fd()).and_then(|file| wipe(&file)),
     }
 }
 
-/// An open device that is an object.
+/// An open object on a device.
 #[derive(Debug)]
 pub(super) struct DeviceObject {
     os: Arc<OsMedium>,
     device: Arc<Device>,
-    writer: Option<Arc<Writer>>,
-    /// Each write is durable when it is over.
+    writer: Option<Arc<DeviceWriter>>,
+    /// Whether each write is durable when it returns.
     durable: bool,
-    /// Nobody could write before this was opened.
-    pub(super) first: bool,
+    /// Whether this open is the first writer of the device.
+    pub(super) is_first_writer: bool,
 }
 
 impl DeviceObject {
     pub(super) fn new(
         os: Arc<OsMedium>,
         device: Arc<Device>,
-        writer: Option<(Arc<Writer>, bool)>,
+        writer: Option<(Arc<DeviceWriter>, bool)>,
         durable: bool,
     ) -> DeviceObject {
-        let (writer, first) = writer.map_or((None, false), |(writer, first)| (Some(writer), first));
-        DeviceObject { os, device, writer, durable, first }
+        let (writer, is_first_writer) = writer.map_or((None, false), |(writer, is_new)| (Some(writer), is_new));
+        DeviceObject { os, device, writer, durable, is_first_writer }
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -420,29 +433,29 @@ impl DeviceObject {
         self.writer.as_ref().is_some_and(|writer| Arc::strong_count(writer) == 1)
     }
 
-    fn writer(&self) -> io::Result<&Writer> {
+    fn writer(&self) -> io::Result<&DeviceWriter> {
         self.writer.as_deref().ok_or_else(|| Errno::BADF.into())
     }
 
-    /// Whether it has room for an object of this size; ENOSPC if not.
+    /// Checks that the device has room for an object of this size; ENOSPC if not.
     pub(super) fn check_capacity(&self, size: u64) -> Result<(), Errno> {
         self.writer.as_ref().map_or(Ok(()), |writer| writer.check_capacity(size))
     }
 
-    /// What has to be remembered of a part of an operation until it is over: for reads, where the object ended before; for
-    /// syncs, what they make durable.
-    pub(super) fn mark(&self, kind: OpKind) -> u64 {
+    /// The tag of a part of a request until it has finished. For reads, the length of the object
+    /// before it; for syncs, the length that they make durable.
+    pub(super) fn tag(&self, kind: OpKind) -> u64 {
         match (kind, &self.writer) {
             (OpKind::Write, _) | (OpKind::SyncData | OpKind::SyncAll, None) => 0,
-            _ => self.length().unwrap_or(UNKNOWN),
+            _ => self.length().unwrap_or(LENGTH_UNKNOWN),
         }
     }
 
-    /// A part is over whose tag is its mark.
+    /// Evaluates a finished part, whose tag is from [`DeviceObject::tag`].
     pub(super) fn part_done(&self, mut over: Finished) -> Finished {
         over.outcome = self.judge(&over);
         if over.outcome.is_err() && over.done == over.request.len() {
-            // All was transferred, and is of no use: the error is at the first byte.
+            // All bytes were transferred, but none counts: the error is at the first byte.
             over.done = 0;
         }
         over
@@ -451,8 +464,8 @@ impl DeviceObject {
     fn judge(&self, over: &Finished) -> Result<usize, Errno> {
         let (request, outcome) = (&over.request, over.outcome);
         match (request.kind, &self.writer) {
-            (OpKind::Read, _) if request.tag == UNKNOWN => outcome.and(Err(Errno::BADMSG)),
-            // What lies behind the end is of before.
+            (OpKind::Read, _) if request.tag == LENGTH_UNKNOWN => outcome.and(Err(Errno::BADMSG)),
+            // Bytes behind the end are old.
             (OpKind::Read, _) => outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize)),
             (OpKind::Write, Some(writer)) => {
                 let reached = outcome.map_or(over.position(), |count| request.offset + count as u64);
@@ -472,7 +485,7 @@ impl DeviceObject {
 
 impl Medium for DeviceObject {
     fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
-        let mark = self.mark(op.kind);
+        let mark = self.tag(op.kind);
         let count = self.os.transfer(op)?;
         if let (OpKind::SyncData | OpKind::SyncAll, Some(writer)) = (op.kind, &self.writer) {
             writer.settle(mark).map_err(|error| errno(&error))?;

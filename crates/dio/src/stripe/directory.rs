@@ -1,4 +1,4 @@
-//! Taking names away, and making durable what names a directory has.
+//! Removes names, and makes changes of names in a directory durable.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,19 +9,19 @@ use rustix::io::Errno;
 
 use super::create::directory_of;
 
-/// Device and inode of a file.
+/// Device and inode number of a file.
 pub type Identity = (u64, u64);
 
-/// The identity of a file, by what `fstat(2)` said of it.
+/// The identity of a file, from its `fstat(2)`.
 pub fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Removes a name of a file that was looked at before, unless it has become something else's: whoever may rename in the directory, or
-/// above it, must not have another file removed.
+/// Removes a name, unless it belongs to another file than `looked_at` by now: a user who may rename
+/// in the directory, or above it, must not be able to have another file removed.
 ///
 /// # Errors
-/// ESTALE when it leads to another file by now; what `unlinkat(2)` answers.
+/// ESTALE if the name belongs to another file by now; what `unlinkat(2)` answers.
 pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -29,7 +29,7 @@ pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
     remove_name_in(&directory, name, looked_at)
 }
 
-/// As [`remove_name_of`], of a name in an open directory.
+/// As [`remove_name_of`], for a name in an open directory.
 pub(crate) fn remove_name_in(
     directory: impl AsFd,
     name: impl rustix::path::Arg + Copy,
@@ -41,43 +41,44 @@ pub(crate) fn remove_name_in(
     unlinkat(&directory, name, AtFlags::empty())
 }
 
-/// A directory in which a name is about to change. It is opened before: who could not make the change durable learns that while
-/// there is nothing to take back.
+/// A directory in which a name is about to change. It is opened before the change, so that an error
+/// comes while there is nothing to undo.
 #[derive(Debug)]
-pub(crate) struct Names(
-    /// `None` of a directory that may be written, but not read.
+pub(crate) struct NameDirectory(
+    /// `None` for a directory that may be written but not read.
     Option<OwnedFd>,
 );
 
-impl Names {
+impl NameDirectory {
     /// # Errors
     /// What opening the directory answers.
-    pub(crate) fn of(directory: &Path) -> Result<Names, Errno> {
-        Names::open(CWD, directory)
+    pub(crate) fn of(directory: &Path) -> Result<NameDirectory, Errno> {
+        NameDirectory::open(CWD, directory)
     }
 
-    /// Those beside a name, which is looked for from `dir`.
+    /// The directory of `name`, which is relative to `dir`.
     ///
     /// # Errors
-    /// As [`Names::of`].
-    pub(crate) fn beside(dir: BorrowedFd<'_>, name: &CStr) -> Result<Names, Errno> {
+    /// As [`NameDirectory::of`].
+    pub(crate) fn beside(dir: BorrowedFd<'_>, name: &CStr) -> Result<NameDirectory, Errno> {
         let name = name.to_bytes();
         let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        Names::open(dir, if last == 0 { &b"."[..] } else { &name[..last] })
+        NameDirectory::open(dir, if last == 0 { &b"."[..] } else { &name[..last] })
     }
 
-    fn open(dir: BorrowedFd<'_>, path: impl rustix::path::Arg) -> Result<Names, Errno> {
+    fn open(dir: BorrowedFd<'_>, path: impl rustix::path::Arg) -> Result<NameDirectory, Errno> {
         match openat(dir, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Permissions::empty()) {
-            Err(Errno::ACCESS) => Ok(Names(None)),
-            other => other.map(|directory| Names(Some(directory))),
+            Err(Errno::ACCESS) => Ok(NameDirectory(None)),
+            other => other.map(|directory| NameDirectory(Some(directory))),
         }
     }
 
-    /// Makes what changed durable. `file` is any open one of the same file system: where the directory cannot be read, all of
-    /// that is synced.
+    /// Makes the changes durable. `file` is any open file of the same file system: if the directory
+    /// cannot be read, the whole file system is synced.
     ///
     /// # Errors
-    /// What `fsync(2)` or `syncfs(2)` answer. Not every file system syncs directories (EINVAL), which is no error.
+    /// What `fsync(2)` or `syncfs(2)` answer. Not every file system syncs directories (EINVAL),
+    /// which is no error.
     pub(crate) fn sync(&self, file: impl AsFd) -> Result<(), Errno> {
         let synced = match &self.0 {
             Some(directory) => fsync(directory),

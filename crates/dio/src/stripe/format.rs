@@ -1,6 +1,8 @@
-//! What is kept: the descriptor of a striped file, and the header of each object. The one place that knows their bytes.
+//! The stored texts: the descriptor of a striped file, the header of each object, the length record
+//! of a device, and the default of a directory. Only this module knows their bytes.
 //!
-//! Both are text (and so is what a directory keeps for its new files), padded with newlines to a fixed length, so that whoever comes upon one with another program sees what it is:
+//! All are text, padded with newlines to a fixed length, so that a reader with another program can
+//! tell what they are:
 //!
 //! ```text
 //! dio striped file 1                 dio stripe object 2
@@ -15,16 +17,19 @@
 //!                                    sum 5d41402a
 //! ```
 //!
-//! `head` is the inode of the descriptor ([`Head`]: number, birth, volume), and `name` what it was called when it was made, left out
-//! where it is long: a header is rewritten when a copy of the descriptor takes its place, and what is within its first 512
-//! bytes is rewritten as a whole by every disk.
+//! `head` is the inode of the descriptor ([`DescriptorInode`]: number, creation time, volume).
+//! `name` is the name of the file when the header was written, left out if it is long: a header is
+//! rewritten when a copy of the descriptor takes its place, and every disk rewrites its first 512
+//! bytes as a whole.
 //!
-//! A header has 512 bytes; behind it is the object's stamp (`stamp.rs`). Objects of version 1 have none, and a header of 4096 bytes.
+//! A header has 512 bytes; the stamp of the object (`stamp.rs`) follows. Objects of version 1 have
+//! no stamp and a header of 4096 bytes.
 //!
-//! A `device` is itself the object. It has no owner and no size of its own, so its header has an `owner` (a user), and between the
-//! header and [`Layout::start`], in the block at [`RECORD_AT`], there is a record of [`RECORD_LEN`] bytes with its length. Both
-//! lengths count from the start of the device: `durable` is what was flushed to it, and `length` what the system that was running
-//! with this identity (`/proc/sys/kernel/random/boot_id`) could see.
+//! A `device` is itself the object. It has no owner and no size of its own. So its header has an
+//! `owner` (a user ID), and the block at [`RECORD_AT`], between the header and [`Layout::start`],
+//! holds a record of [`RECORD_LEN`] bytes with its lengths. Both count from the start of the
+//! device: `durable` bytes were flushed, and `length` counts for the system with this boot ID
+//! (`/proc/sys/kernel/random/boot_id`).
 //!
 //! ```text
 //! dio stripe length 1
@@ -35,63 +40,66 @@
 //! sum 0b3c88e1
 //! ```
 //!
-//! The number in the first line is the version; a reader refuses one that it does not know. `sum` is the CRC-32C of
-//! everything before it, first lines and comments included. Bytes of a path outside `!`…`~`, and `%`, are written `%` and two
-//! hexadecimal digits. Unknown keys are refused: a later version that needs more says so by its number.
+//! The number in the first line is the version; readers reject versions that they do not support.
+//! `sum` is the CRC-32C of everything before it, first line and comments included. In paths, bytes
+//! outside `!`…`~`, and `%`, are written as `%` and two hexadecimal digits. Unknown keys are
+//! errors: a later version that needs more keys has a higher number.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::create::Plan;
-use super::head::Head;
+use super::create::StripePlan;
+use super::head::DescriptorInode;
 use crate::layout::{DEVICE_DATA_START_MIN, Layout, STRIPE_BYTES_MIN};
 
-/// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
+/// Length of a descriptor in bytes. Few files have it by chance; each of those costs one small read
+/// when it is opened.
 pub const DESCRIPTOR_LEN: u64 = 8171;
 
-/// Lengths that a descriptor may have got in bytes when another program has written into it. Who edits one changes little, and
-/// what is appended is a line rather than a file. Each length in here costs a read of the files that have it by chance, also
-/// when they are only listed below a mount.
+/// Lengths in bytes that a descriptor may have after another program has written into it. An edit
+/// changes little, and appended text is a line rather than a file. Files that have such a length by
+/// chance cost a read each, also when a mount only lists them.
 const DESCRIPTOR_LENGTHS: std::ops::RangeInclusive<u64> = DESCRIPTOR_LEN - 64..=DESCRIPTOR_LEN + 512;
 
-/// Whether a file of this length may be a descriptor, damaged or not.
+/// Whether a file of this length in bytes may be a descriptor, damaged or not.
 pub fn may_be_descriptor(len: u64) -> bool {
     DESCRIPTOR_LENGTHS.contains(&len)
 }
 
-/// Length of what precedes the data of an object in bytes: its header and its stamp; what follows up to [`Layout::start`] is a
-/// hole.
+/// Length in bytes of header and stamp of an object, with their padding. The rest up to
+/// [`Layout::start`] is a hole.
 pub const HEADER_LEN: u64 = STRIPE_BYTES_MIN;
 
-/// Most bytes of a header that are not padding.
-const WHOLE: usize = 512;
+/// Most bytes of a header without its padding: one disk sector.
+const SECTOR_BYTES: usize = 512;
 
-/// Where the length record of a device is, in bytes: a block of its own, so that neither the header nor a stripe is rewritten with it.
+/// Offset of the length record on a device, in bytes. It has a block of its own, so that neither
+/// the header nor a stripe is rewritten with it.
 pub(super) const RECORD_AT: u64 = HEADER_LEN;
 
-/// Length of that record in bytes: what every disk rewrites as a whole.
-pub(super) const RECORD_LEN: u64 = WHOLE as u64;
+/// Length of that record in bytes: every disk rewrites that many as a whole.
+pub(super) const RECORD_LEN: u64 = SECTOR_BYTES as u64;
 
 const DESCRIPTOR_MAGIC: &str = "dio striped file ";
 const HEADER_MAGIC: &str = "dio stripe object ";
 const RECORD_MAGIC: &str = "dio stripe length ";
 const DEFAULT_MAGIC: &str = "dio stripe default ";
-/// Length of a directory's default in bytes.
+/// Length of the default of a directory, in bytes.
 pub(super) const DEFAULT_LEN: u64 = 8192;
 const VERSION: u32 = 1;
-/// The version of headers behind which there is a stamp.
+/// The version of headers that are followed by a stamp.
 const STAMPED_VERSION: u32 = 2;
 const COMMENT: &str =
     "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. Copying or
 # removing this text alone copies or removes none of them.
 ";
 
-/// What a line begins with, and what its value must be.
+/// The key of a line, and a check of its value.
 type LineKind = (&'static str, fn(&str) -> bool);
 
-/// What makes the objects of a file its own.
+/// The identity of a striped file: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id(pub(super) [u8; 16]);
 
@@ -108,17 +116,17 @@ impl std::fmt::Debug for Id {
 }
 
 impl Id {
-    /// The name of an object in its target.
+    /// The name of an object in its target directory.
     pub fn object_name(&self, index: usize) -> String {
         format!(".dio-{self}.{index}")
     }
 
-    /// The name of a descriptor that has not got its own yet.
+    /// The temporary name of a descriptor that has not got its own name yet.
     pub fn unfinished_name(&self) -> String {
         format!("{}.new", self.object_name(0))
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Id> {
         let mut id = [0; 16];
         if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -131,40 +139,40 @@ impl Id {
     }
 }
 
-/// Why what was kept cannot be used.
+/// Why a stored text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// It begins like something else.
+    /// It is no such text: it begins differently.
     #[error("it is none")]
     Foreign,
-    /// Of a version that this program does not know.
+    /// It has a version that this program does not support.
     #[error("it is of version {0}, which this program does not know")]
     Version(String),
     /// Its checksum is wrong, or it is cut off.
     #[error("it is damaged: its checksum is wrong")]
     Damaged,
-    /// Whole, and something is behind it.
+    /// It is complete, but followed by more bytes.
     #[error("it is damaged: something was written behind it")]
     Longer,
-    /// Whole, but senseless.
+    /// It is complete, but its contents are invalid.
     #[error("it makes no sense: {0}")]
     Senseless(&'static str),
-    /// The names of the targets do not fit.
+    /// The names of the targets do not fit into it.
     #[error("the names of the targets are too long together")]
     TooLong,
 }
 
-/// Where an object is.
+/// The place of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A file in this directory.
     Directory(PathBuf),
-    /// The whole of this block device.
+    /// This whole block device.
     Device(PathBuf),
 }
 
 impl Target {
-    /// Its name.
+    /// Its path.
     pub fn path(&self) -> &Path {
         match self {
             Target::Directory(path) | Target::Device(path) => path,
@@ -175,48 +183,50 @@ impl Target {
 /// The descriptor of a striped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The identity of the file's objects.
+    /// The identity of the file.
     pub id: Id,
-    /// How bytes are laid out.
+    /// How the bytes are divided among the objects.
     pub layout: Layout,
-    /// Where the objects are, in order; absolute. A directory may come several times.
+    /// The targets of the objects, in order, as absolute paths. A directory may occur several
+    /// times.
     pub targets: Vec<Target>,
 }
 
-/// What an object says of itself.
+/// The header of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The identity of the file that it belongs to.
+    /// The identity of its file.
     pub id: Id,
-    /// Which object it is.
+    /// The index of the object.
     pub index: usize,
     /// The layout of the file.
     pub layout: Layout,
-    /// Which inode the descriptor of the file is.
-    pub head: Head,
-    /// Whose the file is; of an object that is a device.
+    /// The inode of the descriptor of the file.
+    pub head: DescriptorInode,
+    /// The user ID of the owner of the file; only for an object on a device.
     pub owner: Option<u32>,
-    /// What the file was called when this was written.
+    /// The name of the file when the header was written.
     pub name: Option<PathBuf>,
-    /// Whether a stamp is behind it, which tells an old copy of the object; objects of the first version have none.
+    /// Whether a stamp follows, which detects an old copy of the object. Objects of version 1 have
+    /// none.
     pub stamped: bool,
 }
 
-/// How long an object is that is a device, in bytes from its start.
+/// The length record of an object on a device, in bytes from the start of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct LengthRecord {
     /// The identity of the file.
     pub(super) id: Id,
-    /// What is there after the power went.
+    /// The length after a power cut.
     pub(super) durable: u64,
-    /// What is there while the same system runs.
+    /// The length while the same system runs.
     pub(super) length: u64,
-    /// Which system that is; nothing where it was not known.
+    /// The boot ID of that system; empty if unknown.
     pub(super) boot: String,
 }
 
 impl Descriptor {
-    /// Its bytes.
+    /// Encodes it.
     ///
     /// # Errors
     /// [`FormatError::TooLong`].
@@ -232,17 +242,17 @@ impl Descriptor {
         seal(text, DESCRIPTOR_LEN)
     }
 
-    /// Whether a file of these bytes is a descriptor, of whatever version, damaged or not. The one rule for that: what is a
-    /// descriptor must never be read or written as an ordinary file.
+    /// Whether these bytes are a descriptor, of any version, damaged or not. This is the only rule
+    /// for that: a descriptor must never be read or written as a plain file.
     ///
-    /// It is one if it begins as one, or has about the length of one, and most of the text that all begin with is in its place, or two
-    /// kinds of the lines are there that only descriptors have, wherever they are. So what is left of one is known when some of
-    /// its sectors are lost.
+    /// They are if they begin as a descriptor. They also are if they have about its length, and
+    /// either most of the fixed text is in its place, or two kinds of lines occur, anywhere, that
+    /// only descriptors have. So a descriptor is recognised after some of its sectors are lost.
     pub fn is_one(bytes: &[u8]) -> bool {
         if bytes.starts_with(DESCRIPTOR_MAGIC.as_bytes()) {
             return true;
         }
-        // An object has lines of the same kinds.
+        // Headers of objects have lines of the same kinds.
         if !may_be_descriptor(bytes.len() as u64) || bytes.starts_with(HEADER_MAGIC.as_bytes()) {
             return false;
         }
@@ -262,7 +272,7 @@ impl Descriptor {
         2 * same > usual.len() || kinds.iter().filter(|kind| has(kind)).count() > 1
     }
 
-    /// Reads it back.
+    /// Decodes it.
     ///
     /// # Errors
     /// [`FormatError`].
@@ -303,42 +313,43 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// Whether an object is a device.
+    /// Whether the object is a device.
     pub fn is_device(&self, index: usize) -> bool {
         matches!(self.targets[index], Target::Device(_))
     }
 
-    /// Whether any object is.
+    /// Whether any object is a device.
     pub fn has_devices(&self) -> bool {
         (0..self.targets.len()).any(|index| self.is_device(index))
     }
 
-    /// The name of an object in its target.
+    /// The name of an object in its target directory.
     pub fn object_name(&self, index: usize) -> String {
         self.id.object_name(index)
     }
 
-    /// The name of the descriptor itself as long as it is not known whether the file will be made, beside its own.
+    /// The temporary name of the descriptor until the file is complete, in the directory of its own
+    /// name.
     pub fn unfinished_name(&self) -> String {
         self.id.unfinished_name()
     }
 
-    /// Where an object is, for this process.
+    /// The path of an object, for this process.
     pub fn object_path(&self, index: usize) -> PathBuf {
-        super::reach::through(match &self.targets[index] {
+        super::redirect::redirected(match &self.targets[index] {
             Target::Directory(path) => path.join(self.object_name(index)),
             Target::Device(path) => path.clone(),
         })
     }
 
-    /// What an object of the file with this head must say of itself.
-    pub fn header(&self, index: usize, head: Head) -> Header {
+    /// The header that an object of the file must have, if `head` is the inode of the descriptor.
+    pub fn header(&self, index: usize, head: DescriptorInode) -> Header {
         Header { id: self.id, index, layout: self.layout, head, owner: None, name: None, stamped: true }
     }
 }
 
 impl Header {
-    /// Its bytes, without a stamp.
+    /// Encodes it, without a stamp.
     ///
     /// # Errors
     /// None in practice: a header is short.
@@ -353,27 +364,27 @@ impl Header {
         push(&mut text, "head", self.head);
         self.owner.iter().for_each(|owner| push(&mut text, "owner", owner));
         let name = self.name.as_deref().map(|name| format!("name {}\n", escape(name))).unwrap_or_default();
-        if text.len() + name.len() + "sum 01234567\n".len() <= WHOLE {
+        if text.len() + name.len() + "sum 01234567\n".len() <= SECTOR_BYTES {
             text.push_str(&name);
         }
-        seal(text, if self.stamped { WHOLE as u64 } else { HEADER_LEN })
+        seal(text, if self.stamped { SECTOR_BYTES as u64 } else { HEADER_LEN })
     }
 
-    /// Reads it back.
+    /// Decodes it.
     ///
     /// # Errors
     /// [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
         let (mut id, mut numbers, mut head, mut owner, mut name) = (None, [None; 4], None, None, None);
-        // Of whatever version, it is within these bytes; those of the first one are followed by padding alone.
-        let whole = bytes.get(..WHOLE).unwrap_or(bytes);
+        // A header of any version is within these bytes; in version 1 only padding follows.
+        let whole = bytes.get(..SECTOR_BYTES).unwrap_or(bytes);
         let stamped = version_in(whole, HEADER_MAGIC).is_some_and(|version| version == STAMPED_VERSION.to_string());
         let version = if stamped { STAMPED_VERSION } else { VERSION };
-        for (key, value) in fields(whole, HEADER_MAGIC, version, WHOLE as u64)? {
+        for (key, value) in fields(whole, HEADER_MAGIC, version, SECTOR_BYTES as u64)? {
             match ["index", "objects", "stripe", "start"].iter().position(|known| *known == key) {
                 Some(place) => numbers[place] = Some(number(value)?),
                 None if key == "id" => id = Id::parse(value),
-                None if key == "head" => head = Head::parse(value),
+                None if key == "head" => head = DescriptorInode::parse(value),
                 None if key == "owner" => {
                     owner = Some(value.parse().map_err(|_| FormatError::Senseless("a number"))?);
                 }
@@ -390,8 +401,8 @@ impl Header {
     }
 }
 
-impl Record {
-    /// Its bytes.
+impl LengthRecord {
+    /// Encodes it.
     pub(super) fn encode(&self) -> Result<Vec<u8>, FormatError> {
         let mut text = format!("{RECORD_MAGIC}{VERSION}\n");
         push(&mut text, "id", self.id);
@@ -403,8 +414,8 @@ impl Record {
         seal(text, RECORD_LEN)
     }
 
-    /// Reads it back.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Record, FormatError> {
+    /// Decodes it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<LengthRecord, FormatError> {
         let (mut id, mut durable, mut length, mut boot) = (None, None, None, String::new());
         for (key, value) in fields(bytes, RECORD_MAGIC, VERSION, RECORD_LEN)? {
             match key {
@@ -418,17 +429,18 @@ impl Record {
         let (Some(id), Some(durable), Some(length)) = (id, durable, length) else {
             return Err(FormatError::Senseless("a key is missing"));
         };
-        Ok(Record { id, durable, length, boot })
+        Ok(LengthRecord { id, durable, length, boot })
     }
 
-    /// The length for a system with this identity: what was not flushed before another one started may be lost.
+    /// The length on the system with this boot ID: bytes that were not flushed before another boot
+    /// may be lost.
     pub(super) fn length_in(&self, boot: &str) -> u64 {
         if !boot.is_empty() && self.boot == boot { self.length } else { self.durable }
     }
 }
 
-/// What a directory keeps for its new files, as bytes.
-pub fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
+/// Encodes the default of a directory.
+pub fn encode_default(plan: &StripePlan) -> Result<Vec<u8>, FormatError> {
     let mut text = format!("{DEFAULT_MAGIC}{VERSION}\n");
     plan.stripe.iter().for_each(|stripe| push(&mut text, "stripe", stripe));
     plan.count.iter().for_each(|count| push(&mut text, "objects", count));
@@ -436,9 +448,9 @@ pub fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
     seal(text, DEFAULT_LEN)
 }
 
-/// Reads it back.
-pub(super) fn decode_default(bytes: &[u8]) -> Result<Plan, FormatError> {
-    let mut plan = Plan::default();
+/// Decodes it.
+pub(super) fn decode_default(bytes: &[u8]) -> Result<StripePlan, FormatError> {
+    let mut plan = StripePlan::default();
     for (key, value) in fields(bytes, DEFAULT_MAGIC, VERSION, DEFAULT_LEN)? {
         match key {
             "stripe" => plan.stripe = Some(number(value)?),
@@ -455,7 +467,7 @@ pub(super) fn push(text: &mut String, key: &str, value: impl std::fmt::Display) 
     let _ = writeln!(text, "{key} {value}");
 }
 
-/// Adds the checksum and fills up.
+/// Adds the checksum and the padding.
 pub(super) fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
     let sum = crc32c::crc32c(text.as_bytes());
     push(&mut text, "sum", format_args!("{sum:08x}"));
@@ -467,13 +479,13 @@ pub(super) fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// The version in the first line of what begins with `magic`.
+/// The version in the first line of a text that begins with `magic`.
 fn version_in<'a>(bytes: &'a [u8], magic: &str) -> Option<&'a str> {
     let rest = bytes.strip_prefix(magic.as_bytes())?;
     std::str::from_utf8(rest.split(|byte| *byte == b'\n').next()?).ok()
 }
 
-/// Checks the first line and the checksum; the keys and values between.
+/// Checks the first line and the checksum. Returns the keys and values between them.
 pub(super) fn fields<'a>(
     bytes: &'a [u8],
     magic: &str,
@@ -490,7 +502,7 @@ pub(super) fn fields<'a>(
     let (first, _) = text.split_once('\n').ok_or(FormatError::Damaged)?;
     let version = &first[magic.len()..];
     if version != known.to_string() {
-        // Of another version only the first line is known to mean what it says here.
+        // In other versions only the first line is known to have this meaning.
         let is_number = !version.is_empty() && version.bytes().all(|digit| digit.is_ascii_digit());
         return Err(if is_number { FormatError::Version(version.to_owned()) } else { FormatError::Damaged });
     }

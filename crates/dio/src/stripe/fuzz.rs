@@ -2,10 +2,10 @@
 //! that are private here, with what must hold of everything that they accept.
 
 use super::format::{
-    DEFAULT_LEN, DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, RECORD_LEN, Record, decode_default,
+    DEFAULT_LEN, DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_LEN, decode_default,
     encode_default, seal,
 };
-use super::stamp::{STAMP_AT, Seen, Stamp, judge};
+use super::stamp::{FoundState, STAMP_AT, Stamp, compare_stamps};
 use crate::layout::Layout;
 
 /// Reads `bytes` as each kind of text, as they are, and once more with the right checksum and
@@ -28,7 +28,8 @@ pub fn texts(bytes: &[u8]) {
     }
 }
 
-/// What begins as a descriptor is never taken for an ordinary file, and what is decoded comes back.
+/// A text that begins as a descriptor is never taken for a plain file, and a decoded descriptor
+/// encodes back to itself.
 fn descriptor(bytes: &[u8]) {
     let decoded = Descriptor::decode(bytes);
     let is_foreign = decoded == Err(FormatError::Foreign);
@@ -53,26 +54,26 @@ fn object(bytes: &[u8]) {
         assert_eq!(found, header);
     }
     let stamps = [bytes, bytes.get(STAMP_AT as usize..).unwrap_or_default()].map(Stamp::decode);
-    let seen: Vec<Seen> = stamps
+    let seen: Vec<FoundState> = stamps
         .into_iter()
         .flatten()
         .chain(Stamp::within(bytes))
         .enumerate()
-        .map(|(index, stamp)| Seen { index, length: stamp.length, stamp: Some(Ok(stamp)), is_local: true })
+        .map(|(index, stamp)| FoundState { index, length: stamp.length, stamp: Some(Ok(stamp)), is_local: true })
         .collect();
-    for stamp in seen.iter().filter_map(Seen::stamp) {
+    for stamp in seen.iter().filter_map(FoundState::stamp) {
         let again = stamp.encode().expect("a stamp is short");
         assert_eq!(Stamp::decode(&again).as_ref(), Ok(stamp));
         // Whatever it finds, it compares numbers that anybody may have written.
-        let _ = judge(stamp.id, &seen, &stamp.boot);
+        let _ = compare_stamps(stamp.id, &seen, &stamp.boot);
     }
 }
 
 /// The length of a device, and what a directory keeps for new files.
 fn others(bytes: &[u8]) {
-    if let Ok(record) = Record::decode(bytes) {
+    if let Ok(record) = LengthRecord::decode(bytes) {
         let again = record.encode().expect("a record is short");
-        assert_eq!(Record::decode(&again), Ok(record));
+        assert_eq!(LengthRecord::decode(&again), Ok(record));
     }
     if let Ok(plan) = decode_default(bytes) {
         match encode_default(&plan) {

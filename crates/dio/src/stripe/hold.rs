@@ -1,4 +1,5 @@
-//! Taking the name of a file away from it without anybody losing bytes: whoever has it open, or opens it meanwhile, is noticed.
+//! Replaces a file under its name without losing bytes of anybody: a process that has the file
+//! open, or opens it meanwhile, is detected.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,47 +13,48 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::create::directory_of;
-use super::directory::{Names, identity, remove_name_in};
+use super::directory::{NameDirectory, identity, remove_name_in};
 use crate::file::FileError;
 use dio_sys::{Lease, has_lease, take_lease};
 
-/// How often a lease or a lock is asked for: descriptors that were closed a moment ago may still count, while a child process of
-/// another thread has not got rid of its own.
+/// How often a lease or a lock is tried. A descriptor that was just closed may still count while a
+/// child process of another thread holds a copy of it.
 const ATTEMPTS: u32 = 4;
 
-/// A file that is to be replaced by another, and that nobody else has open.
+/// A file that is to be replaced, and that nobody else has open.
 ///
-/// A lease (`fcntl(2)`) says so: it is refused while others have the file open, and tells when somebody wants to; who does waits
-/// until this is dropped, at most 45 seconds. File systems without leases (networks, FUSE) and files of other users have none:
-/// then only what can be seen of the file itself tells that it has changed.
+/// A lease (`fcntl(2)`) ensures that. It is refused while others have the file open, and is broken
+/// when somebody opens it; that open then waits until this is dropped, at most 45 seconds. File
+/// systems without leases (networks, FUSE) and files of other users have none: then only changes of
+/// the file itself are detected.
 ///
-/// Leases against writers do not keep each other out, so a lock (`flock(2)`) goes with them: of several who want to replace a
-/// file, one does.
-/// All names are looked for in the directory that the file was found in, which stays open: whoever may rename directories on
-/// the way there must not have names in another one exchanged.
+/// Several read leases are possible at once, so a lock (`flock(2)`) goes with them: of several
+/// processes that want to replace a file, one does. All names are looked up in the directory in
+/// which the file was found, which stays open: a user who may rename directories above it must not
+/// have names in another one exchanged.
 #[derive(Debug)]
-pub struct Hold {
+pub struct ReplaceGuard {
     directory: OwnedFd,
     file: OwnedFd,
     lease: Option<Lease>,
     before: Stat,
 }
 
-impl Hold {
-    /// A file that nobody writes to.
+impl ReplaceGuard {
+    /// Opens a file that nobody writes to.
     ///
     /// # Errors
-    /// EBUSY when somebody has it open for writing, or locked; what opening it answers.
-    pub fn against_writers(path: &Path) -> Result<Hold, FileError> {
-        Hold::new(path, Lease::Writers)
+    /// EBUSY if somebody has it open for writing, or locked; what opening it answers.
+    pub fn against_writers(path: &Path) -> Result<ReplaceGuard, FileError> {
+        ReplaceGuard::new(path, Lease::Writers)
     }
 
-    /// A file that nobody has open.
-    pub(super) fn against_all(path: &Path) -> Result<Hold, FileError> {
-        Hold::new(path, Lease::Everybody)
+    /// Opens a file that nobody else has open.
+    pub(super) fn against_all(path: &Path) -> Result<ReplaceGuard, FileError> {
+        ReplaceGuard::new(path, Lease::Everybody)
     }
 
-    fn new(path: &Path, lease: Lease) -> Result<Hold, FileError> {
+    fn new(path: &Path, lease: Lease) -> Result<ReplaceGuard, FileError> {
         let failed = |errno| FileError::new("take", path, errno);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -60,7 +62,7 @@ impl Hold {
         let name = name_of(path).map_err(failed)?;
         let open = |access| openat(&directory, name, access | flags, Permissions::empty());
         let file = match open(OFlags::RDONLY) {
-            // For this the one is as good as the other.
+            // Either access is enough for this lease.
             Err(Errno::ACCESS) if lease == Lease::Everybody => open(OFlags::WRONLY),
             other => other,
         };
@@ -73,23 +75,24 @@ impl Hold {
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
             return Err(failed(Errno::INVAL).with_detail("it is no regular file"));
         }
-        // Where there are no such locks, or (NFS) none for who reads, all depends on what is seen of the names.
-        if let Err(Errno::WOULDBLOCK) = patiently(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        // File systems without such locks, or (NFS) without them for readers, leave only the checks
+        // of the names.
+        if let Err(Errno::WOULDBLOCK) = retry_on_eagain(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             let error = FileError::new("replace", path, Errno::BUSY);
             return Err(error.with_detail("somebody else is replacing it, or has locked it"));
         }
-        let lease = match patiently(|| take_lease(file.as_fd(), lease)) {
+        let lease = match retry_on_eagain(|| take_lease(file.as_fd(), lease)) {
             Ok(()) => Some(lease),
             Err(Errno::AGAIN) => return Err(busy(path, lease)),
-            // There are none here, or not for us.
+            // The file system has no leases, or none for this user.
             Err(_) => None,
         };
-        let hold = Hold { directory, file, lease, before };
+        let hold = ReplaceGuard { directory, file, lease, before };
         // Whoever had the lock before may have replaced the file and removed its objects.
         if hold.is_called(path) { Ok(hold) } else { Err(hold.disturbed(path)) }
     }
 
-    /// Whether the file is as it was, and nobody has come, or waits.
+    /// Whether the file is unchanged, and nobody has opened it or waits to.
     pub fn is_undisturbed(&self) -> bool {
         let same = |now: Stat| {
             let what = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
@@ -99,51 +102,52 @@ impl Hold {
         alone && fstat(&self.file).is_ok_and(same)
     }
 
-    /// Whether the name, in the directory of the file, leads to it.
+    /// Whether the name, in the directory of the file, belongs to the file.
     fn is_called(&self, path: &Path) -> bool {
         self.leads_to(path, &self.before)
     }
 
-    /// Whether the name, in the directory of the file, leads to another one.
+    /// Whether the name, in the directory of the file, belongs to this other file.
     pub fn leads_to(&self, path: &Path, file: &Stat) -> bool {
         let found = name_of(path).and_then(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
         found.is_ok_and(|found| identity(&found) == identity(file))
     }
 
-    /// What the file was.
+    /// The `stat` of the file when it was opened.
     pub fn stat(&self) -> &Stat {
         &self.before
     }
 
-    /// The file, open for reading where it may be read.
+    /// The file, open for reading if that is allowed.
     pub fn file(&self) -> &OwnedFd {
         &self.file
     }
 
-    /// The directory that the file was found in, as a place.
+    /// The directory of the file, opened with `O_PATH`.
     pub fn directory(&self) -> &OwnedFd {
         &self.directory
     }
 
-    /// Takes a name in the directory of the file away from a file that was looked at before.
+    /// Removes a name in the directory of the file, if it belongs to the file `looked_at`.
     ///
     /// # Errors
-    /// ESTALE when it leads to another file by now; what `unlinkat(2)` answers.
+    /// ESTALE if the name belongs to another file by now; what `unlinkat(2)` answers.
     pub fn remove_name(&self, path: &Path, looked_at: &Stat) -> Result<(), Errno> {
         remove_name_in(&self.directory, name_of(path)?, identity(looked_at))
     }
 
-    /// Gives the file's name, `path`, to `new`, which leads to the open file `made`, durably. The file itself is called `new` then,
-    /// and is the caller's to remove. False where the file system cannot exchange names: then the file has lost its name and `new`
-    /// is gone.
+    /// Exchanges the names `path`, of this file, and `new`, of the open file `made`, durably. This
+    /// file is called `new` then, and the caller removes it. Returns false if the file system
+    /// cannot exchange names: then `path` was replaced and `new` is gone.
     ///
     /// # Errors
-    /// EBUSY when one of the names leads elsewhere by now or somebody has come; what `renameat2(2)` and `fsync(2)` answer. Both names
-    /// lead where they did then, unless taking back failed: the caller asks where `path` leads before removing what was made.
+    /// EBUSY if one of the names belongs to another file by now, or somebody has opened this one;
+    /// what `renameat2(2)` and `fsync(2)` answer. The names are then as they were, unless undoing
+    /// failed: the caller checks which file `path` belongs to before it removes what was made.
     pub fn give_name_to(&self, new: &Path, made: impl AsFd, path: &Path) -> Result<bool, FileError> {
         let failed = |errno| FileError::new("replace", path, errno);
         let stat = fstat(&made).map_err(failed)?;
-        let names = Names::beside(self.directory.as_fd(), c"").map_err(failed)?;
+        let names = NameDirectory::beside(self.directory.as_fd(), c"").map_err(failed)?;
         let ready = self.leads_to(new, &stat) && self.is_called(path) && self.is_undisturbed();
         if !ready {
             return Err(self.disturbed(path));
@@ -159,13 +163,14 @@ impl Hold {
             }
             other => other.map_err(failed)?,
         }
-        // Who had found the file by its name before now, but had not opened it yet, has come to the lease by the end of this.
+        // A process that found the file by its name before now, but had not opened it yet, has met
+        // the lease by the time this ends.
         let synced = names.sync(&made);
         let in_place = self.leads_to(path, &stat) && self.is_called(new);
         if synced.is_ok() && in_place && self.is_undisturbed() {
             return Ok(true);
         }
-        // Only if the file is still there to be given its name back.
+        // Exchanged back only if this file still has the other name.
         if self.is_called(new) {
             exchange().map_err(failed)?;
         }
@@ -181,18 +186,18 @@ impl Hold {
     }
 }
 
-/// The last part of a path.
+/// The last component of a path.
 fn name_of(path: &Path) -> Result<&OsStr, Errno> {
     path.file_name().ok_or(Errno::INVAL)
 }
 
-/// Whether a name leads to a file.
+/// Whether a path belongs to this file.
 pub fn leads_to(path: &Path, file: &Stat) -> bool {
     lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
 }
 
-/// Asks for a lease or a lock, several times.
-pub fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+/// Tries to take a lease or a lock, several times while the answer is EAGAIN.
+pub fn retry_on_eagain(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for attempt in 1..ATTEMPTS {
         match take() {
             Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1 << attempt)),

@@ -1,4 +1,4 @@
-//! Looking at a striped file without opening it for I/O: what is there, and what is wrong.
+//! Inspects a striped file without opening it for I/O: its objects, and what is wrong with them.
 
 use std::fs;
 use std::io;
@@ -9,96 +9,99 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
-use super::device::{BOOT, length_of};
+use super::device::{BOOT_ID, device_length};
 use super::format::{Descriptor, HEADER_LEN};
-use super::head::Head;
+use super::head::DescriptorInode;
 use super::local::is_local;
-use super::open::{descriptor_of, judge_header, open_judged, settle_judgement};
+use super::open::{check_header, descriptor_of, open_checked, wait_until_consistent};
 use super::session::read_stamp;
-use super::stamp::{Seen, judge};
+use super::stamp::{FoundState, compare_stamps};
 use crate::file::{FileError, words};
 
-/// Permissions of others than the owner to read and write.
+/// Permission bits of others than the owner to read and write.
 const OTHERS: u32 = 0o066;
 
-/// What was found of an object.
+/// What was found where an object should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState {
-    /// It is the right one.
+    /// The right object.
     Sound,
-    /// It is not there.
+    /// Nothing.
     Missing,
-    /// Something else is there, or it cannot be read: in words.
+    /// Something else, or an object that cannot be read or is damaged: the reason in words.
     Wrong(String),
 }
 
 /// One object of a striped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReport {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What was found there.
+    /// What was found at this path.
     pub state: ObjectState,
-    /// Its size in bytes, the header included; 0 where it is not known.
+    /// Its size in bytes, header included; 0 if unknown.
     pub size: u64,
-    /// The size that it should have, by that of the file.
+    /// The size in bytes that it should have, by the size of the file.
     pub share: u64,
-    /// Bytes that it occupies on its disk.
+    /// Bytes allocated on its disk.
     pub allocated: u64,
-    /// Of an object that is a device, the size of that, in bytes.
+    /// Size of the device in bytes, if the object is one.
     pub capacity: Option<u64>,
-    /// It belongs to the file, by another descriptor than the one that was looked at.
+    /// Whether its header names another descriptor than the one inspected.
     pub of_another: bool,
-    /// Others may read or write it who may not read or write the file; of an object that is no device.
+    /// Whether more users may read or write it than may read or write the file. Never set for a
+    /// device.
     pub exposed: bool,
-    /// Its stamp and its length.
-    seen: Option<Seen>,
-    /// Of an object that is wrong, the size that its stamp tells.
+    /// Its stamp and its length, until they are compared.
+    seen: Option<FoundState>,
+    /// The size in bytes by its stamp, if the object is wrong.
     stamped_size: Option<u64>,
 }
 
-/// What a striped file consists of.
+/// The result of inspecting a striped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct StripeReport {
     /// The descriptor.
     pub descriptor: Descriptor,
-    /// What was looked at is a copy of the descriptor, by at least one of the objects.
+    /// Whether at least one object names another descriptor, so that the inspected one is a copy.
     pub copy: bool,
-    /// Size of the contents in bytes, as far as the objects that were found tell; of one that was cut off or made longer,
-    /// its stamp.
+    /// Size of the contents in bytes, as far as the objects found determine it. For an object that
+    /// was cut off or extended, the size in its stamp counts.
     pub size: u64,
-    /// The objects, in order.
+    /// The objects, in the order of the layout.
     pub objects: Vec<ObjectReport>,
-    /// The generation of the objects, raised by each session of writing; 0 for the format without, of which old copies are not
-    /// told from the objects.
+    /// The generation of the objects, which each writing session raises; 0 for the format without
+    /// stamps, in which old copies of objects are not detected.
     pub generation: u64,
-    /// Somebody writes to the file, or was interrupted: then less is known of the lengths of its objects.
+    /// Whether a writing session is open or was interrupted: then less is known of the lengths of
+    /// the objects.
     pub open: bool,
 }
 
-impl Report {
-    /// Whether every object is there and is the right one.
+impl StripeReport {
+    /// Whether all objects are there and right.
     pub fn is_sound(&self) -> bool {
         self.objects.iter().all(|object| object.state == ObjectState::Sound)
     }
 
-    /// Whether some objects hold bytes behind the end of the file, as a crash during an extension or a truncation leaves
-    /// them; also while another process is writing there.
+    /// Whether some objects hold bytes behind the end of the file. A crash during an extension or a
+    /// truncation leaves such bytes; a process that is extending the file has them for a moment.
     pub fn has_surplus(&self) -> bool {
         self.objects.iter().any(|object| object.state == ObjectState::Sound && object.size > object.share)
     }
 
-    /// Bytes on all disks together.
+    /// Bytes allocated on all disks.
     pub fn allocated(&self) -> u64 {
         self.objects.iter().map(|object| object.allocated).sum()
     }
 }
 
-/// Looks at a file: `None` when it is an ordinary one.
+/// Inspects a file. `None` if it is not striped.
 ///
 /// # Errors
-/// What opening and reading it answer; EBADMSG for a damaged descriptor. What is wrong with objects is in the report.
-pub fn inspect(path: impl AsRef<Path>) -> Result<Option<Report>, FileError> {
+/// What opening and reading it answer; EBADMSG for a damaged descriptor. Faults of objects are in
+/// the report.
+pub fn inspect(path: impl AsRef<Path>) -> Result<Option<StripeReport>, FileError> {
     let path = path.as_ref();
     let failed = |error: io::Error| {
         FileError::new("read the stripes of", path, Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -107,44 +110,44 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<Report>, FileError> {
     inspect_open(&head, path)
 }
 
-/// As [`inspect`], of a file that is open already; `path` is for messages.
+/// As [`inspect`], for an open file. `path` is used in messages.
 ///
 /// # Errors
 /// As [`inspect`].
-pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<Report>, FileError> {
+pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<StripeReport>, FileError> {
     let failed = |errno| FileError::new("read the stripes of", path, errno);
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Ok(None) };
-    let head = Head::of(&head).map_err(failed)?;
+    let head = DescriptorInode::of(&head).map_err(failed)?;
     let mut objects: Vec<ObjectReport> = Vec::new();
     let look = || {
         objects = (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();
-        let seen: Vec<Seen> = objects.iter().filter_map(|object| object.seen.clone()).collect();
-        let judged = judge(descriptor.id, &seen, &BOOT);
+        let seen: Vec<FoundState> = objects.iter().filter_map(|object| object.seen.clone()).collect();
+        let judged = compare_stamps(descriptor.id, &seen, &BOOT_ID);
         Ok((seen, judged))
     };
-    let judged = settle_judgement(look, |faults| faults);
-    let seen: Vec<Seen> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
+    let judged = wait_until_consistent(look, |faults| faults);
+    let seen: Vec<FoundState> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
     let (generation, open) = match judged {
         Ok(standing) => (standing.generation, standing.is_open),
         Err(faults) => {
-            let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max();
+            let newest = seen.iter().filter_map(FoundState::stamp).map(|stamp| stamp.generation).max();
             for fault in faults {
                 let object = &mut objects[fault.index];
                 object.stamped_size = seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
                     let stamp = seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
-                    Some(stamp.length_of(seen.length, seen.is_local, &BOOT))
+                    Some(stamp.length_of(seen.length, seen.is_local, &BOOT_ID))
                 });
                 object.state = ObjectState::Wrong(fault.what);
             }
             (0, false)
         }
     };
-    Ok(Some(Report { generation, open, ..Report::of(descriptor, objects) }))
+    Ok(Some(StripeReport { generation, open, ..StripeReport::of(descriptor, objects) }))
 }
 
-impl Report {
-    fn of(descriptor: Descriptor, mut objects: Vec<ObjectReport>) -> Report {
+impl StripeReport {
+    fn of(descriptor: Descriptor, mut objects: Vec<ObjectReport>) -> StripeReport {
         let layout = descriptor.layout;
         let reached = |(index, object): (usize, &ObjectReport)| {
             let length = if object.state == ObjectState::Sound { Some(object.size) } else { object.stamped_size };
@@ -155,11 +158,11 @@ impl Report {
             object.share = layout.object_size(index, size);
         }
         let copy = objects.iter().any(|object| object.of_another);
-        Report { descriptor, copy, size, objects, generation: 0, open: false }
+        StripeReport { descriptor, copy, size, objects, generation: 0, open: false }
     }
 }
 
-pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head, file: &Stat) -> ObjectReport {
+pub(super) fn look(descriptor: &Descriptor, index: usize, head: &DescriptorInode, file: &Stat) -> ObjectReport {
     let path = descriptor.object_path(index);
     let mut report = ObjectReport {
         path,
@@ -174,7 +177,7 @@ pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head, file: &St
         stamped_size: None,
     };
     let system = |error: &io::Error| words(Errno::from_io_error(error).unwrap_or(Errno::IO));
-    match open_judged(descriptor, index, file.st_uid, OFlags::RDONLY) {
+    match open_checked(descriptor, index, file.st_uid, OFlags::RDONLY) {
         Err((Errno::NOENT, _)) => report.state = ObjectState::Missing,
         Err((errno, "")) => report.state = ObjectState::Wrong(words(errno)),
         Err((_, what)) => report.state = ObjectState::Wrong(what.to_owned()),
@@ -194,13 +197,13 @@ pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head, file: &St
 }
 
 impl ObjectReport {
-    /// Looks at an object that could be opened; in words what is wrong.
+    /// Inspects an object that could be opened. The error is in words.
     fn look_into(
         &mut self,
         file: &fs::File,
         descriptor: &Descriptor,
         index: usize,
-        head: &Head,
+        head: &DescriptorInode,
         system: &impl Fn(&io::Error) -> String,
     ) -> Result<(), String> {
         let metadata = file.metadata().map_err(|error| system(&error))?;
@@ -210,11 +213,11 @@ impl ObjectReport {
             io::ErrorKind::UnexpectedEof => "is cut off within its header".to_owned(),
             _ => system(&error),
         })?;
-        let found = judge_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
+        let found = check_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
         self.of_another = !found.head.may_be(head);
         if descriptor.is_device(index) {
             let capacity = dio_sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
-            let length = length_of(file, descriptor.id, descriptor.layout.start());
+            let length = device_length(file, descriptor.id, descriptor.layout.start());
             self.size = length.map_err(|(errno, what)| if what.is_empty() { words(errno) } else { what })?;
             (self.allocated, self.capacity) = (self.size, Some(capacity));
             if self.size > capacity {
@@ -224,10 +227,11 @@ impl ObjectReport {
         let stamp = || read_stamp(|bytes, at| rustix::io::pread(file, bytes, at)).map_err(words);
         let stamp = found.stamped.then(stamp).transpose()?;
         if !descriptor.is_device(index) {
-            // The stamp may be of a moment after the first look.
+            // The size is asked again, because the stamp may have been written after the first
+            // `stat`.
             self.size = file.metadata().map_err(|error| system(&error))?.len();
         }
-        self.seen = Some(Seen { index, stamp, length: self.size, is_local: is_local(file) });
+        self.seen = Some(FoundState { index, stamp, length: self.size, is_local: is_local(file) });
         Ok(())
     }
 }

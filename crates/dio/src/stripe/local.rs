@@ -2,8 +2,9 @@
 
 use std::os::fd::AsFd;
 
-/// By their numbers (`statfs(2)`, `include/uapi/linux/magic.h`): ext2 to ext4, XFS, btrfs, tmpfs, ramfs, F2FS, bcachefs, ZFS, overlays,
-/// exFAT, FAT, NTFS, JFS, NILFS, ReiserFS. What is not among them may be a network's, or one of FUSE, behind which there may be one.
+/// Their magic numbers (`statfs(2)`, `include/uapi/linux/magic.h`): ext2 to ext4, XFS, btrfs,
+/// tmpfs, ramfs, F2FS, bcachefs, ZFS, overlayfs, exFAT, FAT, NTFS, JFS, NILFS, ReiserFS. Any other
+/// file system may be on a network, or a FUSE file system that passes on to one.
 const LOCAL: [u64; 15] = [
     0xef53,
     0x5846_5342,
@@ -22,7 +23,7 @@ const LOCAL: [u64; 15] = [
     0x5265_4973,
 ];
 
-/// Whether everybody who may write to an open file sees the locks of this machine (`flock(2)`).
+/// Whether all processes that may write to an open file see the locks of this machine (`flock(2)`).
 pub fn is_local(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u64 & 0xffff_ffff)))
 }

@@ -1,4 +1,4 @@
-//! An open striped file: its objects as one medium.
+//! An open striped file: its objects, used as one medium.
 
 use std::fmt;
 use std::io;
@@ -21,33 +21,36 @@ use crate::file::{Counters, File, FileError, StripedObjects};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::Layout;
 
-/// Several files, the objects, as one.
+/// An open striped file.
 ///
-/// The size is what all of them reach ([`Layout::size`]); nothing else records it, so nothing has to be kept in step with
-/// it. What extends the file is in the file when the last of its parts has arrived, and what some of the objects hold
-/// beyond that is not: a crash, or a failed write, ends the file where the first byte is missing.
+/// The size follows from the sizes of the objects ([`Layout::size`]). It is not recorded, so no
+/// record has to be kept in step with it. Bytes that extend the file count when the last of their
+/// parts has arrived. After a crash or a failed write the file ends where the first byte is
+/// missing, and bytes that some objects hold behind that do not count.
 pub(super) struct Striped {
     name: PathBuf,
     layout: Layout,
-    /// Opened as the whole is, each with locks of its own, which only its own housekeeping uses: the locks of the file
-    /// are those of the whole.
+    /// The objects, opened with the options of the striped file. The locks of each object only
+    /// protect its own bookkeeping; requests are locked in the striped file.
     objects: Vec<File>,
-    /// Those of them that are devices; empty where none is.
+    /// The objects that are devices; empty if none is.
     devices: Vec<Option<Arc<DeviceObject>>>,
     geometry: Geometry,
-    /// The descriptor; `None` for a file of the tests.
+    /// The descriptor file; `None` for a file of the tests.
     head: Option<OsMedium>,
-    /// Of a writer, where the objects have stamps.
+    /// The writing session, if the file is open for writing and the objects have stamps.
     pub(super) session: Option<Session>,
-    /// Requests that opening needed.
-    before: Counters,
-    /// When it was opened, and when the descriptor was last given the time of a write, in milliseconds from then; 0 for never.
+    /// Requests that opening the objects needed.
+    opening_requests: Counters,
+    /// When the file was opened, and when the time of the descriptor file was last updated, in
+    /// milliseconds since then; 0 for never.
     opened: Instant,
-    touched: AtomicU64,
+    mtime_updated: AtomicU64,
 }
 
-/// How old the time of the last write may be in the descriptor of a file on devices, in milliseconds. The kernel's own is older.
-const TOUCH: u64 = 4;
+/// How much the modification time of a file on devices may lag behind its last write, in
+/// milliseconds. The kernel's own times lag by more.
+const MTIME_LAG_MS_MAX: u64 = 4;
 
 impl fmt::Debug for Striped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,18 +60,19 @@ impl fmt::Debug for Striped {
 
 impl Drop for Striped {
     fn drop(&mut self) {
-        self.end();
+        self.end_session();
     }
 }
 
-/// Errors of calls that return those of the standard library; the name of the object comes along.
+/// Wraps an error for calls that return errors of the standard library, with the name of the
+/// object.
 fn named(error: FileError) -> io::Error {
     io::Error::other(error)
 }
 
 impl Striped {
     /// # Errors
-    /// The alignments of the objects and the layout do not fit together: in words.
+    /// In words: the alignments of the objects and the layout do not fit together.
     pub(super) fn new(
         name: &Path,
         layout: Layout,
@@ -86,10 +90,21 @@ impl Striped {
         if (layout.stripe() | layout.start()) % align != 0 {
             return Err("the stripe size is no multiple of the alignment that a target demands");
         }
-        let (before, opened, touched) = (Counters::default(), Instant::now(), AtomicU64::new(0));
+        let (opening_requests, opened, mtime_updated) = (Counters::default(), Instant::now(), AtomicU64::new(0));
         let (name, session) = (name.to_owned(), None);
-        let mut striped = Striped { name, layout, objects, devices, geometry, head, session, before, opened, touched };
-        striped.before = striped.requests_so_far();
+        let mut striped = Striped {
+            name,
+            layout,
+            objects,
+            devices,
+            geometry,
+            head,
+            session,
+            opening_requests,
+            opened,
+            mtime_updated,
+        };
+        striped.opening_requests = striped.requests_so_far();
         Ok(striped)
     }
 
@@ -97,41 +112,42 @@ impl Striped {
         &self.geometry
     }
 
-    /// The object as a device, if it is one.
+    /// The device of an object, if it is one.
     pub(super) fn device(&self, object: usize) -> Option<&DeviceObject> {
         self.devices.get(object).and_then(Option::as_deref)
     }
 
-    /// Whether growing writes zeros, and a full object is a device.
+    /// Whether some objects are devices.
     pub(super) fn has_devices(&self) -> bool {
         !self.devices.is_empty()
     }
 
-    /// Something was changed: files that hold bytes remember when, devices do not, so the descriptor does.
-    fn touch(&self) {
+    /// Updates the modification time of the descriptor file after a change, if objects are devices:
+    /// these have no times of their own.
+    fn update_mtime(&self) {
         if !self.has_devices() {
             return;
         }
-        let (now, last) = (self.opened.elapsed().as_millis() as u64 + 1, self.touched.load(Ordering::Relaxed));
-        if last != 0 && now - last.min(now) < TOUCH {
+        let (now, last) = (self.opened.elapsed().as_millis() as u64 + 1, self.mtime_updated.load(Ordering::Relaxed));
+        if last != 0 && now - last.min(now) < MTIME_LAG_MS_MAX {
             return;
         }
-        self.touched.store(now, Ordering::Relaxed);
+        self.mtime_updated.store(now, Ordering::Relaxed);
         let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
         let times =
             Timestamps { last_access: time(rustix::fs::UTIME_OMIT), last_modification: time(rustix::fs::UTIME_NOW) };
         if let Some(head) = self.named_file() {
-            // Whoever may write the bytes may do this; where it fails, only a time is old.
+            // Every writer may set the time to now. If that fails, only the time is old.
             let _ = rustix::fs::futimens(head, &times);
         }
     }
 
-    /// What the file was opened by.
+    /// The path by which the file was opened.
     pub(super) fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Requests to the objects, those of opening them too.
+    /// Requests to the objects, including those that opened them.
     fn requests_so_far(&self) -> Counters {
         let mut all = Counters::default();
         for object in &self.objects {
@@ -142,7 +158,7 @@ impl Striped {
         all
     }
 
-    /// Whether the devices have room for a file of this size; found out before one of them grows.
+    /// Checks that the devices have room for a file of this size, before any of them grows.
     fn check_capacity(&self, size: u64) -> io::Result<()> {
         for index in 0..self.devices.len() {
             if let Some(device) = self.device(index) {
@@ -157,9 +173,10 @@ impl Striped {
         self.objects.iter().map(|object| object.size().map_err(named)).collect()
     }
 
-    /// Cuts the objects off to what they hold of `size` bytes. First the one whose turn it would be behind, durably: from
-    /// then on the file has that size and no other, wherever a crash comes. What the others lose must be durable too before
-    /// they can grow again, or a crash could bring it back.
+    /// Cuts the objects off to their shares of `size` bytes. The object that would hold the next
+    /// byte is cut first, durably: from then on the file has this size, wherever a crash comes. The
+    /// cuts of the others must be durable too before these can grow again, or a crash could bring
+    /// old bytes back.
     fn cut(&self, size: u64, held: &[u64]) -> io::Result<()> {
         let first = self.layout.locate(size).object;
         let surplus = |index: &usize| held[*index] > self.layout.object_size(*index, size);
@@ -186,14 +203,14 @@ impl StripedMedium for Striped {
     fn part_request(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
         let part = self.objects[object].block_io().part_request(whole, offset, mem);
         match self.device(object) {
-            Some(device) => Request { tag: device.mark(part.kind), ..part },
+            Some(device) => Request { tag: device.tag(part.kind), ..part },
             None => part,
         }
     }
 
     fn finish_part(&self, object: usize, over: Finished) -> Finished {
         if over.request.kind == OpKind::Write {
-            self.touch();
+            self.update_mtime();
         }
         let over = self.objects[object].block_io().finish_part(over);
         match self.device(object) {
@@ -223,11 +240,11 @@ impl StripedObjects for Striped {
     fn set_size(&self, size: u64) -> io::Result<()> {
         self.begin().map_err(named)?;
         self.check_capacity(size)?;
-        self.touch();
+        self.update_mtime();
         let held = self.sizes()?;
-        // What is beyond the end now must not come to light when the file grows.
+        // Bytes behind the present end must not reappear when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
-        let lowered = self.lower(|index| self.layout.object_size(index, keep)).map_err(named)?;
+        let lowered = self.lower_stamps(|index| self.layout.object_size(index, keep)).map_err(named)?;
         self.cut(keep, &held)?;
         drop(lowered);
         let grown = (0..self.objects.len()).try_for_each(|index| {
@@ -236,14 +253,15 @@ impl StripedObjects for Striped {
             if shorter { self.objects[index].set_size(share).map_err(named) } else { Ok(()) }
         });
         grown.inspect_err(|_| {
-            // What some objects have gained must not come to light later; the error that is told is the first.
+            // The growth of some objects must not reappear later. The first error is returned.
             let _ = self.sizes().and_then(|held| self.cut(keep, &held));
         })
     }
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
         self.begin().map_err(named)?;
-        // All space is there before any size changes, so that a full target leaves the file as it was.
+        // All space is allocated before any size changes, so that a full target leaves the file as
+        // it was.
         for (index, object) in self.objects.iter().enumerate() {
             let slice = self.layout.object_range(index, &range);
             if !slice.is_empty() {
@@ -255,7 +273,7 @@ impl StripedObjects for Striped {
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         self.begin().map_err(named)?;
-        self.touch();
+        self.update_mtime();
         for (index, object) in self.objects.iter().enumerate() {
             let slice = self.layout.object_range(index, &range);
             if !slice.is_empty() {
@@ -273,10 +291,12 @@ impl StripedObjects for Striped {
             if object.size().map_err(named)? >= share {
                 continue;
             }
-            // Another process may be making it longer at this moment: what is allocated never makes it shorter.
+            // Another process may be extending the object at this moment: allocating never makes it
+            // shorter.
             match object.allocate(share - 1..share, true) {
-                // Nor does a byte. Nobody else in this process writes to the file meanwhile; of another one it is the byte that
-                // can be lost, where setting the size would lose all that it has just written.
+                // Nor does writing a byte. No other thread of this process writes to the file
+                // meanwhile. A concurrent write of another process can lose this one byte, whereas
+                // setting the size could cut off everything that it has just written.
                 Err(error) if matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
                     if object.size().map_err(named)? < share {
                         object.write_at(&[0], share - 1).map_err(named)?;
@@ -291,8 +311,8 @@ impl StripedObjects for Striped {
 
     fn requests(&self) -> Counters {
         let mut all = self.requests_so_far();
-        all.read_requests -= self.before.read_requests.min(all.read_requests);
-        all.write_requests -= self.before.write_requests.min(all.write_requests);
+        all.read_requests -= self.opening_requests.read_requests.min(all.read_requests);
+        all.write_requests -= self.opening_requests.write_requests.min(all.write_requests);
         all
     }
 
@@ -307,6 +327,6 @@ impl StripedObjects for Striped {
     }
 
     fn record_durable(&self, lengths: &[u64]) {
-        self.note_lengths(lengths);
+        self.record_lengths(lengths);
     }
 }

@@ -1,16 +1,18 @@
-//! Objects of striped files, for whoever tends them (the crate `dio-stripe`): how they are opened and judged, and what
-//! stands in their headers and stamps. Programs that only read and write files need none of it.
+//! Objects of striped files, for their maintenance (the crate `dio-stripe`): how they are opened
+//! and checked, and the contents of their headers and stamps. Programs that only read and write
+//! files need none of it.
 
-pub use super::claim::header_on;
-pub use super::create::{directory_of, sync_directory, take_new};
-pub use super::device::{BOOT, length_of, open_exclusively, wipe};
+pub use super::claim::read_device_header;
+pub use super::create::{directory_of, lock_new_file, sync_directory};
+pub use super::device::{BOOT_ID, device_length, open_exclusive, wipe};
 pub use super::directory::{Identity, identity, remove_name_of};
 pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};
-pub use super::hold::patiently;
+pub use super::hold::retry_on_eagain;
 pub use super::local::is_local;
 pub use super::open::{
-    TAKEN, damaged, judge_header, judge_kind, judge_owner, of_object, open_judged, settle_judgement, wrong,
+    DEVICE_IN_USE, check_header, check_kind, check_owner, damaged_object_error, format_error, object_error,
+    open_checked, wait_until_consistent,
 };
-pub use super::remove::header_of;
+pub use super::remove::read_checked_header;
 pub use super::session::read_stamp;
-pub use super::stamp::{Fault, Phase, STAMP_AT, Seen, Stamp, judge};
+pub use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, Stamp, compare_stamps};

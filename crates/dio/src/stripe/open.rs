@@ -1,4 +1,4 @@
-//! Recognising a striped file, and opening its objects.
+//! Recognises striped files, and opens their objects.
 
 use std::fs;
 use std::io;
@@ -10,46 +10,48 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
-use super::device::{BOOT, Device, DeviceObject, length_of};
+use super::device::{BOOT_ID, Device, DeviceObject, device_length};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
-use super::head::Head;
+use super::head::DescriptorInode;
 use super::local::is_local;
 use super::medium::Striped;
-use super::reach::may_look;
+use super::redirect::check_may_open_objects;
 use super::session::{Session, read_stamp};
-use super::stamp::{Fault, Seen, Stamp, Standing, judge};
-use super::trust::may_lead_to;
+use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps};
+use super::trust::may_refer_to;
 use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
 
-/// How long whoever opens a file for writing waits for somebody who has it alone.
+/// How long an open for writing waits while another process holds the exclusive lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often objects are looked at that do not fit together, and how long between: a writer may just have begun or ended.
-const LOOKS: u32 = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// How often objects that do not fit together are read again, and the time between: a writer may
+/// just have begun or ended a session.
+const READ_ATTEMPTS: u32 = 20;
+const READ_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Whether a file can be a descriptor, by what `fstat(2)` said of it.
+/// Whether a file may be a descriptor, by its `fstat(2)`.
 pub fn may_be_striped(stat: &Stat) -> bool {
     may_be_descriptor(stat.st_size as u64) && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// The descriptor in an open file, `None` if it is an ordinary one. `stat` is what `fstat(2)` said of it.
+/// The descriptor in an open file; `None` if the file is not striped. `stat` is the `fstat(2)` of
+/// the file.
 ///
-/// A file that cannot be opened for reading counts as ordinary: its bytes do not tell.
+/// A file that may not be read counts as plain.
 ///
 /// # Errors
-/// EBADMSG for a damaged descriptor, EPROTONOSUPPORT for one of a later version; EDEADLK where this thread of a server answers one of
-/// another server that looks for objects; what reading answers.
+/// EBADMSG for a damaged descriptor; EPROTONOSUPPORT for one of a later version; EDEADLK if this
+/// thread answers another server that opens objects; what reading answers.
 pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<Descriptor>, FileError> {
     if !may_be_striped(stat) {
         return Ok(None);
     }
     let fd = fd.as_fd();
-    // Opened again: this one may be direct, or for writing only.
+    // The file is opened again, because `fd` may be direct or write-only.
     let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let own = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).ok();
     let mut bytes = vec![0; stat.st_size as usize];
@@ -67,13 +69,13 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     if !Descriptor::is_one(&bytes[..filled]) {
         return Ok(None);
     }
-    // Whoever has a descriptor is about to look for its objects.
-    may_look().map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
-    Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| wrong("read the stripes of", name, &error))
+    // A caller that gets a descriptor is about to open objects.
+    check_may_open_objects().map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
+    Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| format_error("read the stripes of", name, &error))
 }
 
-/// What is wrong with a descriptor or a header, as an error of a file.
-pub fn wrong(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
+/// Turns an error of the format of a descriptor or a header into an error of a file.
+pub fn format_error(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
     let errno = match error {
         FormatError::Version(_) => Errno::PROTONOSUPPORT,
         FormatError::Foreign => Errno::STALE,
@@ -84,8 +86,8 @@ pub fn wrong(operation: &'static str, path: &Path, error: &FormatError) -> FileE
     if matches!(error, FormatError::Longer) { failed.with_cure(CURE_LONGER) } else { failed }
 }
 
-/// An error that concerns an object.
-pub fn of_object(
+/// The error of an operation on a striped file `name` that concerns one of its objects.
+pub fn object_error(
     operation: &'static str,
     name: &Path,
     index: usize,
@@ -97,8 +99,9 @@ pub fn of_object(
     FileError::new(operation, name, errno).with_detail(format!("object {index}, '{}'{comma}{what}", path.display()))
 }
 
-/// Compares the header of an object with what it must be, but for the head; in words what is wrong.
-pub fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
+/// Compares the header of an object with the expected one, except for the inode of the descriptor.
+/// The error is in words.
+pub fn check_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
     let found = Header::decode(bytes).map_err(|error| match error {
         FormatError::Foreign => (Errno::STALE, "is no object of a striped file".to_owned()),
         FormatError::Version(_) => (Errno::PROTONOSUPPORT, format!("has a header that cannot be used: {error}")),
@@ -116,9 +119,10 @@ pub fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, S
     Ok(found)
 }
 
-/// Whether an open object is what the descriptor says, a file or a device, and belongs to the user `owner`: anyone can write a
-/// descriptor, and must not be able to point it at what only others may read. Of a device its header says whose it is.
-pub fn judge_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32) -> Result<(), (Errno, &'static str)> {
+/// Checks that an open object has the kind that the descriptor says, file or device, and belongs to
+/// the user `owner`. Anyone can write a descriptor, and must not be able to make it refer to files
+/// that only others may read. The owner of a device is in its header ([`check_owner`]).
+pub fn check_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32) -> Result<(), (Errno, &'static str)> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     match descriptor.is_device(index) {
         true if kind != FileType::BlockDevice => Err((Errno::STALE, "is no block device")),
@@ -128,14 +132,14 @@ pub fn judge_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32
     }
 }
 
-/// Finds an object: what is there is judged before it is opened, since to open a device may do something already.
+/// Opens an object with `O_PATH` and checks it. Opening a device itself may already have effects.
 ///
 /// # Errors
-/// As [`judge_kind`]; what looking for it answers.
+/// As [`check_kind`]; what opening it answers.
 fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(OwnedFd, Stat), (Errno, &'static str)> {
     let system = |errno| (errno, "");
-    may_look().map_err(|errno| (errno, CIRCLE))?;
-    // No link is followed; but the names of devices may be links, to what is found today.
+    check_may_open_objects().map_err(|errno| (errno, CIRCLE))?;
+    // Links are not followed, except to devices, whose names are often links.
     let follow = if descriptor.is_device(index) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let found = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty()).map_err(system)?;
@@ -143,15 +147,15 @@ fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(Own
     if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
         return Err(system(Errno::LOOP));
     }
-    judge_kind(descriptor, index, &stat, owner)?;
+    check_kind(descriptor, index, &stat, owner)?;
     Ok((found, stat))
 }
 
-/// Opens an object that is what it should be, and nothing else.
+/// Opens an object after it was checked.
 ///
 /// # Errors
-/// As [`judge_kind`]; what opening it answers.
-pub fn open_judged(
+/// As [`check_kind`]; what opening it answers.
+pub fn open_checked(
     descriptor: &Descriptor,
     index: usize,
     owner: u32,
@@ -163,8 +167,8 @@ pub fn open_judged(
     rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(|errno| (errno, ""))
 }
 
-/// As [`judge_kind`], of the header of a device.
-pub fn judge_owner(
+/// Checks that a device belongs to the user `owner`, by its header.
+pub fn check_owner(
     descriptor: &Descriptor,
     index: usize,
     found: &Header,
@@ -177,8 +181,9 @@ const CIRCLE: &str = "whoever asks for it is a server that looks for an object i
 const FOREIGN: &str = "belongs to another user than the file";
 const FORGED: &str = "belongs to another file of that owner, and others may write to this one";
 const CURE_FORGED: &str = "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
-/// What is wrong with a device that another process writes to.
-pub const TAKEN: &str = "is taken: somebody else writes to it; files on devices have one writing process at a time";
+/// The fault of a device that another process writes to.
+pub const DEVICE_IN_USE: &str =
+    "is taken: somebody else writes to it; files on devices have one writing process at a time";
 const CURE_DAMAGED: &str = "restore it, or take what is left for the file with 'dio stripe check --repair --force'; \
                             'dio stripe check' shows all that is wrong";
 const CURE_WRONG: &str = "'dio stripe check' shows all that is wrong";
@@ -188,11 +193,11 @@ const CURE_UNEVEN: &str = "see 'dio stripe check'; with --repair it cuts them of
 const CURE_LONGER: &str = "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
 const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
 
-/// An open object: as a device, if it is one; its stamp, if it has one.
+/// An open object, the device if it is one, and its stamp if it has one.
 type Opened = (File, Option<Arc<DeviceObject>>, Option<Result<Stamp, FormatError>>);
 
 impl OpenOptions {
-    /// Opens the objects of a descriptor, all of them as this was to be.
+    /// Opens the objects of a descriptor, all of them with these options.
     pub(crate) fn open_striped(
         &self,
         name: &Path,
@@ -201,7 +206,7 @@ impl OpenOptions {
         stat: &Stat,
         io: Io,
     ) -> Result<File, FileError> {
-        let own = Head::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
+        let own = DescriptorInode::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
         let mut objects = Vec::with_capacity(descriptor.targets.len());
         let (mut devices, mut stamps) = (Vec::new(), Vec::new());
         for index in 0..descriptor.targets.len() {
@@ -225,8 +230,8 @@ impl OpenOptions {
         if self.writes() {
             let session = || Session::new(descriptor.id, !self.is_cached());
             striped.session = stamped.then(session);
-            check_not_left(&striped)
-                .and_then(|()| trim(&striped, self.allows_damaged()))
+            check_still_linked(&striped)
+                .and_then(|()| cut_surplus(&striped, self.allows_damaged()))
                 .map_err(|error| not_shared(name, error))?;
         }
         let geometry = *striped.geometry();
@@ -242,11 +247,11 @@ impl OpenOptions {
         name: &Path,
         (descriptor, index): (&Descriptor, usize),
         head: &Stat,
-        own: &Head,
+        own: &DescriptorInode,
         io: &Io,
     ) -> Result<Opened, FileError> {
         let path = descriptor.object_path(index);
-        let failed = |errno, what: &str| of_object("open", name, index, &path, errno, what);
+        let failed = |errno, what: &str| object_error("open", name, index, &path, errno, what);
         let is_device = descriptor.is_device(index);
         let (found, stat) = find_object(descriptor, index, head.st_uid).map_err(|(errno, what)| match errno {
             Errno::NOENT => failed(Errno::NOENT, "is missing").with_cure(CURE_MISSING),
@@ -256,14 +261,14 @@ impl OpenOptions {
         let mut object = opened.map_err(|error| failed(error.errno(), error.detail().unwrap_or("")))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
-        let found = judge_header(&bytes[..count], &descriptor.header(index, *own));
+        let found = check_header(&bytes[..count], &descriptor.header(index, *own));
         let found = found.map_err(|(errno, what)| failed(errno, &what).with_cure(CURE_WRONG))?;
-        judge_owner(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        check_owner(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         if self.writes() && !found.head.may_be(own) {
             let copy = FileError::new("open for writing", name, Errno::PERM);
             return Err(copy.with_detail("it is a copy of the descriptor of a striped file").with_cure(CURE_COPY));
         }
-        if !may_lead_to(head, own, &stat, &found.head) {
+        if !may_refer_to(head, own, &stat, &found.head) {
             return Err(failed(Errno::PERM, FORGED).with_cure(CURE_FORGED));
         }
         let device = is_device.then(|| self.as_device(&mut object, descriptor, &stat)).transpose();
@@ -271,7 +276,7 @@ impl OpenOptions {
         Ok((object, device, found.stamped.then(|| Stamp::within(&bytes[..count]))))
     }
 
-    /// Has an object that is a device answer with the length that it says it has.
+    /// Makes an object on a device report the length in its record as its size.
     fn as_device(
         &self,
         object: &mut File,
@@ -284,10 +289,10 @@ impl OpenOptions {
         let system = |error: io::Error| (Errno::from_io_error(&error).unwrap_or(Errno::IO), String::new());
         let writer = self.writes().then(|| device.write(os.any())).transpose();
         let writer = writer.map_err(|(errno, what)| match errno {
-            Errno::BUSY => (errno, TAKEN.to_owned()),
+            Errno::BUSY => (errno, DEVICE_IN_USE.to_owned()),
             errno => (errno, what),
         })?;
-        let length = length_of(os.descriptor(Route::Buffered).map_err(system)?, id, start)?;
+        let length = device_length(os.descriptor(Route::Buffered).map_err(system)?, id, start)?;
         if length > object.size().map_err(|error| (error.errno(), String::new()))? {
             return Err((Errno::STALE, "is shorter than what it held".to_owned()));
         }
@@ -296,8 +301,8 @@ impl OpenOptions {
         Ok(device)
     }
 
-    /// A file over objects of the caller's, such as simulated ones. They were opened as this is to be; what lies before
-    /// [`Layout::start`] in each is not looked at.
+    /// A file over objects of the caller's, such as simulated ones. They were opened as this is to
+    /// be; what lies before [`Layout::start`] in each is not looked at.
     ///
     /// # Errors
     /// EINVAL when the layout does not fit them.
@@ -306,15 +311,15 @@ impl OpenOptions {
         let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
         let striped = Striped::new(name, layout, objects, Vec::new(), None).map_err(failed)?;
         if self.writes() {
-            trim(&striped, false).map_err(|error| not_shared(name, error))?;
+            cut_surplus(&striped, false).map_err(|error| not_shared(name, error))?;
         }
         let geometry = *striped.geometry();
         Ok(self.over_objects(name, Arc::new(striped), geometry, LockTable::new()))
     }
 }
 
-/// Waits until objects fit together that somebody may just begin or end to write, as long as their stamps change; the first that
-/// does not.
+/// Checks that the objects fit together. Waits while their stamps change, because a writer may just
+/// begin or end a session. The error is that of the first wrong object.
 fn check_stamps(
     name: &Path,
     descriptor: &Descriptor,
@@ -323,7 +328,7 @@ fn check_stamps(
 ) -> Result<(), FileError> {
     let stamped: Vec<bool> = stamps.iter().map(Option::is_some).collect();
     let mut first = Some(stamps);
-    // Direct reads are of whole blocks.
+    // Direct reads need whole blocks.
     let read = |object: &File| {
         read_stamp(|bytes: &mut [u8], at: u64| {
             let mut whole = vec![0; HEADER_LEN as usize];
@@ -336,31 +341,34 @@ fn check_stamps(
     let seen = |(index, stamp): (usize, Option<Result<Stamp, FormatError>>)| {
         let object = &objects[index];
         let is_local = object.descriptor().is_some_and(is_local);
-        Ok(Seen { index, stamp, length: object.size()?, is_local })
+        Ok(FoundState { index, stamp, length: object.size()?, is_local })
     };
     let look = || {
         let stamps: Vec<_> = first.take().map_or_else(again, Ok)?;
         let found = stamps.into_iter().enumerate().map(seen).collect::<Result<Vec<_>, FileError>>()?;
-        let judged = judge(descriptor.id, &found, &BOOT);
+        let judged = compare_stamps(descriptor.id, &found, &BOOT_ID);
         Ok((found, judged))
     };
-    settle_judgement(look, |faults| damaged(name, &faults[0], &descriptor.object_path(faults[0].index))).map(drop)
+    wait_until_consistent(look, |faults| {
+        damaged_object_error(name, &faults[0], &descriptor.object_path(faults[0].index))
+    })
+    .map(drop)
 }
 
-/// Looks at objects again that do not fit together, until they do, or nothing changes any more.
+/// Repeats `look` while the objects do not fit together and their state changes.
 ///
 /// # Errors
-/// What looking answers; what `failed` makes of what is wrong.
-pub fn settle_judgement<E>(
-    mut look: impl FnMut() -> Result<(Vec<Seen>, Result<Standing, Vec<Fault>>), E>,
-    failed: impl FnOnce(Vec<Fault>) -> E,
-) -> Result<Standing, E> {
+/// What `look` returns; what `failed` makes of the faults.
+pub fn wait_until_consistent<E>(
+    mut look: impl FnMut() -> Result<(Vec<FoundState>, Result<SessionState, Vec<ObjectFault>>), E>,
+    failed: impl FnOnce(Vec<ObjectFault>) -> E,
+) -> Result<SessionState, E> {
     let (mut before, mut judged) = look()?;
-    for _ in 1..LOOKS {
+    for _ in 1..READ_ATTEMPTS {
         if judged.is_ok() {
             break;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(READ_INTERVAL);
         let (now, again) = look()?;
         judged = again;
         if std::mem::replace(&mut before, now) == before {
@@ -370,9 +378,9 @@ pub fn settle_judgement<E>(
     judged.map_err(failed)
 }
 
-/// The error of an object that is not what it should be.
-pub fn damaged(name: &Path, fault: &Fault, path: &Path) -> FileError {
-    of_object("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
+/// The error of opening a file with a faulty object.
+pub fn damaged_object_error(name: &Path, fault: &ObjectFault, path: &Path) -> FileError {
+    object_error("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
 }
 
 fn not_shared(name: &Path, error: io::Error) -> FileError {
@@ -389,42 +397,46 @@ fn not_shared(name: &Path, error: io::Error) -> FileError {
     }
 }
 
-/// Whoever waited until devices were free may have waited for the end of the file: it has been moved, or removed.
+/// Checks that the file still exists. While an open waited for a device, the file may have been
+/// moved or removed.
 ///
 /// # Errors
-/// ESTALE then.
-fn check_not_left(striped: &Striped) -> io::Result<()> {
-    let first = (0..striped.objects().len()).filter_map(|index| striped.device(index)).any(|device| device.first);
+/// ESTALE if it is gone.
+fn check_still_linked(striped: &Striped) -> io::Result<()> {
+    let first =
+        (0..striped.objects().len()).filter_map(|index| striped.device(index)).any(|device| device.is_first_writer);
     match striped.named_file().filter(|_| first) {
         Some(head) if rustix::fs::fstat(head)?.st_nlink == 0 => Err(Errno::STALE.into()),
         _ => Ok(()),
     }
 }
 
-/// Cuts off what objects hold behind the end, which a crash has left there, unless somebody else is writing: then it may
-/// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open. Where other
-/// machines may write without its being seen here, nothing is cut off: see [`super::repair()`].
+/// Cuts off the bytes that a crash has left behind the end of the file, unless another process is
+/// writing: then they may be about to become part of the file. Each writer holds a shared lock on
+/// the first object while the file is open. If other machines may write unseen, nothing is cut off:
+/// see `dio_stripe::repair`.
 ///
-/// Nothing is cut off either where the objects have no stamps, unless the caller takes `what_is_there`: an object that was cut off
-/// by something else looks the same then, and the others would lose what they hold.
-fn trim(striped: &Striped, what_is_there: bool) -> io::Result<()> {
+/// Nothing is cut off either if the objects have no stamps, unless the caller accepts damage
+/// (`allow_damaged`): an object that something else has cut off looks the same then, and the others
+/// would lose their bytes.
+fn cut_surplus(striped: &Striped, accept_damage: bool) -> io::Result<()> {
     let first = striped.objects()[0].descriptor();
     let alone = match (striped.device(0), first) {
-        // No other process writes, and none is waited for.
-        (Some(device), _) => device.first,
+        // Only one process at a time writes to devices.
+        (Some(device), _) => device.is_first_writer,
         (None, Some(first)) => flock(first, FlockOperation::NonBlockingLockExclusive).is_ok(),
         (None, None) => true,
     };
     if alone {
         let system = striped.named_file().is_some();
         let local = || striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local));
-        if what_is_there {
-            striped.stamp_anew().map_err(io::Error::other)?;
+        if accept_damage {
+            striped.restamp().map_err(io::Error::other)?;
         } else {
             striped.recover().map_err(io::Error::other)?;
         }
         if (striped.has_devices() || !system || local()) && striped.has_surplus()? {
-            if system && striped.session.is_none() && !what_is_there {
+            if system && striped.session.is_none() && !accept_damage {
                 let error = FileError::new("open for writing", striped.name(), Errno::UCLEAN);
                 return Err(io::Error::other(error.with_detail(UNEVEN).with_cure(CURE_UNEVEN)));
             }
@@ -432,23 +444,23 @@ fn trim(striped: &Striped, what_is_there: bool) -> io::Result<()> {
         }
     }
     match first.filter(|_| striped.device(0).is_none()) {
-        Some(first) => share(first),
+        Some(first) => lock_shared(first),
         None => Ok(()),
     }
 }
 
-/// Takes a shared lock, waiting as long as somebody may need it alone to cut off what a crash has left. A migration takes
-/// longer.
-fn share(first: BorrowedFd<'_>) -> io::Result<()> {
+/// Takes a shared lock. Waits while another process needs the exclusive lock to cut off what a
+/// crash has left; a migration takes longer than that.
+fn lock_shared(first: BorrowedFd<'_>) -> io::Result<()> {
     let start = Instant::now();
     while let Err(errno) = flock(first, FlockOperation::NonBlockingLockShared) {
         match errno {
             Errno::WOULDBLOCK if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 100),
             Errno::WOULDBLOCK => return Err(Errno::BUSY.into()),
-            // Where there are no such locks nobody holds one.
+            // File systems without such locks answer other errors; nobody holds a lock there.
             _ => break,
         }
     }
-    // While this one waited, the file may have been moved to other objects.
+    // Meanwhile, the file may have been moved to other objects.
     if rustix::fs::fstat(first)?.st_nlink == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
 }

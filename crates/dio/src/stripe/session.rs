@@ -1,13 +1,16 @@
-//! Writing sessions: keeping the stamps of all objects in step with what is done to an open file. `stamp.rs` has the rules.
+//! Writing sessions: keeps the stamps of all objects in step with the changes of an open file.
+//! `stamp.rs` has the rules.
 //!
-//! A session begins with the first change of whoever has the file open for writing, and ends when the last of them closes it. All
-//! writers of a file, in whatever process, share one session. Its costs: one durable write of 512 bytes to each object when it
-//! begins, all at once; two writes to each when it ends, and a sync of the objects that have grown.
+//! A session begins with the first change by a process that has the file open for writing, and ends
+//! when the last such process closes it. All writers of a file share one session. It costs one
+//! durable write of 512 bytes to each object when it begins, all in parallel; two writes to each
+//! when it ends, and a sync of the objects that have grown.
 //!
 //! Invariants:
-//! 1. Stamps are changed by whoever holds the lock of a byte of the last object (`fcntl(2)`), and by one thread of that process.
-//! 2. Nothing is changed in an object before all objects have the generation of the session, durably.
-//! 3. No stamp has a `durable` length that exceeds what was synced, or what a cut under way leaves.
+//! 1. Stamps are changed only under the lock of a byte of the last object (`fcntl(2)`), by one
+//!    thread of the process that holds it.
+//! 2. No object is changed before all objects durably have the generation of the session.
+//! 3. No `durable` length exceeds what was synced, or what a cut in progress leaves.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -20,27 +23,28 @@ use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::create::errno;
-use super::device::BOOT;
+use super::device::BOOT_ID;
 use super::format::Id;
 use super::local::is_local;
 use super::medium::Striped;
-use super::open::damaged;
-use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
+use super::open::damaged_object_error;
+use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, STAMP_LEN, SessionState, Stamp, compare_stamps};
 use crate::drive::StripedMedium;
 use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, StripedObjects};
 
-/// The byte that is locked while stamps change. That before it is the lock of those who append.
+/// The byte that is locked while stamps change. Byte 0 is the lock for appends.
 const BYTE: i64 = 1;
 
-/// How long the lock is waited for on file systems where a writer's other locks may stand in its way (NFS).
+/// How long to wait for the lock on file systems where other locks of a writer may conflict with it
+/// (NFS).
 const PATIENCE_FAR: Duration = Duration::from_secs(2);
 
 const CURE_LOCKED: &str = "another program keeps the lock of its stamps; end that program (see 'lslocks')";
 
-/// How often the durable lengths are noted at syncs, at most.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two records of durable lengths at syncs.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often a stamp is read that somebody may just be writing.
 const ATTEMPTS: u32 = 5;
@@ -48,34 +52,35 @@ const ATTEMPTS: u32 = 5;
 /// Threads that write stamps at a time.
 const WRITERS: usize = 16;
 
-/// The part of a writer in the session.
+/// The part of one open file in the session.
 #[derive(Debug)]
 pub(super) struct Session {
     id: Id,
-    /// Whether closing syncs objects that have grown.
+    /// Whether closing the file syncs objects that have grown.
     syncs: bool,
     begun: AtomicBool,
-    /// When durable lengths were last noted. Held by the thread that changes stamps.
-    noted: Mutex<Instant>,
+    /// When durable lengths were last recorded. Held by the thread that changes stamps.
+    last_recorded: Mutex<Instant>,
 }
 
 impl Session {
     pub(super) fn new(id: Id, syncs: bool) -> Session {
-        Session { id, syncs, begun: AtomicBool::new(false), noted: Mutex::new(Instant::now()) }
+        Session { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
     }
 }
 
 /// The right to change stamps.
 pub(super) struct StampLock<'a> {
-    noted: MutexGuard<'a, Instant>,
-    /// `None` where there are no such locks.
+    last_recorded: MutexGuard<'a, Instant>,
+    /// `None` if the file system has no such locks.
     _locked: Option<ByteLock<'a>>,
 }
 
-/// The stamp of an object whose header says that it has one; read again where a write of it may be under way.
+/// Reads the stamp of an object whose header says that it has one. Reads again if a write of the
+/// stamp may be in progress.
 ///
 /// # Errors
-/// What `read` answers.
+/// What `read` returns.
 pub fn read_stamp<E>(
     mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
 ) -> Result<Result<Stamp, super::FormatError>, E> {
@@ -96,7 +101,7 @@ fn of(object: &File, operation: &'static str, errno: Errno) -> FileError {
     FileError::new(operation, object.path(), errno)
 }
 
-/// Does something with the descriptor of an object that goes through the page cache.
+/// Calls `work` with the descriptor of an object that goes through the page cache.
 fn with_descriptor<T>(
     object: &File,
     operation: &'static str,
@@ -107,7 +112,8 @@ fn with_descriptor<T>(
     work(fd).map_err(|errno| of(object, operation, errno))
 }
 
-/// Writes a stamp: `durably`, as the first change of a session; otherwise the file keeps the time of its last change.
+/// Writes a stamp, `durably` if it is the first change of a session. The file keeps its
+/// modification time.
 fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result<(), FileError> {
     let bytes = stamp.encode().map_err(|_| of(object, "stamp", Errno::INVAL))?;
     with_descriptor(object, "stamp", |fd| {
@@ -116,7 +122,7 @@ fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result<(), FileEr
         let plain = || rustix::io::pwrite(fd, &bytes, STAMP_AT);
         let written = match durably.then(|| rustix::io::pwritev2(fd, &slices, STAMP_AT, flags)) {
             None => plain(),
-            // Not all file systems know the flag.
+            // Not all file systems support the flag.
             Some(Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
                 plain().and_then(|count| rustix::fs::fdatasync(fd).map(|()| count))
             }
@@ -130,52 +136,54 @@ fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result<(), FileEr
             last_access: time(0, rustix::fs::UTIME_OMIT as u64),
             last_modification: time(before.st_mtime, before.st_mtime_nsec),
         };
-        // Only its owner may do that; of other writers the file has the time of the stamp.
+        // Only the owner may do that. If another user writes, the file gets the time of the stamp.
         let _ = rustix::fs::futimens(fd, &times);
         Ok(())
     })
 }
 
 impl Striped {
-    /// What is found of all objects; the caller holds the lock where it will change them.
-    fn seen(&self) -> Result<Vec<Seen>, FileError> {
+    /// The state of all objects. The caller holds the lock if it will change them.
+    fn seen(&self) -> Result<Vec<FoundState>, FileError> {
         let one = |(index, object): (usize, &File)| {
             let read = |bytes: &mut [u8], at| {
                 with_descriptor(object, "read the stamp of", |fd| rustix::io::pread(fd, bytes, at))
             };
             let is_local = object.descriptor().is_some_and(is_local);
-            Ok(Seen { index, stamp: Some(read_stamp(read)?), length: object.size()?, is_local })
+            Ok(FoundState { index, stamp: Some(read_stamp(read)?), length: object.size()?, is_local })
         };
         self.objects().iter().enumerate().map(one).collect()
     }
 
-    /// What the stamps of all objects say.
+    /// The state of the session, by the stamps of all objects.
     ///
     /// # Errors
-    /// The first object that is not what it should be.
-    fn standing(&self, session: &Session) -> Result<(Vec<Seen>, Standing), FileError> {
+    /// The fault of the first wrong object.
+    fn state(&self, session: &Session) -> Result<(Vec<FoundState>, SessionState), FileError> {
         let seen = self.seen()?;
-        let failed = |faults: Vec<Fault>| damaged(self.name(), &faults[0], self.objects()[faults[0].index].path());
-        let standing = judge(session.id, &seen, &BOOT).map_err(failed)?;
-        Ok((seen, standing))
+        let failed = |faults: Vec<ObjectFault>| {
+            damaged_object_error(self.name(), &faults[0], self.objects()[faults[0].index].path())
+        };
+        let state = compare_stamps(session.id, &seen, &BOOT_ID).map_err(failed)?;
+        Ok((seen, state))
     }
 
     fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
-        let noted = session.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_recorded = session.last_recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.objects().last().expect("a striped file has an object");
-        let Some(fd) = last.descriptor() else { return Ok(StampLock { noted, _locked: None }) };
+        let Some(fd) = last.descriptor() else { return Ok(StampLock { last_recorded, _locked: None }) };
         let is_local = is_local(fd);
         let locked = match ByteLock::take(fd, BYTE, if is_local { PATIENCE } else { PATIENCE_FAR }) {
             Ok(locked) => locked,
             Err(Errno::AGAIN) if is_local => return Err(of(last, "lock", Errno::AGAIN).with_cure(CURE_LOCKED)),
             Err(Errno::BADF) => return Err(of(last, "lock", Errno::BADF)),
-            // The lock that all writers share (NFS) stands in the way of this one.
+            // The lock that all writers share (NFS) conflicts with this one.
             Err(_) => None,
         };
-        Ok(StampLock { noted, _locked: locked })
+        Ok(StampLock { last_recorded, _locked: locked })
     }
 
-    /// Changes the stamps of all objects, several at once.
+    /// Writes the stamps of all objects, several in parallel.
     fn stamp_all(
         &self,
         session: &Session,
@@ -184,16 +192,16 @@ impl Striped {
     ) -> Result<(), FileError> {
         let one = |index: usize| {
             let (generation, phase, durable, length) = change(index);
-            let stamp = Stamp { id: session.id, index, generation, phase, durable, length, boot: BOOT.clone() };
+            let stamp = Stamp { id: session.id, index, generation, phase, durable, length, boot: BOOT_ID.clone() };
             write_stamp(&self.objects()[index], &stamp, durably)
         };
         for_all(self.objects().len(), durably, one)
     }
 
-    /// Begins the session, or joins it, before the first change.
+    /// Begins or joins the session, before the first change.
     ///
     /// # Errors
-    /// What is wrong with an object; what writing its stamp answers.
+    /// The fault of an object; what writing its stamp answers.
     pub(super) fn begin(&self) -> Result<(), FileError> {
         match &self.session {
             Some(session) if !session.begun.load(Ordering::Acquire) => self.begin_as(session, false),
@@ -201,23 +209,24 @@ impl Striped {
         }
     }
 
-    /// As [`Striped::begin`]; `alone` says that nobody else writes, so that a session that is open was interrupted.
+    /// As [`Striped::begin`]. `alone` means that nobody else writes, so that an open session was
+    /// interrupted.
     fn begin_as(&self, session: &Session, alone: bool) -> Result<(), FileError> {
         let _lock = self.lock_stamps(session)?;
         if session.begun.load(Ordering::Acquire) {
             return Ok(());
         }
-        let (seen, standing) = self.standing(session)?;
-        if !standing.may_join || alone {
+        let (seen, state) = self.state(session)?;
+        if !state.may_join || alone {
             let start = self.layout().start();
-            let durable = |seen: &Seen| seen.stamp().map_or(start, |stamp| stamp.durable).min(seen.length);
-            self.open_generation(session, standing.next, &seen.iter().map(durable).collect::<Vec<_>>())?;
+            let durable = |seen: &FoundState| seen.stamp().map_or(start, |stamp| stamp.durable).min(seen.length);
+            self.open_generation(session, state.next, &seen.iter().map(durable).collect::<Vec<_>>())?;
         }
         session.begun.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Opens a generation, in which so much of each object is durable.
+    /// Opens a generation. `durable` has the durable length of each object.
     fn open_generation(&self, session: &Session, generation: u64, durable: &[u64]) -> Result<(), FileError> {
         for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
             self.stamp_all(session, durably, |index| (generation, phase, durable[index], durable[index]))?;
@@ -225,25 +234,27 @@ impl Striped {
         Ok(())
     }
 
-    /// Begins a new session where one was interrupted. The caller has just opened the file for writing, and nobody else has.
+    /// Begins a new session if one was interrupted. The caller has just opened the file for
+    /// writing, and nobody else has.
     ///
     /// # Errors
     /// As [`Striped::begin`].
     pub(super) fn recover(&self) -> Result<(), FileError> {
         let Some(session) = &self.session else { return Ok(()) };
-        let (_, standing) = self.standing(session)?;
-        if standing.is_open { self.begin_as(session, true) } else { Ok(()) }
+        let (_, state) = self.state(session)?;
+        if state.is_open { self.begin_as(session, true) } else { Ok(()) }
     }
 
-    /// Gives all objects a new generation, whatever their stamps say, with the lengths that they have.
+    /// Gives all objects stamps of a new generation with their present lengths, whatever their
+    /// stamps say.
     ///
     /// # Errors
     /// What syncing the objects or writing their stamps answers.
-    pub(super) fn stamp_anew(&self) -> Result<(), FileError> {
+    pub(super) fn restamp(&self) -> Result<(), FileError> {
         let Some(session) = &self.session else { return Ok(()) };
         let _lock = self.lock_stamps(session)?;
         let seen = self.seen()?;
-        let newest = seen.iter().map(Seen::generation).max().unwrap_or(0);
+        let newest = seen.iter().map(FoundState::generation).max().unwrap_or(0);
         self.objects().iter().try_for_each(File::sync_all)?;
         let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
         self.open_generation(session, newest + 1, &lengths)?;
@@ -251,36 +262,38 @@ impl Striped {
         Ok(())
     }
 
-    /// Before objects are cut off to `shares`: nobody may take that for damage, wherever a crash comes. The cut is over before the
-    /// lock is given up.
+    /// Lowers the stamps of objects that will be cut off to `shares`, so that no crash makes the
+    /// cut look like damage. The caller completes the cut before it drops the lock.
     ///
     /// # Errors
     /// What writing a stamp answers.
-    pub(super) fn lower(&self, shares: impl Fn(usize) -> u64) -> Result<Option<StampLock<'_>>, FileError> {
+    pub(super) fn lower_stamps(&self, shares: impl Fn(usize) -> u64) -> Result<Option<StampLock<'_>>, FileError> {
         let Some(session) = &self.session else { return Ok(None) };
         let lock = self.lock_stamps(session)?;
         let seen = self.seen()?;
         for (index, seen) in seen.iter().enumerate() {
             let Some(stamp) = seen.stamp().filter(|stamp| stamp.durable > shares(index)) else { continue };
-            let stamp = Stamp { durable: shares(index), length: shares(index), boot: BOOT.clone(), ..stamp.clone() };
+            let stamp = Stamp { durable: shares(index), length: shares(index), boot: BOOT_ID.clone(), ..stamp.clone() };
             write_stamp(&self.objects()[index], &stamp, true)?;
         }
         Ok(Some(lock))
     }
 
-    /// Before a sync: the lengths of the objects, if it is time to note them.
+    /// Before a sync: the lengths of the objects, if it is time to record them.
     pub(super) fn lengths_if_due(&self) -> Option<Vec<u64>> {
         let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
-        // Somebody else who has it is noting them.
-        let due = session.noted.try_lock().is_ok_and(|noted| noted.elapsed() >= NOTE_EVERY);
+        // A thread that holds it is recording them.
+        let due =
+            session.last_recorded.try_lock().is_ok_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
         due.then(|| self.objects().iter().map(|object| object.size().ok()).collect())?
     }
 
-    /// After a sync: notes that so much of each object is durable. What cannot be noted is only known later.
-    pub(super) fn note_lengths(&self, synced: &[u64]) {
+    /// After a sync: records the durable length of each object. An error only means that the length
+    /// is recorded later.
+    pub(super) fn record_lengths(&self, synced: &[u64]) {
         let Some(session) = &self.session else { return };
         let Ok(mut lock) = self.lock_stamps(session) else { return };
-        *lock.noted = Instant::now();
+        *lock.last_recorded = Instant::now();
         let Ok(seen) = self.seen() else { return };
         for ((object, seen), synced) in self.objects().iter().zip(&seen).zip(synced) {
             let durable = seen.length.min(*synced);
@@ -288,38 +301,40 @@ impl Striped {
                 continue;
             };
             let _ =
-                write_stamp(object, &Stamp { durable, length: durable, boot: BOOT.clone(), ..stamp.clone() }, false);
+                write_stamp(object, &Stamp { durable, length: durable, boot: BOOT_ID.clone(), ..stamp.clone() }, false);
         }
     }
 
-    /// The end of this writer. The last one closes the session. Nobody is left to be told of an error; a file that stays open is
-    /// only known less exactly.
-    pub(super) fn end(&self) {
+    /// Ends the part of this file in the session; the last writer closes the session. Errors are
+    /// dropped, because nobody is left to get them; the stamps of a session left open only say
+    /// less.
+    pub(super) fn end_session(&self) {
         let Some(session) = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire)) else {
             return;
         };
         let Ok(seen) = self.seen() else { return };
         let durable = seen.iter().map(|seen| seen.stamp().map_or(0, |stamp| stamp.durable)).collect();
-        // Before the others are kept out, who wait for that only so long.
+        // Synced before other opens are locked out, because these wait only a limited time.
         let Ok(synced) = self.sync_grown(session, durable) else { return };
         if !self.is_last_writer() {
             return;
         }
         let Ok(_lock) = self.lock_stamps(session) else { return };
         let Ok(synced) = self.sync_grown(session, synced) else { return };
-        let Ok((seen, standing)) = self.standing(session) else { return };
+        let Ok((seen, state)) = self.state(session) else { return };
         let change = |index: usize, phase| {
             let length = seen[index].length;
-            (standing.generation, phase, synced[index].min(length), length)
+            (state.generation, phase, synced[index].min(length), length)
         };
-        if standing.may_join || !standing.is_open {
+        if state.may_join || !state.is_open {
             let _ = self
                 .stamp_all(session, false, |index| change(index, Phase::Closing))
                 .and_then(|()| self.stamp_all(session, false, |index| change(index, Phase::Closed)));
         }
     }
 
-    /// Syncs the objects that are longer than what is durable of them, if the session syncs; how much of each is durable then.
+    /// Syncs the objects that have grown beyond their durable length, if the session syncs. Returns
+    /// the durable lengths.
     fn sync_grown(&self, session: &Session, durable: Vec<u64>) -> Result<Vec<u64>, FileError> {
         if !session.syncs {
             return Ok(durable);
@@ -330,14 +345,15 @@ impl Striped {
         Ok(durable.iter().zip(&lengths).map(|(durable, length)| *length.max(durable)).collect())
     }
 
-    /// Whether nobody else has the file open for writing; then nobody opens it so as long as this lives.
+    /// Whether nobody else has the file open for writing. If so, nobody can open it for writing
+    /// while this lives.
     fn is_last_writer(&self) -> bool {
         if let Some(device) = self.device(0) {
             return device.is_last_writer();
         }
         let Some(first) = self.objects()[0].descriptor() else { return false };
         let alone = || flock(first, FlockOperation::NonBlockingLockExclusive);
-        // A child process of another thread may have the descriptor for a moment.
+        // A child process of another thread may hold the descriptor for a moment.
         alone().is_ok() || {
             std::thread::sleep(Duration::from_millis(1));
             alone().is_ok()
@@ -345,7 +361,8 @@ impl Striped {
     }
 }
 
-/// Does something for each of so many objects, at once where it waits for disks; the first error of any.
+/// Calls `work` for each of `count` objects, in parallel if it waits for disks. Returns the first
+/// error.
 fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileError> + Sync) -> Result<(), FileError> {
     if !at_once || count < 2 {
         return (0..count).try_for_each(work);
@@ -363,7 +380,7 @@ fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileE
             let threads: Vec<_> = others.iter().map(spawn).collect();
             let joined = |thread: Result<ScopedJoinHandle<'_, _>, usize>| match thread {
                 Ok(thread) => thread.join().expect("writing a stamp does not panic"),
-                // There are no more threads to be had.
+                // No more threads can be started.
                 Err(index) => work(index),
             };
             threads.into_iter().map(joined).fold(work(*first), Result::and)

@@ -1,7 +1,9 @@
-//! The stamp of an object: which state of the file the object belongs to, and how long it is. The one place that judges them.
+//! The stamp of an object: which state of the file the object belongs to, and how long it is. Only
+//! this module compares stamps.
 //!
-//! A header says whose an object is, which a copy of yesterday says as well. So each object has, behind its header, a stamp of
-//! [`STAMP_LEN`] bytes at [`STAMP_AT`], which every writing session changes in all objects:
+//! A header identifies the file of an object, but a copy of yesterday has the same header. So each
+//! object has, behind its header, a stamp of [`STAMP_LEN`] bytes at [`STAMP_AT`], which every
+//! writing session changes in all objects:
 //!
 //! ```text
 //! dio stripe stamp 1
@@ -15,29 +17,33 @@
 //! sum 0b3c88e1
 //! ```
 //!
-//! - `generation` is raised by the first change after the file was closed, in all objects, durably, before that change.
-//! - `durable` bytes of the object are there after a power cut; the object is never shorter.
-//! - `length` is what a closed object has, no more and no less. If it exceeds `durable`, the object was closed without a sync,
-//!   and `length` counts as long as the system runs that `boot` names.
+//! - `generation` is raised by the first change after the file was closed: in all objects, durably,
+//!   before that change.
+//! - `durable` bytes of the object survive a power cut; the object is never shorter.
+//! - `length` is the exact length of a closed object. If it exceeds `durable`, the object was
+//!   closed without a sync, and `length` counts only while the system named by `boot` runs.
 //!
 //! # Phases
 //!
-//! A session goes through four phases. Each is written to all objects before the next one is written to any:
+//! A session goes through four phases. Each is written to all objects before the next one is
+//! written to any:
 //!
 //! 1. *opening*, with the new generation, durably;
-//! 2. *open*: from then on bytes may change;
+//! 2. *open*: from now on bytes may change;
 //! 3. *closing*, when the last writer closes the file, with the final lengths;
 //! 4. *closed*.
 //!
-//! So an interrupted writer leaves two neighbouring phases, and each other combination is damage: an object of an older generation
-//! beside one that is *open* was restored from a copy, whereas beside objects that are all *opening* it is one that the writer had
-//! not reached yet, before anything changed.
+//! So an interrupted writer leaves two neighbouring phases, and every other combination is damage.
+//! Example: an object of generation 6 beside objects of generation 7 that are *open* was restored
+//! from an old copy. Beside objects that are all *opening*, it is one that the writer had not
+//! reached yet, before anything changed.
 
 use rustix::io::Errno;
 
 use super::format::{FormatError, Id, fields, number, push, seal};
 
-/// Where the stamp is in an object, in bytes: in a sector of its own, so that no disk rewrites a part of the header with it.
+/// Offset of the stamp in an object, in bytes. It has a sector of its own, so that no disk rewrites
+/// a part of the header with it.
 pub const STAMP_AT: u64 = 512;
 
 /// Length of a stamp in bytes.
@@ -46,16 +52,16 @@ pub(super) const STAMP_LEN: u64 = 512;
 const MAGIC: &str = "dio stripe stamp ";
 const VERSION: u32 = 1;
 
-/// How far a writing session is.
+/// The phase of a writing session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not all objects have its generation yet; nothing has changed.
+    /// Not all objects have the new generation yet; no byte has changed.
     Opening,
     /// Objects may be longer than their stamps say.
     Open,
-    /// Not all objects have their last lengths yet.
+    /// Not all objects have their final lengths yet.
     Closing,
-    /// Over: objects have the lengths that their stamps say.
+    /// The session has ended: the objects have the lengths in their stamps.
     Closed,
 }
 
@@ -75,29 +81,29 @@ impl Phase {
 /// The stamp of an object. Lengths are in bytes, the header included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The file.
+    /// Identity of the file.
     pub id: Id,
-    /// Which of its objects.
+    /// Index of the object.
     pub index: usize,
-    /// Raised by each session of writing before its first change.
+    /// Raised by each writing session before its first change.
     pub generation: u64,
-    /// How far that session is.
+    /// The phase of that session.
     pub phase: Phase,
-    /// So much of the object is durable.
+    /// Bytes of the object that are durable.
     pub durable: u64,
-    /// How long it was when the stamp was written.
+    /// Length of the object when the stamp was written.
     pub length: u64,
-    /// The system that wrote it; nothing where that is not known.
+    /// Boot ID of the system that wrote it; empty if unknown.
     pub boot: String,
 }
 
 impl Stamp {
-    /// That of a new object, whose data begin at `start`.
+    /// The stamp of a new object, whose data begin at `start`.
     pub fn first(id: Id, index: usize, start: u64) -> Stamp {
         Stamp { id, index, generation: 1, phase: Phase::Closed, durable: start, length: start, boot: String::new() }
     }
 
-    /// The stamp as it stands in an object.
+    /// The bytes of the stamp in an object.
     ///
     /// # Errors
     /// [`FormatError::TooLong`].
@@ -138,7 +144,7 @@ impl Stamp {
         Ok(Stamp { id, index: index as usize, generation, phase, durable, length, boot })
     }
 
-    /// The stamp in the first bytes of an object, where its header says that there is one.
+    /// Reads the stamp from the first bytes of an object whose header says that it has one.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -147,7 +153,7 @@ impl Stamp {
         bytes.get(from..to).ok_or(FormatError::Damaged).and_then(Stamp::decode)
     }
 
-    /// How long an object is that is found `length` bytes long, if nothing but dio has written to it.
+    /// The length of an object that was found `length` bytes long, if only dio has written to it.
     pub fn length_of(&self, length: u64, is_local: bool, boot: &str) -> u64 {
         match self.is_exact(boot) && is_local {
             true => self.length,
@@ -155,32 +161,32 @@ impl Stamp {
         }
     }
 
-    /// How long the object is at least, on the system `boot`.
+    /// The least length of the object, on the system with this boot ID.
     fn least_length(&self, boot: &str) -> u64 {
         if self.is_exact(boot) { self.length } else { self.durable }
     }
 
-    /// Whether the object has exactly the length that the stamp says.
+    /// Whether the object has exactly the length in the stamp.
     fn is_exact(&self, boot: &str) -> bool {
         self.phase == Phase::Closed && (self.durable == self.length || (!boot.is_empty() && self.boot == boot))
     }
 }
 
-/// What was found of an object.
+/// The state of an object as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Which one it is.
+pub struct FoundState {
+    /// Index of the object.
     pub index: usize,
-    /// Its stamp; `None` for an object of the format without stamps.
+    /// Its stamp; `None` in the format without stamps.
     pub stamp: Option<Result<Stamp, FormatError>>,
-    /// Its length in bytes, the header included.
+    /// Its length in bytes, header included.
     pub length: u64,
-    /// Whether the locks of all that may write to it are seen here.
+    /// Whether the locks of all its writers are visible on this machine.
     pub is_local: bool,
 }
 
-impl Seen {
-    /// Its stamp, if it can be read.
+impl FoundState {
+    /// Its stamp, if it is valid.
     pub fn stamp(&self) -> Option<&Stamp> {
         self.stamp.as_ref().and_then(|stamp| stamp.as_ref().ok())
     }
@@ -195,39 +201,41 @@ impl Seen {
     }
 }
 
-/// What is wrong with an object.
+/// A fault of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Which object.
+pub struct ObjectFault {
+    /// Index of the object.
     pub index: usize,
-    /// As an error number.
+    /// The fault as an error number.
     pub errno: Errno,
-    /// In words.
+    /// The fault in words.
     pub what: String,
 }
 
-/// What all stamps of a sound file say together.
+/// The state of the writing session, by the stamps of all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// 0 for a file without stamps.
+pub struct SessionState {
+    /// The generation; 0 for a file without stamps.
     pub generation: u64,
-    /// A session has begun and is not over: somebody writes, or was interrupted.
+    /// Whether a session is open: a process writes, or was interrupted.
     pub is_open: bool,
-    /// All objects are open in this generation, so a writer may join those who write.
+    /// Whether all objects are open in this generation, so that another writer may join the
+    /// session.
     pub may_join: bool,
     /// The generation of the next session.
     pub next: u64,
 }
 
-/// Judges objects of a file, each of them once, on the system `boot`.
+/// Compares the stamps of all objects of a file, on the system with this boot ID.
 ///
 /// # Errors
-/// What is wrong with each object that is not what it should be.
-pub fn judge(id: Id, seen: &[Seen], boot: &str) -> Result<Standing, Vec<Fault>> {
-    let generation = seen.iter().map(Seen::generation).max().unwrap_or(0);
-    let newest = |seen: &&Seen| seen.generation() == generation;
+/// The faults of all wrong objects.
+pub fn compare_stamps(id: Id, seen: &[FoundState], boot: &str) -> Result<SessionState, Vec<ObjectFault>> {
+    let generation = seen.iter().map(FoundState::generation).max().unwrap_or(0);
+    let newest = |seen: &&FoundState| seen.generation() == generation;
     let begun = seen.iter().filter(newest).all(|seen| seen.phase() == Some(Phase::Opening));
-    // Boot identities tell whether the page cache of the writer is still there: it keeps the order of phases, disks do not.
+    // Within one boot the page cache keeps the order of the phases; after a power cut the disks
+    // need not.
     let ordered =
         !boot.is_empty() && seen.iter().filter(newest).all(|seen| seen.stamp().is_some_and(|stamp| stamp.boot == boot));
     let is_closed = seen.iter().filter(newest).any(|seen| seen.phase() == Some(Phase::Closed));
@@ -249,23 +257,24 @@ pub fn judge(id: Id, seen: &[Seen], boot: &str) -> Result<Standing, Vec<Fault>> 
             Some(Ok(stamp)) => judge_length(stamp, object, boot).map(|what| (Errno::UCLEAN, what)),
             None => None,
         };
-        faults.extend(wrong.map(|(errno, what)| Fault { index, errno, what }));
+        faults.extend(wrong.map(|(errno, what)| ObjectFault { index, errno, what }));
     }
     if !faults.is_empty() {
         return Err(faults);
     }
     let all = |phase: Phase| seen.iter().all(|seen| newest(&seen) && seen.phase() == Some(phase));
     let is_complete = seen.iter().all(|seen| newest(&seen));
-    Ok(Standing {
+    Ok(SessionState {
         generation,
         is_open: generation > 0 && !all(Phase::Closed),
         may_join: generation > 0 && all(Phase::Open),
-        // An interrupted beginning is completed first: behind it the objects that it had not reached would be too old.
+        // An interrupted beginning keeps its generation: with a higher one, the objects that it had
+        // not reached would be too old.
         next: if is_complete { generation + 1 } else { generation },
     })
 }
 
-fn older(object: &Seen, generation: u64) -> String {
+fn older(object: &FoundState, generation: u64) -> String {
     match object.stamp() {
         Some(stamp) => format!(
             "is older than the others: a copy of generation {} among objects of generation {generation}",
@@ -275,12 +284,12 @@ fn older(object: &Seen, generation: u64) -> String {
     }
 }
 
-fn judge_length(stamp: &Stamp, object: &Seen, boot: &str) -> Option<String> {
+fn judge_length(stamp: &Stamp, object: &FoundState, boot: &str) -> Option<String> {
     let (length, exact) = (object.length, stamp.is_exact(boot));
     let least = stamp.least_length(boot);
     match () {
         () if length < least => Some(format!("was cut off: it is {length} bytes long, and was {least}")),
-        // Somebody on another machine may be making it longer whose lock is not seen here.
+        // On a network, another machine may be extending it whose lock is not visible here.
         () if exact && length > least && object.is_local => {
             Some(format!("was made longer by something else: it is {length} bytes long, and was {least}"))
         }
@@ -294,17 +303,18 @@ mod tests {
 
     const ID: Id = Id([7; 16]);
 
-    fn seen(index: usize, generation: u64, phase: Phase, durable: u64, length: u64) -> Seen {
+    fn seen(index: usize, generation: u64, phase: Phase, durable: u64, length: u64) -> FoundState {
         let stamp = Stamp { id: ID, index, generation, phase, durable, length, boot: "one".into() };
-        Seen { index, stamp: Some(Ok(stamp)), length, is_local: true }
+        FoundState { index, stamp: Some(Ok(stamp)), length, is_local: true }
     }
 
-    fn old(length: u64) -> Seen {
-        Seen { index: 0, stamp: None, length, is_local: true }
+    fn old(length: u64) -> FoundState {
+        FoundState { index: 0, stamp: None, length, is_local: true }
     }
 
-    fn at_fault(objects: &[Seen], boot: &str) -> Vec<usize> {
-        judge(ID, objects, boot).map_or_else(|faults| faults.iter().map(|fault| fault.index).collect(), |_| Vec::new())
+    fn at_fault(objects: &[FoundState], boot: &str) -> Vec<usize> {
+        compare_stamps(ID, objects, boot)
+            .map_or_else(|faults| faults.iter().map(|fault| fault.index).collect(), |_| Vec::new())
     }
 
     #[test]
@@ -335,9 +345,9 @@ mod tests {
         for pair in steps.windows(2) {
             for reached in 0..=3 {
                 let at = |index: usize| pair[usize::from(index < reached)];
-                let objects: Vec<Seen> =
+                let objects: Vec<FoundState> =
                     (0..3).map(|index| seen(index, at(index).0, at(index).1, 9000, 9000)).collect();
-                let standing = judge(ID, &objects, "one").unwrap();
+                let standing = compare_stamps(ID, &objects, "one").unwrap();
                 let whole = reached == 0 || reached == 3;
                 assert_eq!(standing.is_open, !(whole && at(0).1 == Closed), "{objects:?}");
                 assert_eq!(standing.may_join, whole && at(0).1 == Open);
@@ -372,7 +382,7 @@ mod tests {
     fn an_object_of_another_length_is_damage() {
         let with = |length: u64, phase, durable, recorded, is_local| {
             let stamp = Stamp { id: ID, index: 0, generation: 5, phase, durable, length: recorded, boot: "one".into() };
-            [Seen { index: 0, stamp: Some(Ok(stamp)), length, is_local }]
+            [FoundState { index: 0, stamp: Some(Ok(stamp)), length, is_local }]
         };
         // Synced before it was closed.
         for boot in ["one", "two", ""] {

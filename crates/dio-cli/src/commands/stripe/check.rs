@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{ObjectState, Report, inspect};
+use dio::stripe::{ObjectState, StripeReport, inspect};
 use dio_stripe::{allow_damaged, repair};
 
 use super::digests::{self, Digests, Verdict};
@@ -66,7 +66,7 @@ impl Findings {
     }
 
     /// What the headers and sizes of the objects say.
-    fn look(&mut self, path: &Path, report: &Report) {
+    fn look(&mut self, path: &Path, report: &StripeReport) {
         for (index, object) in report.objects.iter().enumerate() {
             let (file, shown) = (path.display(), object.path.display());
             if object.exposed {
@@ -98,7 +98,7 @@ impl Findings {
     }
 
     /// Mends a file, if there is anything to mend; what it is like then.
-    fn repair(&mut self, path: &Path, report: Report, force: bool) -> Report {
+    fn repair(&mut self, path: &Path, report: StripeReport, force: bool) -> StripeReport {
         let done = match report.is_sound() {
             true if report.has_surplus() => "cut off at its end",
             true if report.generation == 0 => "brought to the present format",
@@ -120,7 +120,7 @@ impl Findings {
     }
 
     /// What their digests say.
-    fn judge(&mut self, path: &Path, report: &Report, verdicts: &[Verdict]) {
+    fn judge(&mut self, path: &Path, report: &StripeReport, verdicts: &[Verdict]) {
         for ((index, verdict), object) in verdicts.iter().enumerate().zip(&report.objects) {
             let what = match verdict {
                 Verdict::Same => continue,

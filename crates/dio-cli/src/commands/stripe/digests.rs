@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use dio::stripe::{ObjectState, Report};
+use dio::stripe::{ObjectState, StripeReport};
 use dio::{File, FileError};
 
 /// Objects that are read at a time.
@@ -72,7 +72,7 @@ impl Digests {
     }
 
     /// Notes the digests of a file's objects.
-    pub(super) fn note(&mut self, report: &Report, found: &[Result<String, FileError>]) {
+    pub(super) fn note(&mut self, report: &StripeReport, found: &[Result<String, FileError>]) {
         for (index, digest) in found.iter().enumerate() {
             if let Ok(digest) = digest {
                 self.0.insert((report.descriptor.id.to_string(), index), (held(report, index), digest.clone()));
@@ -81,7 +81,7 @@ impl Digests {
     }
 
     /// Compares the digests of a file's objects with those that were recorded.
-    pub(super) fn judge(&self, report: &Report, found: Vec<Result<String, FileError>>) -> Vec<Verdict> {
+    pub(super) fn judge(&self, report: &StripeReport, found: Vec<Result<String, FileError>>) -> Vec<Verdict> {
         let id = report.descriptor.id.to_string();
         let verdict = |(index, digest): (usize, Result<String, FileError>)| match digest {
             Err(error) => Verdict::Unreadable(error),
@@ -111,12 +111,12 @@ fn parse(line: &str) -> Option<((String, usize), (u64, String))> {
 }
 
 /// Bytes of the file that an object holds.
-fn held(report: &Report, index: usize) -> u64 {
+fn held(report: &StripeReport, index: usize) -> u64 {
     report.objects[index].share.saturating_sub(report.descriptor.layout.start())
 }
 
 /// The digests of the objects of a file, several of them read at once.
-pub(super) fn of(report: &Report) -> Vec<Result<String, FileError>> {
+pub(super) fn of(report: &StripeReport) -> Vec<Result<String, FileError>> {
     let start = report.descriptor.layout.start();
     let one = |object: &dio::stripe::ObjectReport| of_object(&object.path, start, object.share);
     let mut digests = Vec::with_capacity(report.objects.len());
@@ -145,7 +145,7 @@ fn of_object(path: &Path, start: u64, end: u64) -> Result<String, FileError> {
 }
 
 /// Whether a digest can be taken of every object.
-pub(super) fn is_whole(report: &Report) -> bool {
+pub(super) fn is_whole(report: &StripeReport) -> bool {
     report.objects.iter().all(|object| object.state == ObjectState::Sound)
 }
 

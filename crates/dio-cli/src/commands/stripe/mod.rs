@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use dio::FileError;
-use dio::stripe::{self, Plan, Removed};
+use dio::stripe::{self, RemoveOutcome, StripePlan};
 
 use crate::size::parse_positive_size;
 use crate::stop::Stop;
@@ -80,8 +80,8 @@ struct How {
 }
 
 impl How {
-    fn plan(self) -> Plan {
-        Plan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets, force: self.force }
+    fn plan(self) -> StripePlan {
+        StripePlan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets, force: self.force }
     }
 }
 
@@ -137,9 +137,13 @@ pub fn run(args: StripeArgs) -> ExitCode {
         Action::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
             true => dio_stripe::clear_default(file),
             false => remove(file, args.force).map(|removed| match removed {
-                Removed::All => {}
-                Removed::Name => eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display()),
-                Removed::Copy => eprintln!("dio stripe: '{}' was a copy: the file keeps its bytes", file.display()),
+                RemoveOutcome::All => {}
+                RemoveOutcome::Name => {
+                    eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display())
+                }
+                RemoveOutcome::Copy => {
+                    eprintln!("dio stripe: '{}' was a copy: the file keeps its bytes", file.display())
+                }
             }),
         }),
         Action::Orphans(args) => orphans::orphans(&args),
@@ -147,16 +151,16 @@ pub fn run(args: StripeArgs) -> ExitCode {
     }
 }
 
-fn remove(file: &Path, force: bool) -> Result<Removed, FileError> {
-    if force { stripe::remove_what_is_there(file) } else { stripe::remove(file) }
+fn remove(file: &Path, force: bool) -> Result<RemoveOutcome, FileError> {
+    if force { stripe::remove_forced(file) } else { stripe::remove(file) }
 }
 
 /// Says which targets gain nothing, being on one disk; of targets that were refused there is nothing to be said.
-fn note_shared_disks(plan: &Plan, status: ExitCode) {
+fn note_shared_disks(plan: &StripePlan, status: ExitCode) {
     if status != ExitCode::SUCCESS {
         return;
     }
-    for (target, first) in dio_stripe::on_one_disk(plan) {
+    for (target, first) in dio_stripe::targets_sharing_disks(plan) {
         eprintln!("dio stripe: note: '{}' is on the same disk as '{}'", target.display(), first.display());
     }
 }

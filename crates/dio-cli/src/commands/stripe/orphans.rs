@@ -9,7 +9,7 @@ use std::time::Duration;
 use dio::stripe::{Descriptor, ObjectState, inspect};
 use dio_common::units::size as human_size;
 use dio_stripe::{
-    FoundObject, LeftByMigration, Remnant, Standing, descriptor_remnant, descriptors_in, left_by_migrations,
+    FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in, migration_leftovers,
     objects_in, remnants_in, remove_orphans,
 };
 
@@ -80,8 +80,8 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         for object in objects {
             let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
             beside.extend(place.clone());
-            match object.standing(&known, age) {
-                Standing::Gone => {
+            match object.owning_file(&known, age) {
+                OwningFile::Gone => {
                     beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
                     let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
                     if !objects.contains(&object) {
@@ -89,11 +89,11 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
                     }
                     continue;
                 }
-                Standing::Unknown(why) => {
+                OwningFile::Unknown(why) => {
                     eprintln!("dio stripe: '{}' is left: {why}", object.path.display());
                     status = ExitCode::FAILURE;
                 }
-                Standing::Known => {}
+                OwningFile::Known => {}
             }
             ids.insert(object.id().to_string());
         }
@@ -115,7 +115,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     let mut settled = BTreeSet::new();
     for directory in beside {
         // A directory that is not there is told of with the objects whose file is looked for in it.
-        for left in left_by_migrations(&directory, age).unwrap_or_default() {
+        for left in migration_leftovers(&directory, age).unwrap_or_default() {
             if settled.insert(left.path.clone()) && !settle_migration(&left, args) {
                 status = ExitCode::FAILURE;
             }
@@ -125,7 +125,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
 }
 
 /// Shows what an interrupted migration has left, and removes it if that is asked for; whether nothing is left.
-fn settle_migration(left: &LeftByMigration, args: &OrphansArgs) -> bool {
+fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     let (name, of) = (left.path.display(), left.of.display());
     let mut text = format!("a migration of '{of}' was interrupted; it has left\n");
     let found = inspect(&left.path);

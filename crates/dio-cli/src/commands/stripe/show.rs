@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{ObjectState, Plan, Report, default_of, inspect};
+use dio::stripe::{ObjectState, StripePlan, StripeReport, default_of, inspect};
 use dio_common::units::size as human_size;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) struct ShowArgs {
 }
 
 /// The reports of the files; what has none is told.
-pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, Report)>, ExitCode) {
+pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, StripeReport)>, ExitCode) {
     let (mut found, mut status) = (Vec::new(), ExitCode::SUCCESS);
     for file in files {
         match inspect(file) {
@@ -70,7 +70,7 @@ pub(super) fn show(args: &ShowArgs) -> ExitCode {
     status
 }
 
-fn to_text(path: &Path, report: &Report) -> String {
+fn to_text(path: &Path, report: &StripeReport) -> String {
     let layout = &report.descriptor.layout;
     let mut text = format!(
         "{}: {} ({}), stripes of {} over {} object{}\n",
@@ -103,7 +103,7 @@ fn to_text(path: &Path, report: &Report) -> String {
     text
 }
 
-fn plan_to_text(path: &Path, plan: &Plan) -> String {
+fn plan_to_text(path: &Path, plan: &StripePlan) -> String {
     let stripe = plan.stripe.map_or("the usual size".to_owned(), human_size);
     let count = plan.count.unwrap_or(plan.targets.len());
     let plural = if count == 1 { "" } else { "s" };
@@ -112,7 +112,7 @@ fn plan_to_text(path: &Path, plan: &Plan) -> String {
     text
 }
 
-fn plan_to_json(path: &Path, plan: &Plan) -> Value {
+fn plan_to_json(path: &Path, plan: &StripePlan) -> Value {
     json!({
         "path": path.to_string_lossy(),
         "default": true,
@@ -130,7 +130,7 @@ pub(in crate::commands) fn words(state: &ObjectState) -> String {
     }
 }
 
-fn to_json(path: &Path, report: &Report) -> Value {
+fn to_json(path: &Path, report: &StripeReport) -> Value {
     let layout = &report.descriptor.layout;
     let objects: Vec<Value> = report
         .objects

@@ -328,7 +328,7 @@ fn objects_go_when_the_last_name_has_gone_for_good() {
     on_every_file_system(|place, source, names| {
         let target = source.join("target");
         std::fs::create_dir(&target).unwrap();
-        let plan = dio::stripe::Plan { targets: vec![target.clone()], ..dio::stripe::Plan::default() };
+        let plan = dio::stripe::StripePlan { targets: vec![target.clone()], ..dio::stripe::StripePlan::default() };
         let objects = || std::fs::read_dir(&target).unwrap().count();
         let lose = |refused: bool| {
             dio::stripe::create(source.join("file"), &plan).unwrap();

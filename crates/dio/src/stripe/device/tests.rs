@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::stripe::stamp::{Phase, STAMP_AT, STAMP_LEN, Stamp};
-use crate::stripe::{Descriptor, Plan, create, inspect, remove};
+use crate::stripe::{Descriptor, StripePlan, create, inspect, remove};
 use crate::{File, Mode, OpenOptions};
 
 proptest! {
@@ -16,7 +16,7 @@ proptest! {
         pieces in prop::collection::vec((0u64..60, 1u64..12), 1..40),
         cut in prop::option::of((0usize..40, 0u64..70)),
     ) {
-        let mut length = Length { now: start, ..Length::default() };
+        let mut length = DeviceLength { now: start, ..DeviceLength::default() };
         let mut there = [false; 100];
         there[..start as usize].fill(true);
         for (number, (at, len)) in pieces.into_iter().enumerate() {
@@ -49,7 +49,7 @@ impl Rig {
         let device = |name| LoopDevice::new(&scratch.path().join(name), 8 << 20, 512);
         let devices = vec![device("0")?, device("1")?];
         let targets = devices.iter().map(|device| device.path().to_owned()).collect();
-        let plan = Plan { stripe: Some(4096), count: None, targets, force: true };
+        let plan = StripePlan { stripe: Some(4096), count: None, targets, force: true };
         let descriptor = create(scratch.path().join("file"), &plan).unwrap();
         Some(Rig { devices, scratch, descriptor })
     }
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// The record, as another process reads it.
-    fn record(&self, index: usize) -> Record {
+    fn record(&self, index: usize) -> LengthRecord {
         read_record(self.device(index), self.descriptor.id, self.descriptor.layout.start()).unwrap()
     }
 
@@ -77,7 +77,8 @@ impl Rig {
         (0..2).for_each(|index| dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
         let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
         let images = ["0", "1"].map(|name| fs::read(self.scratch.path().join(name)).unwrap());
-        let record = |image: &Vec<u8>| Record::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();
+        let record =
+            |image: &Vec<u8>| LengthRecord::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();
         let size = layout.size(images.iter().map(|image| record(image).length_in("another")));
         while bytes.len() < size as usize {
             let extent = layout.locate(bytes.len() as u64);
@@ -117,7 +118,7 @@ fn the_record_has_what_is_seen_and_what_was_synced() {
     let share = |index, size| rig.descriptor.layout.object_size(index, size);
     for index in 0..2 {
         let record = rig.record(index);
-        assert_eq!((record.durable, record.length_in(&BOOT)), (start, share(index, 100_000)));
+        assert_eq!((record.durable, record.length_in(&BOOT_ID)), (start, share(index, 100_000)));
     }
     file.sync_data().unwrap();
     file.write_at(&bytes[100_000..], 100_000).unwrap();
@@ -142,7 +143,7 @@ fn after_a_power_cut_the_file_has_what_was_synced() {
     let bytes = Rng::new(4).bytes(300_000);
     rig.open().write_at(&bytes, 0).unwrap();
     let (layout, device) = (rig.descriptor.layout, rig.device(1));
-    let record = Record { durable: layout.object_size(1, 100_000), boot: "another".into(), ..rig.record(1) };
+    let record = LengthRecord { durable: layout.object_size(1, 100_000), boot: "another".into(), ..rig.record(1) };
     let reached = layout.size([layout.object_size(0, 300_000), record.durable]) as usize;
     device.write_all_at(&record.encode().unwrap(), RECORD_AT).unwrap();
     rig.interrupt_session();
@@ -162,11 +163,11 @@ fn a_record_that_is_none_is_an_error_that_names_the_device() {
     let Some(rig) = Rig::new() else { return };
     rig.open().write_at(&[1; 50_000], 0).unwrap();
     let (sound, mut rng) = (rig.record(1), Seed::new().rng());
-    let other = Record { id: Id([9; 16]), ..sound.clone() }.encode().unwrap();
-    let early = Record { durable: 100, ..sound.clone() }.encode().unwrap();
-    let long = Record { durable: 1 << 40, length: 1 << 40, ..sound.clone() }.encode().unwrap();
+    let other = LengthRecord { id: Id([9; 16]), ..sound.clone() }.encode().unwrap();
+    let early = LengthRecord { durable: 100, ..sound.clone() }.encode().unwrap();
+    let long = LengthRecord { durable: 1 << 40, length: 1 << 40, ..sound.clone() }.encode().unwrap();
     let torn = [&sound.encode().unwrap()[..256], &[LoopDevice::GARBAGE; 256]].concat();
-    let ways = [
+    let redirects = [
         (rng.bytes(512), Errno::BADMSG, "length record"),
         (torn, Errno::BADMSG, "checksum"),
         (vec![0; 512], Errno::BADMSG, "length record"),
@@ -174,7 +175,7 @@ fn a_record_that_is_none_is_an_error_that_names_the_device() {
         (early, Errno::BADMSG, "makes no sense"),
         (long, Errno::STALE, "shorter than what it held"),
     ];
-    for (bytes, errno, what) in ways {
+    for (bytes, errno, what) in redirects {
         rig.device(1).write_all_at(&bytes, RECORD_AT).unwrap();
         for write in [false, true] {
             let error = OpenOptions::new().read(true).write(write).open(rig.path()).unwrap_err();
@@ -207,7 +208,7 @@ fn a_removed_file_stays_as_long_as_it_is_open() {
     drop(reader);
     assert!(is_empty(&rig.device(0)).unwrap() && is_empty(&rig.device(1)).unwrap());
     let targets = rig.devices.iter().map(|device| device.path().to_owned()).collect();
-    create(rig.path(), &Plan { targets, ..Plan::default() }).unwrap();
+    create(rig.path(), &StripePlan { targets, ..StripePlan::default() }).unwrap();
 }
 
 /// A device that is full is named with the first byte that is missing; nothing grows where a size does not fit.

@@ -25,12 +25,12 @@ proptest! {
         prop_assert_eq!(bytes.len() as u64, DESCRIPTOR_LEN);
         prop_assert!(Descriptor::is_one(&bytes));
         prop_assert_eq!(Descriptor::decode(&bytes).unwrap(), descriptor.clone());
-        let head = Head { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
+        let head = DescriptorInode { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
         let mut header = descriptor.header(descriptor.targets.len() - 1, head);
         header.name = Some(descriptor.targets[0].path().to_owned());
         header.owner = Some(u32::MAX);
         let bytes = header.encode().unwrap();
-        prop_assert!(bytes[WHOLE..].iter().all(|byte| *byte == b'\n'));
+        prop_assert!(bytes[SECTOR_BYTES..].iter().all(|byte| *byte == b'\n'));
         let back = Header::decode(&bytes).unwrap();
         prop_assert!(back.name.is_some() || descriptor.targets[0].path().as_os_str().len() > 40);
         prop_assert_eq!(Header { name: header.name.clone(), ..back }, header);
@@ -63,20 +63,20 @@ fn a_descriptor_is_known_by_what_is_left_of_it() {
 
 #[test]
 fn after_a_power_cut_the_durable_length_counts() {
-    let record = Record { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
-    let back = Record::decode(&record.encode().unwrap()).unwrap();
+    let record = LengthRecord { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
+    let back = LengthRecord::decode(&record.encode().unwrap()).unwrap();
     assert_eq!(back, record);
     assert_eq!([back.length_in("one"), back.length_in("two"), back.length_in("")], [20_000, 8192, 8192]);
-    let unknown = Record { boot: String::new(), ..record.clone() };
-    let back = Record::decode(&unknown.encode().unwrap()).unwrap();
+    let unknown = LengthRecord { boot: String::new(), ..record.clone() };
+    let back = LengthRecord::decode(&unknown.encode().unwrap()).unwrap();
     assert_eq!([back.length_in("one"), back.length_in("")], [8192, 8192]);
     let bytes = record.encode().unwrap();
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 4;
-        assert!(Record::decode(&damaged).is_err(), "byte {at}");
+        assert!(LengthRecord::decode(&damaged).is_err(), "byte {at}");
     }
-    assert_eq!(Record::decode(&[0xaa; 512]), Err(FormatError::Foreign));
+    assert_eq!(LengthRecord::decode(&[0xaa; 512]), Err(FormatError::Foreign));
 }
 
 #[test]
