@@ -1,10 +1,10 @@
-//! What a path really does: found by asking the kernel, and by trying on a temporary file where that is
-//! possible.
+//! Finds out what a path really does, by asking the kernel and by trials on a temporary file.
 //!
-//! That `open(O_DIRECT)` succeeded or that a flag was accepted proves nothing, so the trials look at resident
-//! pages. In a writable directory a nameless file of a few MiB is used, which nothing can leave behind.
-//! An existing file or a device is never written; of a file that was not in the cache up to 1 MiB is
-//! read, and what that brought into the cache is removed again. Of a striped file, that is each of its objects.
+//! A successful `open(O_DIRECT)` or an accepted flag proves nothing, so the trials count resident
+//! pages. In a writable directory they use a nameless file of a few MiB, which cannot be left
+//! behind. An existing file or a device is never written: up to 1 MiB that was not in the cache is
+//! read, and its pages are removed from the cache again. For a striped file, this is done with each
+//! object.
 
 mod device;
 mod mount;
@@ -30,18 +30,18 @@ pub use trial::Trials;
 use crate::file::words_of as words;
 use crate::geometry::{FileSystem, Geometry};
 
-/// Answer to a question of yes or no.
+/// The answer to a question of yes or no.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It was seen to be so.
+    /// Yes, as observed.
     Yes,
-    /// It was seen not to be so, and what was seen.
+    /// No, with what was observed.
     No(String),
-    /// It could not be found out, and why.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
-/// What kind of thing a path names.
+/// The kind of file that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -61,16 +61,18 @@ pub struct Report {
     pub kind: Kind,
     /// The file system by its magic number; `None` for a block device.
     pub file_system: Option<FileSystem>,
-    /// The mount it is on, `None` for a block device or if `/proc` does not tell.
+    /// The mount that it is on; `None` for a block device, or if `/proc` does not say.
     pub mount: Option<Mount>,
-    /// Alignments and sizes of the file, the device, or a file created in the directory; or why not.
+    /// Alignments and sizes of the file, the device, or a file created in the directory; or why
+    /// not.
     pub geometry: Result<Geometry, String>,
     /// The block device below, or why none is known.
     pub device: Result<Device, String>,
-    /// What was tried.
+    /// The results of the trials.
     pub trials: Trials,
-    /// What it is made of if it is a striped file, or why that is not known. `geometry` and `trials` are those of the whole then; what
-    /// is said of file system, mount and device concerns its descriptor.
+    /// The objects of a striped file, or why they are not known; `None` for any other file. For a
+    /// striped file, `geometry` and `trials` are those of the whole; file system, mount and device
+    /// are those of its descriptor.
     pub stripes: Option<Result<Stripes, String>>,
     /// What this process may do with io_uring; independent of the path.
     pub io_uring: Ring,
@@ -98,11 +100,12 @@ pub enum ProbeError {
 
 /// Finds out what `path` really does. Symbolic links are followed.
 ///
-/// It takes about half a second in a writable directory and writes some 10 MiB there at most, again and again.
+/// In a writable directory it takes about half a second, and writes at most some 10 MiB there,
+/// several times over.
 ///
 /// # Errors
-/// If the path cannot be looked at, or names a pipe, socket or character device. All else that fails becomes
-/// an [`Answer::Unknown`] or a missing part of the report.
+/// If the path cannot be opened, or names a pipe, socket or character device. Any other failure
+/// becomes an [`Answer::Unknown`] or a missing part of the report.
 pub fn probe(path: &Path) -> Result<Report, ProbeError> {
     let open_failed = |errno: rustix::io::Errno| ProbeError::Open { path: path.to_owned(), source: errno.into() };
     // O_PATH needs no permission on the file itself and has no effect on devices.
@@ -143,7 +146,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
     })
 }
 
-/// Tries on a temporary file, if one can be created.
+/// Runs the trials on a temporary file, if one can be created.
 fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
     match trial::temporary_file(path) {
         Ok(file) => {
@@ -158,7 +161,7 @@ fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
     }
 }
 
-/// Tries reading only.
+/// Runs the trials that only read.
 fn of_existing(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trials) {
     let readable = File::open(path);
     // A device answers some questions only to a descriptor that is really open.

@@ -1,8 +1,8 @@
 //! Whether direct writes over old data of one file run in parallel or one after the other.
 //!
-//! No call tells which lock a file system takes, so it is measured: the rate of one thread, of several on one
-//! file, and of as many each on a file of its own. The last is the control: only if the device gains from
-//! requests in parallel does it mean something that one file does, or does not.
+//! No system call reports which lock a file system takes, so rates are measured: of one thread, of
+//! several threads on one file, and of as many threads with a file each. The last is the control:
+//! only if the device gains from parallel requests does the rate on one file mean anything.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,8 @@ use crate::geometry::Geometry;
 /// How long each of the three rates is measured, each time.
 const ROUND: Duration = Duration::from_millis(40);
 
-/// Rounds of the three measurements, interleaved so that what disturbs one disturbs all; medians are taken.
+/// Rounds of the three measurements, interleaved so that what disturbs one disturbs all; medians
+/// are taken.
 const ROUNDS: usize = 3;
 
 /// Least gain of the control for a verdict.
@@ -101,7 +102,8 @@ impl Overwrites {
         Self { sharing, rates: None }
     }
 
-    /// Measures on `direct`, which is open direct and is overwritten, and on more files in `directory`.
+    /// Measures on `direct`, which is open direct and is overwritten, and on more files in
+    /// `directory`.
     pub(super) fn measure(directory: &Path, direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> Self {
         let block = geometry.map_or(4096, |geometry| geometry.block().max(geometry.offset_align()).min(SPAN));
         match measure(directory, direct, buffer, block) {
@@ -152,7 +154,8 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
     Ok(Some(Rates { block, threads: SPANS, one, together, apart }))
 }
 
-/// Overwrites every part by a thread of its own for one round; returns all writes and the time they took.
+/// Overwrites every part by a thread of its own for one round; returns all writes and the time they
+/// took.
 fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
     // Held until all are there; false then if not all can be had.
     let ready = &RwLock::new(false);

@@ -1,7 +1,7 @@
-//! What a striped file is made of, and what each of its objects really does.
+//! The objects of a striped file, and what each of them really does.
 //!
-//! The file under the name is a short text, whose alignments and pages are of no interest to whoever reads or writes the file: its
-//! bytes travel as those of the objects do, and the strictest of them decides.
+//! The file under the name is a short text, whose alignments and pages do not matter: the bytes of
+//! the striped file are in its objects, and the strictest object decides.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -13,51 +13,52 @@ use super::{Answer, Device, Kind, Mount, Overwrites, Sharing, Trials, device_bel
 use crate::geometry::{Directness, FileSystem, Geometry};
 use crate::stripe::{self, Layout, ObjectState};
 
-/// What a striped file is made of.
+/// A striped file, as probed.
 #[derive(Debug, Clone)]
 pub struct Stripes {
     /// Its identity.
     pub id: stripe::Id,
-    /// How its bytes are laid out.
+    /// How its bytes are divided among the objects.
     pub layout: Layout,
-    /// Its size in bytes, as far as the objects that were found tell.
+    /// Its size in bytes, as far as the objects found determine it.
     pub size: u64,
-    /// What was looked at is a copy of its descriptor.
+    /// Whether the probed file is a copy of the descriptor.
     pub copy: bool,
-    /// Its objects, in order.
+    /// Its objects, in the order of the layout.
     pub objects: Vec<Object>,
 }
 
-/// One object of a striped file, with the path that its bytes take.
+/// An object of a striped file, as probed.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it is the right one. Otherwise nothing was tried on it.
+    /// Whether it is the right object. If not, no trial was made.
     pub state: ObjectState,
-    /// Bytes of the file in it.
+    /// Bytes of the striped file that it holds.
     pub held: u64,
-    /// The file system that it is on, `None` if that is not known.
+    /// The file system that it is on; `None` if unknown.
     pub file_system: Option<FileSystem>,
-    /// The mount that it is on, `None` if `/proc` does not tell.
+    /// The mount that it is on; `None` if `/proc` does not say.
     pub mount: Option<Mount>,
     /// Its alignments and sizes, or why they are not known.
     pub geometry: Result<Geometry, String>,
     /// The block device below, or why none is known.
     pub device: Result<Device, String>,
-    /// What was tried.
+    /// The results of the trials.
     pub trials: Trials,
 }
 
 impl Stripes {
-    /// Of a file: `None` if it is an ordinary one, why they are not known if its descriptor cannot be used.
+    /// Probes a file. `None` if it is not striped; the error says why its descriptor cannot be
+    /// used.
     pub(super) fn of(path: &Path) -> Option<Result<Stripes, String>> {
         let report = match stripe::inspect(path) {
             Ok(report) => report?,
             Err(error) if matches!(error.errno(), Errno::BADMSG | Errno::PROTONOSUPPORT) => {
                 return Some(Err(error.detail().map_or_else(|| error.to_string(), str::to_owned)));
             }
-            // What cannot be read is told by those who try to.
+            // An unreadable file is reported by the trials.
             Err(_) => return None,
         };
         let descriptor = report.descriptor;
@@ -74,12 +75,12 @@ impl Stripes {
         Some(Ok(Stripes { id, layout, size, copy, objects }))
     }
 
-    /// The alignments of the whole, which are those of the strictest object.
+    /// The alignments of the striped file: those of its strictest object.
     pub(super) fn geometry(&self) -> Result<Geometry, String> {
         joined(&self.layout, self.objects.iter().map(|object| &object.geometry))
     }
 
-    /// What became of the trials on all objects.
+    /// The results of the trials on all objects together.
     pub(super) fn trials(&self) -> Trials {
         let of = |figure: fn(&Trials) -> &Answer| together(self.objects.iter().map(|object| figure(&object.trials)));
         let overwrites = "it is not written to find out".to_owned();
@@ -97,7 +98,7 @@ impl Stripes {
     }
 }
 
-/// The geometry of a file over objects of these.
+/// The geometry of a striped file with these objects.
 fn joined<'a>(
     layout: &Layout,
     objects: impl Iterator<Item = &'a Result<Geometry, String>>,
@@ -119,7 +120,8 @@ fn joined<'a>(
     }))
 }
 
-/// One answer for all objects: what all of them say, or else what the first says that refuses, or of which it is not known.
+/// One answer for all objects: their common answer, or else the first `No`, or else the first
+/// `Unknown`.
 fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
     let answers: Vec<&Answer> = answers.collect();
     match answers.split_first() {
@@ -143,7 +145,7 @@ fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
 }
 
 impl Object {
-    /// Tries reading it, as any file that is not ours.
+    /// Runs the trials that only read.
     fn probe(path: PathBuf, held: u64, on_device: bool) -> Object {
         let flags = if on_device { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW } | OFlags::CLOEXEC;
         let place = rustix::fs::open(&path, flags, Mode::empty());
@@ -159,7 +161,7 @@ impl Object {
             Err(_) => return Object::unknown(path, ObjectState::Missing, held),
         };
         let mount = Mount::of(&place);
-        // By the place, so that it is the file that was looked at.
+        // Opened through the descriptor, so that it is the file that was checked.
         let again = format!("/proc/self/fd/{}", place.as_raw_fd());
         let (geometry, trials) = of_existing(Path::new(&again), &place);
         Object {
@@ -174,7 +176,7 @@ impl Object {
         }
     }
 
-    /// One that is not there, or not the right one.
+    /// An object that is missing or wrong.
     fn unknown(path: PathBuf, state: ObjectState, held: u64) -> Object {
         let reason = match &state {
             ObjectState::Sound => "it was not looked at".to_owned(),
