@@ -78,9 +78,10 @@ pub(crate) trait StripedObjects: StripedMedium {
 /// What the other modules need to know about the backing. Asked for once, when the file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackingTraits {
-    /// Most objects that a request may be split over; 1 for an ordinary file.
+    /// Most objects that a request may be split over; 1 for an ordinary file, and for a striped file of one object.
     pub(super) objects: usize,
-    /// Bytes that lie in one object before the next object continues the file.
+    /// Bytes that lie in one object before the next object continues the file; `u64::MAX` for an
+    /// ordinary file.
     pub(super) stripe: u64,
     /// Each object ends by itself. So the file is made longer piece by piece, and a gap before a
     /// write is filled first: at no moment does the file hold a gap.

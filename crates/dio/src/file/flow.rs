@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(file.in_flight_of(1 << 20), 1 << 20);
         // So it is with one object.
         let (path, targets) = (directory.path().join("one"), vec![directory.path().join("0")]);
-        stripe::create(&path, &stripe::Plan { stripe: Some(4096), targets, ..stripe::Plan::default() }).unwrap();
+        stripe::create(&path, &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() })
+            .unwrap();
         assert_eq!(options.open(&path).unwrap().in_flight_of(1 << 20), 1 << 20);
         let plain = options.create(true).open(directory.path().join("plain")).unwrap();
         assert_eq!(plain.in_flight_of(64 << 10), 64 << 10);
