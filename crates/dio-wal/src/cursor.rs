@@ -6,7 +6,9 @@ use dio::block::{Block, Pool};
 use dio::geometry::{align_down, align_up};
 
 use crate::error::WalError;
-use crate::format::{Kind, LONGEST_RECORD, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, segment_name};
+use crate::format::{
+    Lsn, MARK_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_name,
+};
 use crate::read_ahead::{AHEAD, ReadAhead};
 use crate::segments::Segments;
 
@@ -120,8 +122,8 @@ impl Cursor {
         chain: Option<u32>,
         reach: usize,
     ) -> Result<Cursor, WalError> {
-        let block = segments.layout.block();
-        let reach = align_up(reach.max(1) as u64, block).min(segments.layout.data()) as usize;
+        let block = segments.layout.block_bytes();
+        let reach = align_up(reach.max(1) as u64, block).min(segments.layout.data_bytes()) as usize;
         let windows = if reach >= READ_AHEAD { 1 + AHEAD } else { 1 };
         let pool = Pool::new(reach, windows).map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let window = pool.try_take().expect("a new pool has its block");
@@ -199,7 +201,7 @@ impl Cursor {
         if let Some(found) = self.record(self.position, self.chain)? {
             return Ok(Some(found));
         }
-        let next = self.segments.layout.next_block(self.position);
+        let next = self.segments.layout.block_at_or_after(self.position);
         if next == self.position || self.chain.is_none() {
             return Ok(None);
         }
@@ -208,13 +210,13 @@ impl Cursor {
 
     /// The record at a place, if one stands there that continues `chain`.
     fn record(&mut self, at: u64, chain: Option<u32>) -> Result<Option<Read>, WalError> {
-        let mut bytes = [0; RECORD_HEADER];
-        if self.fill(at, &mut bytes)? < RECORD_HEADER {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        if self.fill(at, &mut bytes)? < RECORD_HEADER_BYTES {
             return Ok(None);
         }
         let expected = |header: &RecordHeader| {
-            let is_mark = header.kind == Kind::Mark;
-            let follows = chain.map_or(is_mark, |chain| header.previous == chain);
+            let is_mark = header.kind == RecordKind::Mark;
+            let follows = chain.map_or(is_mark, |chain| header.previous_crc == chain);
             // A log begins with a mark. Readers look for the last one before the place where they begin.
             follows && (is_mark || at > 0) && header.lsn == at && header.end() <= self.limit
         };
@@ -227,8 +229,8 @@ impl Cursor {
             return Ok(None);
         }
         let mark = match header.kind {
-            Kind::Data => None,
-            Kind::Mark => match Mark::decode(self.payload(), &self.segments.identity, at) {
+            RecordKind::Data => None,
+            RecordKind::Mark => match Mark::decode(self.payload(), &self.segments.identity, at) {
                 Some(mark) => Some(mark),
                 None => return Ok(None),
             },
@@ -239,9 +241,9 @@ impl Cursor {
     /// Reads the payload of a record; `false` when the log ends before it does.
     fn read_payload(&mut self, header: &RecordHeader) -> Result<bool, WalError> {
         self.waiting = false;
-        let length = header.length as usize;
-        debug_assert!(length <= LONGEST_RECORD);
-        let from = header.lsn + RECORD_HEADER as u64;
+        let length = header.payload_bytes as usize;
+        debug_assert!(length <= PAYLOAD_BYTES_MAX);
+        let from = header.lsn + RECORD_HEADER_BYTES as u64;
         self.payload.clear();
         self.inside = None;
         if self.held(from).len() >= length {
@@ -268,7 +270,7 @@ impl Cursor {
     /// which was lost would be taken for whole, one time in 256, when another group begins in that block: its checksum does
     /// not tell. They are in the block of the last byte, hence in the window.
     fn is_filled_up(&self, header: &RecordHeader) -> bool {
-        let behind = header.lsn + (RECORD_HEADER + header.length as usize) as u64;
+        let behind = header.lsn + (RECORD_HEADER_BYTES + header.payload_bytes as usize) as u64;
         let filling = self.held(behind).get(..(header.end() - behind) as usize);
         filling.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
@@ -287,11 +289,11 @@ impl Cursor {
     /// As [`Cursor::next`].
     pub(crate) fn diagnose(&mut self, at: u64, chain: Option<u32>) -> Result<Fault, WalError> {
         self.forget();
-        let mut bytes = [0; RECORD_HEADER];
-        if self.fill(at, &mut bytes)? < RECORD_HEADER {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        if self.fill(at, &mut bytes)? < RECORD_HEADER_BYTES {
             return Ok(Fault::Absent);
         }
-        if bytes == [0; RECORD_HEADER] {
+        if bytes == [0; RECORD_HEADER_BYTES] {
             return Ok(Fault::Zeros);
         }
         let Some(header) = RecordHeader::decode(&bytes) else { return Ok(Fault::NoRecord) };
@@ -299,7 +301,7 @@ impl Cursor {
             return Ok(Fault::Elsewhere(Lsn(header.lsn)));
         }
         if !self.read_payload(&header)? {
-            return Ok(Fault::Cut { length: header.length });
+            return Ok(Fault::Cut { length: header.payload_bytes });
         }
         let computed = header.checksum(crc32c::crc32c_append(self.segments.tag, self.payload()));
         if computed != header.crc {
@@ -308,8 +310,8 @@ impl Cursor {
         if !self.is_filled_up(&header) {
             return Ok(Fault::Filling);
         }
-        match chain.filter(|chain| *chain != header.previous) {
-            Some(expected) => Ok(Fault::Chain { stored: header.previous, expected }),
+        match chain.filter(|chain| *chain != header.previous_crc) {
+            Some(expected) => Ok(Fault::Chain { stored: header.previous_crc, expected }),
             None => Ok(Fault::NoRecord),
         }
     }
@@ -343,14 +345,17 @@ impl Cursor {
     /// Reads a window that begins with the block of a place; `false` when there is nothing.
     fn refill(&mut self, at: u64) -> Result<bool, WalError> {
         let layout = self.segments.layout;
-        let start = align_down(at, layout.block());
+        let start = align_down(at, layout.block_bytes());
         let ahead = self.limit.min(layout.segment_end(at));
         if ahead <= at {
             return Ok(false);
         }
-        let reach =
-            if self.waiting { align_up(FIRST_STEP, layout.block()).min(self.reach as u64) } else { self.reach as u64 };
-        let wanted = (layout.next_block(ahead) - start).min(reach) as usize;
+        let reach = if self.waiting {
+            align_up(FIRST_STEP, layout.block_bytes()).min(self.reach as u64)
+        } else {
+            self.reach as u64
+        };
+        let wanted = (layout.block_at_or_after(ahead) - start).min(reach) as usize;
         Ok(self.refill_with(start, wanted)? && start + self.window_len as u64 > at)
     }
 
@@ -383,9 +388,9 @@ impl Cursor {
         let Some(ahead) = self.ahead.as_mut().filter(|_| self.window_len > 0) else { return };
         while ahead.has_room() {
             start = ahead.end().unwrap_or(start);
-            let end = layout.next_block(self.limit.min(layout.segment_end(start)));
+            let end = layout.block_at_or_after(self.limit.min(layout.segment_end(start)));
             // A file that ends within a block is read no further.
-            if end <= start || start % layout.block() != 0 {
+            if end <= start || start % layout.block_bytes() != 0 {
                 return;
             }
             ahead.want(start, (end - start).min(self.reach as u64) as usize);
@@ -402,10 +407,10 @@ impl Cursor {
         mut wanted: impl FnMut(&RecordHeader, &Mark) -> bool,
     ) -> Result<Option<(RecordHeader, Mark)>, WalError> {
         let segments = Arc::clone(&self.segments);
-        let mut at = segments.layout.next_block(from);
-        let mut bytes = [0; MARK];
+        let mut at = segments.layout.block_at_or_after(from);
+        let mut bytes = [0; MARK_BYTES];
         loop {
-            if self.fill(at, &mut bytes)? < MARK {
+            if self.fill(at, &mut bytes)? < MARK_BYTES {
                 // The segment ends here, although it should not, or is not there.
                 at = segments.layout.segment_end(at);
                 if segments.get(segments.layout.locate(at).0)?.is_none() {
@@ -417,7 +422,7 @@ impl Cursor {
             if let Some((header, mark)) = found.filter(|(header, mark)| wanted(header, mark)) {
                 return Ok(Some((header, mark)));
             }
-            at += segments.layout.block();
+            at += segments.layout.block_bytes();
         }
     }
 
@@ -429,15 +434,19 @@ impl Cursor {
     /// As [`Cursor::next`].
     pub(crate) fn find_mark_before(&mut self, from: u64, floor: u64, mut known: u64) -> Result<Option<u64>, WalError> {
         let layout = self.segments.layout;
-        let mut at = align_down(from, layout.block());
+        let mut at = align_down(from, layout.block_bytes());
         let mut step = FIRST_STEP;
         while at >= floor {
             let held = self.held(at);
-            let Some(bytes) = held.get(..MARK) else {
-                let least = floor.max(layout.first(at / layout.data()));
-                let start = align_down((at + layout.block()).saturating_sub(step), layout.block()).max(least).min(at);
+            let Some(bytes) = held.get(..MARK_BYTES) else {
+                let least = floor.max(layout.segment_start(at / layout.data_bytes()));
+                let start = align_down((at + layout.block_bytes()).saturating_sub(step), layout.block_bytes())
+                    .max(least)
+                    .min(at);
                 step = (step * 4).min(self.reach as u64);
-                if !self.refill_with(start, (at + layout.block() - start) as usize)? || self.held(at).len() < MARK {
+                if !self.refill_with(start, (at + layout.block_bytes() - start) as usize)?
+                    || self.held(at).len() < MARK_BYTES
+                {
                     return Ok(None);
                 }
                 continue;
@@ -448,7 +457,7 @@ impl Cursor {
                 Some((_, mark)) => known = known.max(mark.durable),
                 None => {}
             }
-            match at.checked_sub(layout.block()) {
+            match at.checked_sub(layout.block_bytes()) {
                 Some(before) => at = before,
                 None => break,
             }
@@ -458,10 +467,6 @@ impl Cursor {
 
     /// The error that says that the place where the log cannot be read on is not its end.
     pub(crate) fn damaged(&self, at: u64, durable: u64) -> WalError {
-        let (number, offset) = self.segments.layout.locate(at);
-        WalError::Damaged { segment: segment_name(number), offset, lsn: Lsn(at), durable: Lsn(durable) }
+        WalError::damaged(&self.segments.layout, at, durable)
     }
 }
-
-/// A mark never spans blocks.
-const _: () = assert!(MARK <= *crate::format::BLOCKS.start() as usize);

@@ -88,8 +88,8 @@ mod sync {
 
 pub use commit::Commit;
 pub use cursor::Fault;
-pub use error::{HeaderFault, WalError};
-pub use format::{Identity, Layout, Lsn};
+pub use error::WalError;
+pub use format::{HeaderFault, Identity, Layout, Lsn};
 pub use log::Log;
 pub use options::{Options, Preallocate, TornWrites};
 pub use reader::{Bounds, Entry, Reader, Record};

@@ -12,7 +12,7 @@ use dio::block::Pool;
 
 use crate::commit::Commit;
 use crate::error::WalError;
-use crate::format::{Identity, LONGEST_RECORD, Layout, Lsn, SegmentHeader, segment_name};
+use crate::format::{Identity, Layout, Lsn, PAYLOAD_BYTES_MAX, SegmentHeader, segment_name};
 use crate::group::Group;
 use crate::options::{Options, TornWrites};
 use crate::reader::Reader;
@@ -116,8 +116,8 @@ impl Log {
         lock: Lock,
     ) -> Result<Log, WalError> {
         let layout = segments.layout;
-        let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block());
-        let chunk = chunk.min(layout.data());
+        let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block_bytes());
+        let chunk = chunk.min(layout.data_bytes());
         let buffers = options.write_behind.min(MOST_BEHIND) + SPARE_BUFFERS;
         let mut incarnation = [0; 8];
         let random = segments.storage.random(&mut incarnation);
@@ -203,7 +203,7 @@ impl Log {
     /// As [`Log::append`].
     pub fn append_vectored(&self, parts: &[&[u8]]) -> Result<Lsn, WalError> {
         let length = parts.iter().map(|part| part.len()).fold(0, usize::saturating_add);
-        if length > LONGEST_RECORD {
+        if length > PAYLOAD_BYTES_MAX {
             return Err(WalError::TooLong(length));
         }
         let shared = &*self.shared;
@@ -450,7 +450,7 @@ impl Shared {
 /// Whether blocks are gone on with. What the storage claims is tried, on the header of the segment at the end, which is
 /// written as it is.
 fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> Result<bool, WalError> {
-    let (number, block) = (segments.layout.locate(end).0, segments.layout.block());
+    let (number, block) = (segments.layout.locate(end).0, segments.layout.block_bytes());
     let file = supply.segment(number)?;
     match (torn, file.untorn(block)) {
         (TornWrites::Auto, Untorn::Hardware) | (TornWrites::Untorn, Untorn::Hardware | Untorn::Software) => {}
@@ -472,8 +472,8 @@ fn open_existing(storage: &Arc<dyn Storage>, last: u64, listing: &Listing) -> Re
     let header = identify(&**storage, last)?;
     let name = segment_name(last);
     let blocks = storage.blocks(&name).map_err(|error| WalError::io("ask for the blocks of", &name, None, error))?;
-    if header.layout.block() % blocks.least != 0 {
-        let (block, least) = (header.layout.block(), blocks.least);
+    if header.layout.block_bytes() % blocks.least != 0 {
+        let (block, least) = (header.layout.block_bytes(), blocks.least);
         let text = format!("the log has blocks of {block} bytes, and direct I/O needs {least} here: open it without");
         return Err(WalError::Options(text));
     }
@@ -490,7 +490,7 @@ fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segmen
     let blocks = storage.blocks(&name).map_err(failed("ask for the blocks of"))?;
     let block = options.block.map_or(blocks.best.max(512), u64::from);
     let layout = u32::try_from(block).ok().and_then(|block| Layout::new(block, options.segment).ok());
-    let Some(layout) = layout.filter(|layout| layout.block() % blocks.least == 0) else {
+    let Some(layout) = layout.filter(|layout| layout.block_bytes() % blocks.least == 0) else {
         let (segment, least) = (options.segment, blocks.least);
         let text =
             format!("a log cannot have blocks of {block} and segments of {segment} bytes here (direct I/O: {least})");

@@ -118,7 +118,7 @@ impl Reader {
     /// As [`Reader::open`].
     pub fn open_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let header = identify(&*storage, *listing.segments.last().ok_or_else(none)?)?;
+        let header = identify(&*storage, *listing.segments.last().ok_or_else(WalError::no_segments)?)?;
         Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
     }
 
@@ -134,17 +134,17 @@ impl Reader {
     }
 
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
-        let last = *listing.segments.last().ok_or_else(none)?;
+        let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
         let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
-        begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
+        begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(WalError::no_segments)?)?;
         let begins = cursor.position();
-        let within = from.0.min(segments.layout.first(last + 1) - 1);
+        let within = from.0.min(segments.layout.segment_start(last + 1) - 1);
         if let Some(mark) = cursor.find_mark_before(within, begins, 0)? {
             cursor.seek(mark, None);
         } else {
-            begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
+            begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(WalError::no_segments)?)?;
         }
-        let listed = segments.layout.first(last + 1);
+        let listed = segments.layout.segment_start(last + 1);
         Ok(Reader { cursor, segments, live: None, from: from.0, known: 0, listed, begins })
     }
 
@@ -153,8 +153,8 @@ impl Reader {
     pub(crate) fn at_first_segment(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
         let (segments, listing) = lenient(storage, listing)?;
-        let first = segments.layout.first(listing.first_of_run().ok_or_else(none)?);
-        let listed = segments.layout.first(listing.segments.last().ok_or_else(none)? + 1);
+        let first = segments.layout.segment_start(listing.first_of_run().ok_or_else(WalError::no_segments)?);
+        let listed = segments.layout.segment_start(listing.segments.last().ok_or_else(WalError::no_segments)? + 1);
         let cursor = Cursor::new(&segments, first, None, REACH)?;
         Ok(Reader { cursor, segments, live: None, from: 0, known: 0, listed, begins: first })
     }
@@ -245,7 +245,7 @@ impl Reader {
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WalError> {
         let read = self.step()?;
         Ok(read.map(|read| {
-            let RecordHeader { crc, previous, lsn, length, .. } = read.header;
+            let RecordHeader { crc, previous_crc: previous, lsn, payload_bytes: length, .. } = read.header;
             let end = Lsn(read.header.end());
             Entry { lsn: Lsn(lsn), end, length, crc, previous, mark: read.mark, payload: self.cursor.payload() }
         }))
@@ -298,7 +298,7 @@ impl Reader {
     /// Where the first segment begins that is there.
     fn first(&self) -> Result<Lsn, WalError> {
         let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
-        Ok(Lsn(self.segments.layout.first(listing.first_of_run().unwrap_or(0))))
+        Ok(Lsn(self.segments.layout.segment_start(listing.first_of_run().unwrap_or(0))))
     }
 
     /// Why [`Reader::next`] found nothing at [`Reader::position`].
@@ -328,11 +328,6 @@ impl Reader {
         self.cursor.seek(to, None);
         Ok(Some(Gap::new(&self.segments.layout, at, to)))
     }
-}
-
-/// There is no log.
-fn none() -> WalError {
-    WalError::io("find segments in", ".", None, std::io::ErrorKind::NotFound.into())
 }
 
 /// The segments of the log that most of them belong to, whatever the headers of the others say.

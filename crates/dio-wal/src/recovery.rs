@@ -52,7 +52,7 @@ pub(crate) fn begin(cursor: &mut Cursor, segments: &Segments, first: u64) -> Res
         cursor.seek(0, Some(0));
         return Ok(());
     }
-    match cursor.find_mark(segments.layout.first(first), |_, _| true)? {
+    match cursor.find_mark(segments.layout.segment_start(first), |_, _| true)? {
         Some((header, _)) => cursor.seek(header.lsn, None),
         None => return Err(WalError::missing(&segments.layout, first - 1)),
     }
@@ -124,7 +124,7 @@ impl Scan {
     fn follow(&mut self, cursor: &mut Cursor) -> Result<(), WalError> {
         while let Some(read) = cursor.next()? {
             if let Some(mark) = read.mark {
-                self.marks.entry(read.header.lsn / self.layout.data()).or_insert(read.header.lsn);
+                self.marks.entry(read.header.lsn / self.layout.data_bytes()).or_insert(read.header.lsn);
                 self.at.start = self.at.start.max(mark.start);
                 self.at.durable = self.at.durable.max(mark.durable);
                 self.at.ended = mark.durable >= self.at.end;
@@ -134,7 +134,7 @@ impl Scan {
             } else {
                 self.at.ended = false;
                 self.at.records += 1;
-                self.at.bytes += u64::from(read.header.length);
+                self.at.bytes += u64::from(read.header.payload_bytes);
             }
             (self.at.end, self.at.chain) = (cursor.position(), cursor.chain());
         }

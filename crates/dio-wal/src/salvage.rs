@@ -75,9 +75,9 @@ pub fn salvage<E: From<WalError>>(
     segments.pass_over_impossible(&listing);
     let listing = listing.within(&segments.layout);
     let Some(first) = listing.segments.first().copied() else { return Ok(found) };
-    let limit = listing.segments.last().map_or(0, |last| segments.layout.first(last + 1));
+    let limit = listing.segments.last().map_or(0, |last| segments.layout.segment_start(last + 1));
     let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
-    let mut at = segments.layout.first(first);
+    let mut at = segments.layout.segment_start(first);
     found.from = Lsn(at);
     if first == 0 {
         cursor.seek(0, Some(0));
@@ -96,7 +96,7 @@ pub fn salvage<E: From<WalError>>(
                 found.known_durable = found.known_durable.max(Lsn(mark.durable));
             } else {
                 found.records += 1;
-                found.bytes += u64::from(read.header.length);
+                found.bytes += u64::from(read.header.payload_bytes);
                 take(Record { lsn: Lsn(read.header.lsn), data: cursor.payload() })?;
             }
         }
@@ -108,7 +108,7 @@ pub fn salvage<E: From<WalError>>(
     found.unreadable = segments.unreadable();
     found.headers = segments.bad_headers();
     // What lies before missing segments was truncated, or else the gap is told.
-    let run = segments.layout.first(listing.first_of_run().unwrap_or(0));
+    let run = segments.layout.segment_start(listing.first_of_run().unwrap_or(0));
     found.headers.retain(|bad| bad.first.0 >= run);
     if at < run {
         // Segments behind the missing ones hold nothing that says what was in those.
@@ -138,10 +138,10 @@ pub(crate) fn next_sound(
     broken: u64,
 ) -> Result<Option<u64>, WalError> {
     let mut known = None;
-    for number in listing.segments.iter().filter(|number| segments.layout.first(**number + 1) > broken) {
-        let first = segments.layout.first(*number).max(broken);
+    for number in listing.segments.iter().filter(|number| segments.layout.segment_start(**number + 1) > broken) {
+        let first = segments.layout.segment_start(*number).max(broken);
         // Each segment by itself: one that is missing or cannot be read does not hide those behind it.
-        cursor.set_limit(segments.layout.first(*number + 1));
+        cursor.set_limit(segments.layout.segment_start(*number + 1));
         let durable = match cursor.find_mark(first, |_, mark| mark.durable > broken) {
             Ok(found) => found,
             Err(WalError::Header { .. }) => None,
@@ -154,8 +154,8 @@ pub(crate) fn next_sound(
     }
     cursor.set_limit(u64::MAX);
     let Some((evidence, _)) = known else { return Ok(None) };
-    for number in listing.segments.iter().filter(|number| segments.layout.first(**number + 1) > broken) {
-        let first = segments.layout.first(*number).max(broken);
+    for number in listing.segments.iter().filter(|number| segments.layout.segment_start(**number + 1) > broken) {
+        let first = segments.layout.segment_start(*number).max(broken);
         if first > evidence.lsn {
             break;
         }

@@ -8,23 +8,15 @@ use dio::FileError;
 use dio::block::Pool;
 use rustix::io::Errno;
 
-use crate::error::{HeaderFault, WalError};
+use crate::error::WalError;
 use crate::format::{
-    BLOCKS, Identity, Kind, Layout, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader,
-    segment_name, segment_number,
+    BLOCK_BYTES_MIN, HeaderFault, Identity, Layout, Lsn, MARK_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, segment_name,
+    segment_number, segment_of_mark,
 };
 use crate::storage::{SegmentFile, Storage};
 
 /// Segments kept open at once; older ones are closed first.
 const MOST_OPEN: usize = 16;
-
-/// No log reaches this far: places stay below 2^62, so that sums of them never wrap.
-const FARTHEST: u64 = 1 << 62;
-
-/// Whether a log can reach a segment of this number.
-fn is_possible(number: u64, layout: &Layout) -> bool {
-    number < FARTHEST / layout.data()
-}
 
 /// The segments of one log.
 pub(crate) struct Segments {
@@ -50,7 +42,7 @@ impl Segments {
             storage,
             layout: header.layout,
             identity: header.identity,
-            tag: header.identity.tag(),
+            tag: header.identity.checksum_seed(),
             write,
             unreadable: None,
             headers: None,
@@ -72,8 +64,8 @@ impl Segments {
     pub(crate) fn pass_over_impossible(&self, listing: &Listing) {
         let Some(headers) = &self.headers else { return };
         let mut headers = headers.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in listing.segments.iter().filter(|number| !is_possible(**number, &self.layout)) {
-            headers.insert(*number, HeaderFault::Place);
+        for number in listing.segments.iter().filter(|number| !self.layout.is_segment_possible(**number)) {
+            headers.insert(*number, HeaderFault::FirstLsn);
         }
     }
 
@@ -83,7 +75,7 @@ impl Segments {
         let headers = headers.lock().unwrap_or_else(PoisonError::into_inner);
         let each = headers.iter().map(|(number, fault)| BadHeader {
             segment: segment_name(*number),
-            first: Lsn(number.saturating_mul(self.layout.data())),
+            first: Lsn(number.saturating_mul(self.layout.data_bytes())),
             fault: fault.clone(),
         });
         each.collect()
@@ -111,7 +103,7 @@ impl Segments {
             Err(error) if self.unreadable.is_some() && is_lost(&error) => error,
             outcome => return outcome,
         };
-        let block = self.layout.block() as usize;
+        let block = self.layout.block_bytes() as usize;
         if out.len() <= block {
             if offset >= file.size()? {
                 return Err(refused);
@@ -134,7 +126,7 @@ impl Segments {
     fn pass_over(&self, number: u64, offset: u64) {
         if let Some(places) = &self.unreadable {
             let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-            places.insert((segment_name(number), offset), self.layout.block());
+            places.insert((segment_name(number), offset), self.layout.block_bytes());
         }
     }
 
@@ -236,7 +228,7 @@ pub(crate) fn is_lost(error: &io::Error) -> bool {
 /// # Errors
 /// The storage's; [`WalError::Header`].
 pub(crate) fn read_header(file: &dyn SegmentFile, name: &str) -> Result<SegmentHeader, WalError> {
-    let mut bytes = [0; SEGMENT_HEADER];
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
     let count = file.read_at(&mut bytes, 0).map_err(|error| WalError::io("read", name, Some(0), error))?;
     let header = SegmentHeader::decode(&bytes[..count]);
     header.map_err(|fault| WalError::Header { segment: name.to_owned(), fault })
@@ -292,7 +284,7 @@ impl Listing {
 
     /// Leaves out what no log with this layout can have.
     pub(crate) fn within(mut self, layout: &Layout) -> Listing {
-        self.segments.retain(|number| is_possible(*number, layout));
+        self.segments.retain(|number| layout.is_segment_possible(*number));
         self
     }
 
@@ -322,8 +314,8 @@ pub(crate) fn identify(storage: &dyn Storage, last: u64) -> Result<SegmentHeader
     if header.number != last {
         return Err(WalError::Header { segment: name, fault: HeaderFault::Number(header.number) });
     }
-    if last >= FARTHEST / header.layout.data() {
-        return Err(WalError::Header { segment: name, fault: HeaderFault::Place });
+    if !header.layout.is_segment_possible(last) {
+        return Err(WalError::Header { segment: name, fault: HeaderFault::FirstLsn });
     }
     Ok(header)
 }
@@ -334,8 +326,7 @@ pub(crate) fn identify(storage: &dyn Storage, last: u64) -> Result<SegmentHeader
 /// # Errors
 /// The storage's; [`io::ErrorKind::NotFound`] when there are no segments; where nothing tells, what is wrong with the newest.
 pub(crate) fn identify_most(storage: &dyn Storage, listing: &Listing) -> Result<SegmentHeader, WalError> {
-    let none = || WalError::io("find segments in", ".", None, io::ErrorKind::NotFound.into());
-    let last = *listing.segments.last().ok_or_else(none)?;
+    let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
     // With the first of each log, which is the newest.
     let mut logs: Vec<(usize, SegmentHeader)> = Vec::new();
     for number in listing.segments.iter().rev() {
@@ -381,36 +372,19 @@ fn identify_by_marks(storage: &dyn Storage, number: u64) -> Result<Option<Segmen
     let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
     let pool = Pool::new(LOOK as usize, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
     let mut memory = pool.try_take().expect("a new pool has its block");
-    let step = u64::from(*BLOCKS.start());
+    let step = u64::from(BLOCK_BYTES_MIN);
     for start in (0..size).step_by(LOOK as usize) {
         let length = LOOK.min(size - start) as usize;
         let bytes = &mut memory.bytes_mut()[..length];
         let read = file.read_at(bytes, start).map_err(|error| WalError::io("read", &name, Some(start), error))?;
         for at in (0..read as u64).step_by(step as usize).filter(|at| start + at > 0) {
-            let Some(found) = bytes[at as usize..read].first_chunk::<MARK>() else { break };
-            if let Some(header) = header_by_mark(found, number, size, start + at) {
+            let Some(found) = bytes[at as usize..read].first_chunk::<MARK_BYTES>() else { break };
+            if let Some(header) = segment_of_mark(found, number, size, start + at) {
                 return Ok(Some(header));
             }
         }
     }
     Ok(None)
-}
-
-/// The header of segment `number` of `size` bytes that has this mark at `offset`.
-fn header_by_mark(bytes: &[u8; MARK], number: u64, size: u64, offset: u64) -> Option<SegmentHeader> {
-    let record = RecordHeader::decode(bytes.first_chunk()?).filter(|record| record.kind == Kind::Mark)?;
-    let mut identity = Identity([0; 16]);
-    identity.0.copy_from_slice(&bytes[RECORD_HEADER..RECORD_HEADER + 16]);
-    Mark::find(bytes, record.lsn, &identity, identity.tag())?;
-    // The LSN is number × (size − block) + offset − block.
-    let sum = number.checked_mul(size)?.checked_add(offset)?.checked_sub(record.lsn)?;
-    let block = u32::try_from(sum / (number + 1)).ok()?;
-    let layout = Layout::new(block, size).ok()?;
-    let fits = offset % layout.block() == 0
-        && offset >= layout.block()
-        && number < FARTHEST / layout.data()
-        && layout.locate(record.lsn) == (number, offset);
-    fits.then_some(SegmentHeader { layout, identity, number })
 }
 
 #[cfg(test)]

@@ -204,12 +204,12 @@ impl Supply {
         let storage = &self.segments.storage;
         let failed = |operation| move |error| WalError::io(operation, spare, None, error);
         let file = storage.open(spare, true).map_err(failed("open"))?;
-        if file.size().map_err(failed("ask the size of"))? != self.segments.layout.segment() {
+        if file.size().map_err(failed("ask the size of"))? != self.segments.layout.segment_bytes() {
             drop(file);
             storage.delete(spare).map_err(failed("remove"))?;
             return Ok(false);
         }
-        let mut memory = self.memory(self.segments.layout.block() as usize)?;
+        let mut memory = self.memory(self.segments.layout.block_bytes() as usize)?;
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
         Ok(true)
@@ -221,15 +221,15 @@ impl Supply {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let layout = self.segments.layout;
         let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
-        let set_aside = file.allocate(layout.segment()).map_err(failed("allocate space for"))?;
-        let block = layout.block();
+        let set_aside = file.allocate(layout.segment_bytes()).map_err(failed("allocate space for"))?;
+        let block = layout.block_bytes();
         let fill = self.fill || !set_aside;
         let mut memory = self.memory(if fill { ZEROS.max(block as usize) } else { block as usize })?;
         if fill {
             let step = memory.capacity() as u64 / block * block;
             let mut at = 0;
-            while at < layout.segment() {
-                let count = step.min(layout.segment() - at);
+            while at < layout.segment_bytes() {
+                let count = step.min(layout.segment_bytes() - at);
                 file.write_at(&memory.bytes_mut()[..count as usize], at, false).map_err(failed("write"))?;
                 at += count;
             }
@@ -243,7 +243,7 @@ impl Supply {
         let layout = self.segments.layout;
         let header = SegmentHeader { layout, identity: self.segments.identity, number }.encode();
         memory.clear();
-        let bytes = &mut memory.bytes_mut()[..layout.block() as usize];
+        let bytes = &mut memory.bytes_mut()[..layout.block_bytes() as usize];
         bytes[..header.len()].copy_from_slice(&header);
         file.write_at(bytes, 0, false).map(|_| ())
     }

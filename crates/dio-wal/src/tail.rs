@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::error::WalError;
 use crate::format::{
-    Identity, Kind, Layout, MARK, MARK_PAYLOAD, Mark, RECORD_ALIGN, RECORD_HEADER, RecordHeader, record_len,
+    Identity, Layout, MARK_BYTES, MARK_PAYLOAD_BYTES, Mark, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader,
+    RecordKind, record_bytes,
 };
 use crate::writer::{Chunk, Writer};
 
@@ -55,15 +56,15 @@ impl Tail {
         Tail {
             layout,
             identity,
-            tag: identity.tag(),
+            tag: identity.checksum_seed(),
             incarnation,
-            next: layout.next_block(end),
+            next: layout.block_at_or_after(end),
             end,
             chain,
             fresh: true,
             chunk: None,
             untorn,
-            rest: Vec::with_capacity(if untorn { layout.block() as usize } else { 0 }),
+            rest: Vec::with_capacity(if untorn { layout.block_bytes() as usize } else { 0 }),
             ended,
             start,
             marks,
@@ -108,19 +109,19 @@ impl Tail {
 
     /// The segment from which on everything is needed to read from the start.
     pub(crate) fn first_needed(&self) -> u64 {
-        self.mark_before(self.start) / self.layout.data()
+        self.mark_before(self.start) / self.layout.data_bytes()
     }
 
     /// The place up to which there must be segments before a record of `length` bytes is appended. Then there is still one
     /// block left for a mark: truncation, which makes room, must not need any.
     pub(crate) fn reach(&self, length: usize) -> u64 {
-        let mark = if self.fresh { MARK as u64 } else { 0 };
-        self.layout.next_block(self.next + mark + record_len(length))
+        let mark = if self.fresh { MARK_BYTES as u64 } else { 0 };
+        self.layout.block_at_or_after(self.next + mark + record_bytes(length))
     }
 
     /// The place up to which there must be segments before a mark is written.
     pub(crate) fn reach_of_mark(&self) -> u64 {
-        self.layout.next_block(self.next)
+        self.layout.block_at_or_after(self.next)
     }
 
     /// Appends a record whose payload's checksum, begun with the identity's, is `crc`. `durable` is what a mark would say.
@@ -135,22 +136,22 @@ impl Tail {
         crc: u32,
         durable: impl FnOnce() -> u64,
     ) -> Result<u64, WalError> {
-        let room = self.layout.next_block(self.end) - self.end;
+        let room = self.layout.block_at_or_after(self.end) - self.end;
         // Where it does not fit, a new block is the one write that the block and its successor would be two of.
-        if self.fresh && !self.rest.is_empty() && record_len(length) <= room {
+        if self.fresh && !self.rest.is_empty() && record_bytes(length) <= room {
             self.go_on(writer)?;
         }
         if self.fresh {
             self.mark(writer, durable())?;
         }
         self.ended = false;
-        self.record(writer, Kind::Data, payload, length, crc)
+        self.record(writer, RecordKind::Data, payload, length, crc)
     }
 
     /// Begins a group in the block where the last one ended.
     fn go_on(&mut self, writer: &Writer) -> Result<(), WalError> {
         let mut chunk = writer.chunk(self.end - self.rest.len() as u64)?;
-        (chunk.room, chunk.again) = (self.layout.block() as usize, true);
+        (chunk.room, chunk.again) = (self.layout.block_bytes() as usize, true);
         chunk.block.push(&self.rest);
         self.rest.clear();
         self.chunk = Some(chunk);
@@ -163,13 +164,13 @@ impl Tail {
     /// # Errors
     /// The failure that latched.
     pub(crate) fn mark(&mut self, writer: &Writer, durable: u64) -> Result<u64, WalError> {
-        debug_assert!(self.fresh && self.next % self.layout.block() == 0);
+        debug_assert!(self.fresh && self.next % self.layout.block_bytes() == 0);
         self.rest.clear();
         let Tail { identity, incarnation, start, end: before, .. } = *self;
         let payload = Mark { identity, incarnation, durable, start }.encode();
         let crc = crc32c::crc32c_append(self.tag, &payload);
-        self.marks.entry(self.next / self.layout.data()).or_insert(self.next);
-        let lsn = self.record(writer, Kind::Mark, std::iter::once(&payload[..]), MARK_PAYLOAD, crc)?;
+        self.marks.entry(self.next / self.layout.data_bytes()).or_insert(self.next);
+        let lsn = self.record(writer, RecordKind::Mark, std::iter::once(&payload[..]), MARK_PAYLOAD_BYTES, crc)?;
         (self.fresh, self.ended) = (false, durable == before);
         Ok(lsn)
     }
@@ -177,7 +178,7 @@ impl Tail {
     fn record<'a>(
         &mut self,
         writer: &Writer,
-        kind: Kind,
+        kind: RecordKind,
         payload: impl Iterator<Item = &'a [u8]>,
         length: usize,
         crc: u32,
@@ -188,8 +189,8 @@ impl Tail {
         for part in payload {
             self.put(writer, part)?;
         }
-        let padding = record_len(length) as usize - RECORD_HEADER - length;
-        debug_assert!(padding < RECORD_ALIGN as usize);
+        let padding = record_bytes(length) as usize - RECORD_HEADER_BYTES - length;
+        debug_assert!(padding < RECORD_ALIGN_BYTES as usize);
         self.put(writer, &ZEROS[..padding])?;
         debug_assert_eq!(self.next, header.end(), "the payload has the length that was said");
         (self.end, self.chain) = (self.next, header.crc);
@@ -220,10 +221,10 @@ impl Tail {
     /// last one may be written again.
     pub(crate) fn seal(&mut self, writer: &Writer) {
         if let Some(mut chunk) = self.chunk.take() {
-            let next = self.layout.next_block(self.next);
+            let next = self.layout.block_at_or_after(self.next);
             if self.untorn {
                 let bytes = chunk.block.filled();
-                let last = bytes.len() - bytes.len() % self.layout.block() as usize;
+                let last = bytes.len() - bytes.len() % self.layout.block_bytes() as usize;
                 self.rest.clear();
                 self.rest.extend_from_slice(&bytes[last..]);
             }
@@ -234,7 +235,7 @@ impl Tail {
             }
             writer.queue(chunk);
         }
-        debug_assert!(self.next % self.layout.block() == 0);
+        debug_assert!(self.next % self.layout.block_bytes() == 0);
         self.fresh = true;
     }
 }

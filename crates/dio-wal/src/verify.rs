@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cursor::Fault;
-use crate::error::{HeaderFault, WalError};
-use crate::format::{Identity, Layout, Lsn, segment_name};
+use crate::error::WalError;
+use crate::format::{HeaderFault, Identity, Layout, Lsn, segment_name};
 use crate::reader::Reader;
 use crate::recovery::Recovery;
 use crate::segments::{Listing, read_header};
@@ -87,7 +87,7 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
     let header = verdict.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
     let impossible = all
         .filter(|last| listing.segments.last() != Some(last))
-        .map(|last| WalError::Header { segment: segment_name(last), fault: HeaderFault::Place });
+        .map(|last| WalError::Header { segment: segment_name(last), fault: HeaderFault::FirstLsn });
     verdict.damage = match followed {
         Ok(()) if first > 0 && from > verdict.read.start => Some(WalError::missing(&verdict.layout, first - 1)),
         Ok(()) => header.or(impossible),

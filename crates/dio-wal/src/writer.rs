@@ -110,11 +110,11 @@ impl Writer {
         group: Arc<Group<WalError>>,
         ahead: Ahead,
     ) -> Result<Writer, WalError> {
-        debug_assert!(chunk > 0 && chunk % layout.block() == 0);
+        debug_assert!(chunk > 0 && chunk % layout.block_bytes() == 0);
         let pool = Pool::new(chunk as usize, buffers);
         let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
         // Of the space behind the end of a log that was opened nobody knows whether it was written.
-        let frontier = layout.next_block(group.durable());
+        let frontier = layout.block_at_or_after(group.durable());
         let queue = Mutex::new(Queue { frontier, ..Queue::default() });
         let Ahead { background: ahead, zeros } = ahead;
         let (written, work, zeros_wanted) = Default::default();
@@ -127,7 +127,7 @@ impl Writer {
     /// # Errors
     /// The failure that latched.
     pub(crate) fn chunk(&self, start: u64) -> Result<Chunk, WalError> {
-        debug_assert!(start % self.layout.block() == 0);
+        debug_assert!(start % self.layout.block_bytes() == 0);
         let left = self.layout.segment_end(start) - start;
         if let Some(failed) = self.group.failure() {
             return Err(failed);
@@ -295,8 +295,8 @@ impl Writer {
     fn write_zeros(&self, range: &Range<u64>) -> Result<(), WalError> {
         let (number, offset) = self.layout.locate(range.start);
         let file = self.supply.segment(number)?;
-        let step = ZEROS_AT_ONCE.clamp(self.layout.block(), self.chunk.max(self.layout.block()));
-        let step = step / self.layout.block() * self.layout.block();
+        let step = ZEROS_AT_ONCE.clamp(self.layout.block_bytes(), self.chunk.max(self.layout.block_bytes()));
+        let step = step / self.layout.block_bytes() * self.layout.block_bytes();
         let pool = Pool::new(step as usize, 1);
         let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let mut memory = pool.try_take().expect("a new pool has its block");
@@ -334,7 +334,7 @@ impl Writer {
             self.supply.want_next(number);
         }
         let bytes = chunk.block.filled();
-        debug_assert!(bytes.len() as u64 % self.layout.block() == 0);
+        debug_assert!(bytes.len() as u64 % self.layout.block_bytes() == 0);
         let written = match chunk.again {
             true => file.write_untorn(bytes, offset, alone),
             false => file.write_at(bytes, offset, alone),

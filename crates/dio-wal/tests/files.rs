@@ -244,8 +244,8 @@ fn damage_is_not_taken_for_the_end() {
     // A segment that is gone is named.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
     let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
-    let (name, block) = (dio_wal::format::segment_name(1), layout.block());
-    let first = layout.first(1);
+    let (name, block) = (dio_wal::format::segment_name(1), layout.block_bytes());
+    let first = layout.segment_start(1);
     let words = format!("segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on");
     assert!(error.to_string().starts_with(&words) && error.to_string().contains("dio wal salvage"), "{error}");
     let found = dio_wal::salvage::<WalError>(storage, |_| Ok(())).unwrap();
@@ -275,8 +275,8 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
             log.commit(lsn).unwrap();
             assert_eq!(reader.next().unwrap().unwrap().data, [number; 80]);
         }
-        let blocks = log.end().0.div_ceil(log.layout().block());
-        assert!(blocks * log.layout().block() < 200 * 200, "{}: {blocks} blocks", fs.name);
+        let blocks = log.end().0.div_ceil(log.layout().block_bytes());
+        assert!(blocks * log.layout().block_bytes() < 200 * 200, "{}: {blocks} blocks", fs.name);
         drop(log);
         assert_eq!(read_all(dir.path(), true).len(), 200);
     }

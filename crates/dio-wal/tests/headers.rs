@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio_test::Rng;
-use dio_wal::format::{Kind, RecordHeader, SegmentHeader, segment_name};
+use dio_wal::format::{RecordHeader, RecordKind, SegmentHeader, segment_name};
 use dio_wal::storage::{Directory, Storage};
 use dio_wal::{HeaderFault, Identity, Log, Lsn, Method, Options, Reader, Salvage, WalError, salvage, verify};
 
@@ -120,7 +120,7 @@ fn a_foreign_file_costs_what_it_hides() {
         // In a block of which a record has a part nothing of it can be sound.
         let hidden = |at: &usize| {
             let end = records.get(at + 1).map_or(u64::MAX, |next| next.0);
-            layout.first(number) < end && records[*at].0 < layout.first(number + 1)
+            layout.segment_start(number) < end && records[*at].0 < layout.segment_start(number + 1)
         };
         let lost: Vec<usize> = (0..records.len()).filter(hidden).collect();
         for (from, fault) in [(other.join(segment_name(number)), "foreign"), (own.join(segment_name(1)), "number")] {
@@ -207,8 +207,8 @@ fn a_log_that_begins_without_a_mark_is_empty() {
     let identity = Identity([7; 16]);
     let layout = dio_wal::Layout::new(BLOCK as u32, SEGMENT).unwrap();
     let head = SegmentHeader { layout, identity, number: 0 }.encode();
-    let crc = crc32c::crc32c_append(identity.tag(), b"a record");
-    let record = RecordHeader::seal(Kind::Data, 0, 0, 8, crc).encode();
+    let crc = crc32c::crc32c_append(identity.checksum_seed(), b"a record");
+    let record = RecordHeader::seal(RecordKind::Data, 0, 0, 8, crc).encode();
     let mut bytes = vec![0; SEGMENT as usize];
     bytes[..head.len()].copy_from_slice(&head);
     let at = BLOCK as usize;

@@ -9,7 +9,7 @@ mod memory;
 use std::sync::Arc;
 
 use dio_wal::format::{
-    MARK_PAYLOAD, RECORD_ALIGN, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader, segment_name,
+    MARK_PAYLOAD_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, segment_name,
 };
 use dio_wal::{Identity, Layout, Log, Lsn, Options, Reader, WalError, format, salvage, verify};
 
@@ -36,12 +36,12 @@ pub(super) fn segments(input: &[u8]) {
 
 /// What the first header says, checksum aside, as far as it makes sense.
 fn first_header(input: &[u8]) -> SegmentHeader {
-    let mut head = [0; SEGMENT_HEADER];
-    let there = input.len().min(SEGMENT_HEADER);
+    let mut head = [0; SEGMENT_HEADER_BYTES];
+    let there = input.len().min(SEGMENT_HEADER_BYTES);
     head[..there].copy_from_slice(&input[..there]);
     let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
     let layout = Layout::new((word(12) & 0xffff_ffff) as u32, word(16)).ok();
-    let layout = layout.filter(|layout| layout.segment() <= SEGMENT_MAX);
+    let layout = layout.filter(|layout| layout.segment_bytes() <= SEGMENT_MAX);
     SegmentHeader {
         layout: layout.unwrap_or_else(|| Layout::new(512, 4096).expect("sizes that are possible")),
         identity: Identity(head[24..40].try_into().expect("sixteen bytes")),
@@ -51,7 +51,7 @@ fn first_header(input: &[u8]) -> SegmentHeader {
 
 /// The input with all headers and checksums put right.
 fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
-    let (segment, block) = (first.layout.segment() as usize, first.layout.block() as usize);
+    let (segment, block) = (first.layout.segment_bytes() as usize, first.layout.block_bytes() as usize);
     let mut bytes = input.to_vec();
     bytes.resize(input.len().next_multiple_of(segment).min(SEGMENTS_MAX * segment).max(segment), 0);
     let mut stream: Vec<u8> = bytes.chunks(segment).flat_map(|one| one[block..].to_vec()).collect();
@@ -68,33 +68,33 @@ fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
 
 /// Puts the records of a stream right that begins with the segment of this header.
 fn heal(first: &SegmentHeader, stream: &mut [u8]) {
-    let begin = first.layout.first(first.number);
+    let begin = first.layout.segment_start(first.number);
     let (mut at, mut previous) = (0, 0);
-    while let Some(head) = stream.get(at..at + RECORD_HEADER) {
+    while let Some(head) = stream.get(at..at + RECORD_HEADER_BYTES) {
         if head.iter().all(|byte| *byte == 0) {
-            at = (first.layout.next_block(begin + at as u64 + 1) - begin) as usize;
+            at = (first.layout.block_at_or_after(begin + at as u64 + 1) - begin) as usize;
             continue;
         }
         let (tag, wanted) = (head[20], u32::from_le_bytes(head[16..20].try_into().expect("four bytes")));
-        let kind = if tag & 1 == 0 { format::Kind::Mark } else { format::Kind::Data };
-        let length = if kind == format::Kind::Mark { MARK_PAYLOAD } else { wanted as usize % 4096 };
-        let Some(payload) = stream.get_mut(at + RECORD_HEADER..at + RECORD_HEADER + length) else { return };
-        if kind == format::Kind::Mark {
+        let kind = if tag & 1 == 0 { format::RecordKind::Mark } else { format::RecordKind::Data };
+        let length = if kind == format::RecordKind::Mark { MARK_PAYLOAD_BYTES } else { wanted as usize % 4096 };
+        let Some(payload) = stream.get_mut(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + length) else { return };
+        if kind == format::RecordKind::Mark {
             payload[..16].copy_from_slice(&first.identity.0);
         }
-        let crc = crc32c::crc32c_append(first.identity.tag(), payload);
+        let crc = crc32c::crc32c_append(first.identity.checksum_seed(), payload);
         let header = RecordHeader::seal(kind, begin + at as u64, previous, length as u32, crc);
         if tag < 0x80 {
-            stream[at..at + RECORD_HEADER].copy_from_slice(&header.encode());
+            stream[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
         }
-        let end = at + (RECORD_HEADER + length).next_multiple_of(RECORD_ALIGN as usize);
-        stream.iter_mut().take(end).skip(at + RECORD_HEADER + length).for_each(|byte| *byte = 0);
+        let end = at + (RECORD_HEADER_BYTES + length).next_multiple_of(RECORD_ALIGN_BYTES as usize);
+        stream.iter_mut().take(end).skip(at + RECORD_HEADER_BYTES + length).for_each(|byte| *byte = 0);
         (at, previous) = (end, header.crc);
     }
 }
 
 fn check(header: &SegmentHeader, bytes: &[u8]) {
-    let segments = bytes.chunks(header.layout.segment() as usize).take(SEGMENTS_MAX).enumerate();
+    let segments = bytes.chunks(header.layout.segment_bytes() as usize).take(SEGMENTS_MAX).enumerate();
     let storage = || {
         let files = segments.clone().map(|(place, bytes)| (segment_name(header.number + place as u64), bytes.to_vec()));
         Arc::new(Memory::new(files))

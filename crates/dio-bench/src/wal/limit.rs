@@ -95,7 +95,7 @@ pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u
     let Way { method, direct, clients, grouped } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
     // A part of a record is no record; and a flush carries one at least, however many blocks it has.
-    let per_block = (block / dio_wal::format::record_len(record)).max(1) as f64;
+    let per_block = (block / dio_wal::format::record_bytes(record)).max(1) as f64;
     let together = if grouped { clients as f64 } else { 1.0 };
     let per_flush = together.min(per_block);
     let parts = row.samples.iter().zip(&flush.samples).map(|(commits, flushes)| commits / (per_flush * flushes));

@@ -122,7 +122,7 @@ fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
     sum.cpu.push(cpu / commits as f64);
     sum.log.push((log.end().0 - from) as f64 / commits as f64);
     sum.resident = sum.resident.max(resident_pages(&directory)?);
-    let block = log.layout().block();
+    let block = log.layout().block_bytes();
     drop(log);
     scratch.remove_quietly();
     Ok(block)

@@ -227,7 +227,7 @@ impl Plan {
         if none || self.clients.contains(&0) || self.runs == 0 || self.time.is_zero() {
             return Err(BenchError::Asked("clients, methods, runs and time must be positive".to_owned()));
         }
-        if self.record > dio_wal::format::LONGEST_RECORD {
+        if self.record > dio_wal::format::PAYLOAD_BYTES_MAX {
             return Err(BenchError::Asked("a record has at most 64 MiB".to_owned()));
         }
         Ok(())

@@ -168,9 +168,9 @@ fn a_damaged_header_is_passed_over_and_told() {
         assert!(dump.stderr.starts_with(&told) && dump.stderr.contains("dio wal salvage"), "{dump:?}");
         assert_eq!(lines.len(), 61);
         let at = lines.iter().position(|line| line["type"] == "damage").unwrap();
-        assert_eq!(lines[at]["lsn"], layout.first(number));
+        assert_eq!(lines[at]["lsn"], layout.segment_start(number));
         assert_eq!(lines[at]["reason"], "the checksum of its header is wrong");
-        assert!(at == 0 || lines[at - 1]["lsn"].as_u64().unwrap() < layout.first(number));
+        assert!(at == 0 || lines[at - 1]["lsn"].as_u64().unwrap() < layout.segment_start(number));
         let tail = wal("tail --raw -n 1000", &[dir.path()]);
         assert!(status(&tail, 1).stderr.starts_with(&told), "{tail:?}");
         let verify = wal("verify --json", &[dir.path()]);
@@ -181,7 +181,7 @@ fn a_damaged_header_is_passed_over_and_told() {
         let salvage = wal("salvage --json", &[dir.path(), &new]);
         let found: Value = serde_json::from_str(&status(&salvage, 1).stdout).unwrap();
         assert_eq!((&found["records"], &found["lost"]), (&Value::from(60), &Value::Array(vec![])));
-        assert_eq!(found["headers"][0]["first_lsn"], layout.first(number));
+        assert_eq!(found["headers"][0]["first_lsn"], layout.segment_start(number));
         assert_eq!(lsns.len(), fill_count(&new));
     }
     let empty = dio_test::file_systems()[0].dir();

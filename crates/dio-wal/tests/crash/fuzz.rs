@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use dio_test::{Rng, Seed};
-use dio_wal::format::{RECORD_HEADER, RecordHeader, SEGMENT_HEADER, segment_name};
+use dio_wal::format::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, segment_name};
 use dio_wal::{Identity, Log, Lsn, Reader, WalError, salvage};
 
 use crate::disk::Image;
@@ -119,7 +119,7 @@ fn forge_segment(bytes: &mut [u8], random: &mut Rng) {
     let value = random.next_u32_of_any_size();
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..60]);
-    bytes[60..SEGMENT_HEADER].copy_from_slice(&crc.to_le_bytes());
+    bytes[60..SEGMENT_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Rewrites a header at the start of a block, with the checksum of whatever follows it.
@@ -128,13 +128,14 @@ fn forge_record(bytes: &mut [u8], block: usize, random: &mut Rng) {
     let at = random.range_usize(1..bytes.len() / block) * block;
     let Some(mut header) = RecordHeader::decode(bytes[at..].first_chunk().unwrap()) else { return };
     match random.range(0..3) {
-        0 => header.length = random.next_u32_of_any_size(),
-        1 => header.kind = dio_wal::format::Kind::Data,
-        _ => header.length = (bytes.len() - at - RECORD_HEADER) as u32,
+        0 => header.payload_bytes = random.next_u32_of_any_size(),
+        1 => header.kind = dio_wal::format::RecordKind::Data,
+        _ => header.payload_bytes = (bytes.len() - at - RECORD_HEADER_BYTES) as u32,
     }
-    let payload = bytes.get(at + RECORD_HEADER..at + RECORD_HEADER + header.length as usize).unwrap_or(&[]);
-    header.crc = header.checksum(crc32c::crc32c_append(identity.tag(), payload));
-    bytes[at..at + RECORD_HEADER].copy_from_slice(&header.encode());
+    let payload =
+        bytes.get(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + header.payload_bytes as usize).unwrap_or(&[]);
+    header.crc = header.checksum(crc32c::crc32c_append(identity.checksum_seed(), payload));
+    bytes[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
 }
 
 trait AnySize {

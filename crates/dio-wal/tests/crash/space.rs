@@ -303,7 +303,7 @@ fn a_reader_does_not_begin_in_what_was_cut_off() {
 }
 
 fn log_tag(identity: &[u8]) -> u32 {
-    dio_wal::Identity(identity.try_into().unwrap()).tag()
+    dio_wal::Identity(identity.try_into().unwrap()).checksum_seed()
 }
 
 /// A log that nobody closed, left alone for a moment, knows its end too.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dio::block::Pool;
 use dio_common::units::size;
-use dio_wal::format::{SEGMENT_HEADER, SegmentHeader, segment_name, segment_number};
+use dio_wal::format::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use dio_wal::storage::Storage;
 use dio_wal::{HeaderFault, Identity, Layout, Lsn, Reader, WalError};
 use serde_json::json;
@@ -146,7 +146,7 @@ impl<'a> Archive<'a> {
     fn header(&self, name: &str) -> Result<SegmentHeader, CommandError> {
         let path = self.args.destination.join(name);
         let file = self.copies.open(name, false).map_err(CommandError::system("open", &path))?;
-        let mut bytes = [0; SEGMENT_HEADER];
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let count = file.read_at(&mut bytes, 0).map_err(CommandError::system("read", &path))?;
         let header = SegmentHeader::decode(&bytes[..count]);
         header.map_err(|fault| CommandError::Other(format!("'{}': {fault}", path.display())))
@@ -154,7 +154,7 @@ impl<'a> Archive<'a> {
 
     /// Copies the segments that end at or below a place.
     fn copy_up_to(&mut self, durable: Lsn) -> Result<(), CommandError> {
-        while self.layout.first(self.next + 1) <= durable.0 {
+        while self.layout.segment_start(self.next + 1) <= durable.0 {
             let number = self.next;
             match self.copy(number) {
                 Ok(()) => self.tell(number)?,
@@ -183,14 +183,14 @@ impl<'a> Archive<'a> {
         let to = self.args.destination.join(&part);
         let source = self.log.open(&name, false).map_err(CommandError::system("open", &from))?;
         let target = self.copies.create(&part).map_err(CommandError::system("create", &to))?;
-        target.allocate(self.layout.segment()).map_err(CommandError::system("allocate space for", &to))?;
-        let block = self.layout.block();
+        target.allocate(self.layout.segment_bytes()).map_err(CommandError::system("allocate space for", &to))?;
+        let block = self.layout.block_bytes();
         let step = (STEP as u64).max(block) / block * block;
         let pool = Pool::new(step as usize, 1).map_err(CommandError::system("map memory for", &to))?;
         let mut memory = pool.try_take().expect("nobody else takes from this pool");
         let mut at = 0;
-        while at < self.layout.segment() {
-            let count = step.min(self.layout.segment() - at) as usize;
+        while at < self.layout.segment_bytes() {
+            let count = step.min(self.layout.segment_bytes() - at) as usize;
             let bytes = &mut memory.bytes_mut()[..count];
             let read = source.read_at(bytes, at).map_err(CommandError::system("read", &from))?;
             if read < count {
@@ -216,7 +216,7 @@ impl<'a> Archive<'a> {
     }
 
     fn truncated(&self, number: u64) -> CommandError {
-        let (lsn, start) = (Lsn(self.layout.first(number)), Lsn(self.layout.first(number + 1)));
+        let (lsn, start) = (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
         self.args.source.failed()(WalError::Truncated { lsn, start })
     }
 
@@ -226,7 +226,7 @@ impl<'a> Archive<'a> {
         let own = |header: SegmentHeader| {
             (header.identity, header.layout, header.number) == (self.identity, self.layout, number)
         };
-        let (from, end) = (Lsn(self.layout.first(number)), Lsn(self.layout.first(number + 1)));
+        let (from, end) = (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
         let failed = self.args.source.failed();
         if self.header(part).is_ok_and(own) {
             let (log, copies) = (Arc::clone(&self.log), Arc::clone(&self.copies));
@@ -244,7 +244,8 @@ impl<'a> Archive<'a> {
     }
 
     fn tell(&self, number: u64) -> Result<(), CommandError> {
-        let (from, to, bytes) = (self.layout.first(number), self.layout.first(number + 1), self.layout.segment());
+        let (from, to, bytes) =
+            (self.layout.segment_start(number), self.layout.segment_start(number + 1), self.layout.segment_bytes());
         let name = segment_name(number);
         let text = match self.args.json {
             true => json!({"type": "segment", "name": name, "number": number, "from": from, "to": to, "bytes": bytes})
@@ -263,11 +264,14 @@ impl<'a> Archive<'a> {
                 "copied": copied,
                 "there_before": there,
                 "missed": missed.iter().map(|number| segment_name(*number)).collect::<Vec<_>>(),
-                "archived_up_to": layout.first(*next),
+                "archived_up_to": layout.segment_start(*next),
             })
             .to_string(),
             false => {
-                format!("{copied} segments copied, {there} were there; archived up to LSN {}", layout.first(*next))
+                format!(
+                    "{copied} segments copied, {there} were there; archived up to LSN {}",
+                    layout.segment_start(*next)
+                )
             }
         };
         writeln!(std::io::stdout(), "{text}").map_err(CommandError::Standard)?;
