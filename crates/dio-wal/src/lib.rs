@@ -44,7 +44,7 @@
 //! The second costs no write and no time, only space: half a block for each flush on average. A single client that commits records
 //! of 100 bytes one by one spends a block on each; with 64 clients one flush takes some 8 KiB, and the waste is a few per
 //! cent with blocks of 512 bytes and a third with 4096. File systems that do the first in software (xfs on any disk) write
-//! elsewhere and record where, which is slower than a new block: [`TornWrites::Untorn`] asks for it all the same. Writing the old
+//! elsewhere and record where, which is slower than a new block: [`TornWrites::Atomic`] asks for it all the same. Writing the old
 //! block to a second place first, or the tail to two places by turns, would cost what a new block does not.
 //!
 //! # Space

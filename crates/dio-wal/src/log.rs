@@ -18,7 +18,7 @@ use crate::options::{Options, TornWrites};
 use crate::reader::Reader;
 use crate::recovery::{Found, Recovery, recover};
 use crate::segments::{Listing, Segments, identify, unfinished_name};
-use crate::storage::{Directory, Storage, Untorn};
+use crate::storage::{AtomicWrites, Directory, Storage};
 use crate::supply::Supply;
 use crate::tail::{Ending, Tail};
 use crate::writer::{Ahead, Writer};
@@ -116,15 +116,15 @@ impl Log {
         lock: Lock,
     ) -> Result<Log, WalError> {
         let layout = segments.layout;
-        let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block_bytes());
+        let chunk = dio::geometry::align_up(options.buffer_bytes.clamp(1, 1 << 30) as u64, layout.block_bytes());
         let chunk = chunk.min(layout.data_bytes());
-        let buffers = options.write_behind.min(MOST_BEHIND) + SPARE_BUFFERS;
+        let buffers = options.write_behind_buffers.min(MOST_BEHIND) + SPARE_BUFFERS;
         let mut incarnation = [0; 8];
-        let random = segments.storage.random(&mut incarnation);
+        let random = segments.storage.fill_random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
         let group = Arc::new(Group::new(found.ending.end, WalError::panicked));
-        let ahead = Ahead { background: options.ahead, zeros: options.zeros };
-        let untorn = goes_on(&segments, &supply, found.ending.end, options.torn)?;
+        let ahead = Ahead { background: options.prepare_in_background, zeros: options.zeros_ahead };
+        let untorn = goes_on(&segments, &supply, found.ending.end, options.torn_writes)?;
         let shared = Shared {
             writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), ahead)?,
             tail: Mutex::new(Tail::new(
@@ -138,18 +138,18 @@ impl Log {
             supply,
             group,
             oldest: Mutex::new(found.first),
-            delay: options.delay,
+            delay: options.commit_delay,
             closing: Mutex::default(),
             closed: Condvar::new(),
             flusher: Mutex::default(),
         };
         let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new(), _lock: lock };
-        for _ in 0..options.write_behind.min(MOST_BEHIND) {
+        for _ in 0..options.write_behind_buffers.min(MOST_BEHIND) {
             log.start_thread(|shared| shared.writer.work());
         }
-        if options.ahead {
+        if options.prepare_in_background {
             log.start_thread(|shared| shared.supply.work());
-            if options.zeros {
+            if options.zeros_ahead {
                 log.start_thread(|shared| shared.writer.work_ahead());
             }
         }
@@ -174,7 +174,7 @@ impl Log {
 
     /// How torn writes are met, [`TornWrites::Auto`] decided.
     pub fn torn_writes(&self) -> TornWrites {
-        if self.shared.tail().goes_on() { TornWrites::Untorn } else { TornWrites::NewBlock }
+        if self.shared.tail().goes_on() { TornWrites::Atomic } else { TornWrites::NewBlock }
     }
 
     /// Who the log is.
@@ -452,8 +452,9 @@ impl Shared {
 fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> Result<bool, WalError> {
     let (number, block) = (segments.layout.locate(end).0, segments.layout.block_bytes());
     let file = supply.segment(number)?;
-    match (torn, file.untorn(block)) {
-        (TornWrites::Auto, Untorn::Hardware) | (TornWrites::Untorn, Untorn::Hardware | Untorn::Software) => {}
+    match (torn, file.atomic_writes(block)) {
+        (TornWrites::Auto, AtomicWrites::Hardware)
+        | (TornWrites::Atomic, AtomicWrites::Hardware | AtomicWrites::Software) => {}
         _ => return Ok(false),
     }
     let pool = Pool::new(block as usize, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
@@ -461,7 +462,7 @@ fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> 
     let header = &mut memory.bytes_mut()[..block as usize];
     let failed = |operation| move |error| WalError::io(operation, &segment_name(number), Some(0), error);
     file.read_at(header, 0).map_err(failed("read"))?;
-    match file.write_untorn(header, 0, false) {
+    match file.write_atomic(header, 0, false) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => Ok(false),
         Err(error) => Err(failed("write")(error)),
@@ -471,9 +472,10 @@ fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> 
 fn open_existing(storage: &Arc<dyn Storage>, last: u64, listing: &Listing) -> Result<(Arc<Segments>, Found), WalError> {
     let header = identify(&**storage, last)?;
     let name = segment_name(last);
-    let blocks = storage.blocks(&name).map_err(|error| WalError::io("ask for the blocks of", &name, None, error))?;
-    if header.layout.block_bytes() % blocks.least != 0 {
-        let (block, least) = (header.layout.block_bytes(), blocks.least);
+    let blocks =
+        storage.block_sizes(&name).map_err(|error| WalError::io("ask for the blocks of", &name, None, error))?;
+    if header.layout.block_bytes() % blocks.min != 0 {
+        let (block, least) = (header.layout.block_bytes(), blocks.min);
         let text = format!("the log has blocks of {block} bytes, and direct I/O needs {least} here: open it without");
         return Err(WalError::Options(text));
     }
@@ -487,17 +489,17 @@ fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segmen
     let name = unfinished_name(0);
     let failed = |operation| move |error| WalError::io(operation, &unfinished_name(0), None, error);
     drop(storage.create(&name).map_err(failed("create"))?);
-    let blocks = storage.blocks(&name).map_err(failed("ask for the blocks of"))?;
-    let block = options.block.map_or(blocks.best.max(512), u64::from);
-    let layout = u32::try_from(block).ok().and_then(|block| Layout::new(block, options.segment).ok());
-    let Some(layout) = layout.filter(|layout| layout.block_bytes() % blocks.least == 0) else {
-        let (segment, least) = (options.segment, blocks.least);
+    let blocks = storage.block_sizes(&name).map_err(failed("ask for the blocks of"))?;
+    let block = options.block_bytes.map_or(blocks.preferred.max(512), u64::from);
+    let layout = u32::try_from(block).ok().and_then(|block| Layout::new(block, options.segment_bytes).ok());
+    let Some(layout) = layout.filter(|layout| layout.block_bytes() % blocks.min == 0) else {
+        let (segment, least) = (options.segment_bytes, blocks.min);
         let text =
             format!("a log cannot have blocks of {block} and segments of {segment} bytes here (direct I/O: {least})");
         return Err(WalError::Options(text));
     };
     let mut identity = [0; 16];
-    storage.random(&mut identity).map_err(failed("get random numbers for"))?;
+    storage.fill_random(&mut identity).map_err(failed("get random numbers for"))?;
     let header = SegmentHeader { layout, identity: Identity(identity), number: 0 };
     let segments = Arc::new(Segments::new(Arc::clone(storage), &header, true));
     let ending = Ending { end: 0, chain: 0, start: 0, ended: true, marks: BTreeMap::new() };

@@ -70,7 +70,7 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Fou
     let from = cursor.position();
     let mut scan = Scan::new(segments.layout, &cursor);
     scan.follow(&mut cursor)?;
-    scan.settle(&mut cursor, segments, first)?;
+    scan.sync_and_reread(&mut cursor, segments, first)?;
     if first > 0 && from > scan.at.start {
         // The mark that reading the first record begins with is always kept.
         return Err(WalError::missing(&segments.layout, first - 1));
@@ -142,11 +142,11 @@ impl Scan {
     }
 
     /// Makes durable what was read and is not known to be, and reads it once more.
-    fn settle(&mut self, cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
+    fn sync_and_reread(&mut self, cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
         let number = |position| segments.layout.locate(position).0;
         for number in number(self.at.durable).max(first)..=number(self.at.end) {
             if let Some(file) = segments.get(number)? {
-                file.settle().map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
+                file.sync_and_drop_cache().map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
             }
         }
         let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);

@@ -57,7 +57,7 @@ pub struct Salvage {
     pub headers: Vec<BadHeader>,
 }
 
-/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. Blocks that the disk cannot read and headers
+/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. BlockSizes that the disk cannot read and headers
 /// that cannot be believed are passed over. Records below `start`, of which the marks say that they were truncated, may be
 /// among them. `E` is the caller's own failure.
 ///

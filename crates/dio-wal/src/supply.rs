@@ -65,7 +65,7 @@ impl Supply {
             closed: false,
         };
         let (count, changed) = (AtomicU64::new(count), Condvar::new());
-        let (most_spares, fill) = (options.spares, options.preallocate == Preallocate::Zeros);
+        let (most_spares, fill) = (options.spares_max, options.preallocate == Preallocate::Zeros);
         Supply { segments, most_spares, fill, count, state: Mutex::new(state), changed }
     }
 

@@ -15,7 +15,7 @@ use dio::block::{Block, Pool};
 use crate::error::WalError;
 use crate::format::{Layout, Lsn, segment_name};
 use crate::group::Group;
-use crate::storage::{SegmentFile, Written};
+use crate::storage::{Durability, SegmentFile};
 use crate::supply::Supply;
 
 /// How far zeros are written ahead, in buffers; when less than half of that is left they are written again.
@@ -301,7 +301,7 @@ impl Writer {
         let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let mut memory = pool.try_take().expect("a new pool has its block");
         let zeros = &memory.bytes_mut()[..step as usize];
-        let written = file.write_ahead(zeros, offset, range.end - range.start);
+        let written = file.write_zeros(zeros, offset, range.end - range.start);
         written.map_err(|error| WalError::io("write zeros to", &segment_name(number), Some(offset), error))
     }
 
@@ -314,7 +314,7 @@ impl Writer {
         drop(chunk);
         // Only now, behind the latch: who waits for this write must not take its end for a success.
         let mut queue = under_way.end();
-        if let Ok((number, file, Written::Volatile)) = &outcome
+        if let Ok((number, file, Durability::Volatile)) = &outcome
             && queue.volatile.iter().all(|(other, _)| other != number)
         {
             queue.volatile.push((*number, Arc::clone(file)));
@@ -327,7 +327,7 @@ impl Writer {
         outcome.map(|_| ())
     }
 
-    fn write_blocks(&self, chunk: &Chunk, alone: bool) -> Result<(u64, Arc<dyn SegmentFile>, Written), WalError> {
+    fn write_blocks(&self, chunk: &Chunk, alone: bool) -> Result<(u64, Arc<dyn SegmentFile>, Durability), WalError> {
         let (number, offset) = self.layout.locate(chunk.start);
         let file = self.supply.segment(number)?;
         if self.ahead {
@@ -336,7 +336,7 @@ impl Writer {
         let bytes = chunk.block.filled();
         debug_assert!(bytes.len() as u64 % self.layout.block_bytes() == 0);
         let written = match chunk.again {
-            true => file.write_untorn(bytes, offset, alone),
+            true => file.write_atomic(bytes, offset, alone),
             false => file.write_at(bytes, offset, alone),
         };
         let written = written.map_err(|error| WalError::io("write", &segment_name(number), Some(offset), error))?;

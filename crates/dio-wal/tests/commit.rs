@@ -10,7 +10,7 @@ use dio_wal::{Commit, Log, Lsn, Options, WalError};
 
 fn log() -> (tempfile::TempDir, Log) {
     let dir = dio_test::file_systems()[0].dir();
-    let log = Log::open(dir.path(), Options::new().segment(1 << 20).chunk(32 << 10)).unwrap();
+    let log = Log::open(dir.path(), Options::new().segment(1 << 20).buffer(32 << 10)).unwrap();
     (dir, log)
 }
 

@@ -9,7 +9,7 @@ use dio_wal::{Log, Lsn, Method, Options, Reader, TornWrites, WalError};
 
 fn small(method: Method, direct: bool) -> Options {
     let mut options = Options::new();
-    options.method(method).direct(direct).segment(256 << 10).chunk(32 << 10).write_behind(2);
+    options.method(method).direct(direct).segment(256 << 10).buffer(32 << 10).write_behind(2);
     options
 }
 
@@ -264,8 +264,8 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     for fs in dio_test::file_systems() {
         let dir = fs.dir();
         let mut options = small(Method::RwfDsync, true);
-        let log = Log::open(dir.path(), options.torn_writes(TornWrites::Untorn)).unwrap();
-        if log.torn_writes() != TornWrites::Untorn {
+        let log = Log::open(dir.path(), options.torn_writes(TornWrites::Atomic)).unwrap();
+        if log.torn_writes() != TornWrites::Atomic {
             continue;
         }
         judged += 1;
@@ -375,7 +375,7 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     let mut rng = seed.rng();
     let dir = dio_test::file_systems()[0].dir();
     let mut options = Options::new();
-    options.segment(3 << 20).chunk(256 << 10).idle_mark(None);
+    options.segment(3 << 20).buffer(256 << 10).idle_mark(None);
     let log = Log::open(dir.path(), &options).unwrap();
     let mut records = Vec::new();
     // One reader follows the writer closely, within windows that it has read, another from another opening.

@@ -17,7 +17,7 @@ type Records = Vec<(u64, Vec<u8>)>;
 /// Fills a log of `count` records of several segments, and closes it.
 fn fill(path: &Path, count: usize, seed: u64) -> Records {
     let mut options = Options::new();
-    options.segment(SEGMENT).chunk(8 << 10).block(BLOCK as u32).idle_mark(None).ahead(false);
+    options.segment(SEGMENT).buffer(8 << 10).block(BLOCK as u32).idle_mark(None).prepare_in_background(false);
     let log = Log::open(path, &options).unwrap();
     let mut rng = Rng::new(seed);
     let records = (0..count)
@@ -153,7 +153,7 @@ fn a_log_without_any_header_is_known_by_its_marks() {
     for (count, block) in [(5, 512), (5, 4096), (200, 4096)] {
         let dir = dio_test::file_systems()[0].dir();
         let mut options = Options::new();
-        options.segment(SEGMENT).chunk(8 << 10).block(block).idle_mark(None).ahead(false);
+        options.segment(SEGMENT).buffer(8 << 10).block(block).idle_mark(None).prepare_in_background(false);
         let log = Log::open(dir.path(), &options).unwrap();
         let lsns: Vec<u64> = (0..count)
             .map(|number| {

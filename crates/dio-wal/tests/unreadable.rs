@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dio_test::{Rng, Seed};
 use dio_wal::format::segment_name;
-use dio_wal::storage::{Blocks, Directory, SegmentFile, Storage, Untorn, Written};
+use dio_wal::storage::{AtomicWrites, BlockSizes, Directory, Durability, SegmentFile, Storage};
 use dio_wal::{Log, Lsn, Method, Options, Unreadable, WalError, salvage};
 use rustix::io::Errno;
 
@@ -61,12 +61,12 @@ impl Storage for Failing {
         unreachable!("salvage only reads")
     }
 
-    fn random(&self, _: &mut [u8]) -> io::Result<()> {
+    fn fill_random(&self, _: &mut [u8]) -> io::Result<()> {
         unreachable!("salvage only reads")
     }
 
-    fn blocks(&self, name: &str) -> io::Result<Blocks> {
-        self.below.blocks(name)
+    fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
+        self.below.block_sizes(name)
     }
 }
 
@@ -89,15 +89,15 @@ impl SegmentFile for FailingFile {
         unreachable!("salvage only reads")
     }
 
-    fn write_at(&self, _: &[u8], _: u64, _: bool) -> io::Result<Written> {
+    fn write_at(&self, _: &[u8], _: u64, _: bool) -> io::Result<Durability> {
         unreachable!("salvage only reads")
     }
 
-    fn untorn(&self, _: u64) -> Untorn {
+    fn atomic_writes(&self, _: u64) -> AtomicWrites {
         unreachable!("salvage only reads")
     }
 
-    fn write_untorn(&self, _: &[u8], _: u64, _: bool) -> io::Result<Written> {
+    fn write_atomic(&self, _: &[u8], _: u64, _: bool) -> io::Result<Durability> {
         unreachable!("salvage only reads")
     }
 
@@ -105,7 +105,7 @@ impl SegmentFile for FailingFile {
         unreachable!("salvage only reads")
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_and_drop_cache(&self) -> io::Result<()> {
         unreachable!("salvage only reads")
     }
 
@@ -117,7 +117,7 @@ impl SegmentFile for FailingFile {
 /// Where each record begins and ends, and its bytes.
 fn fill(path: &Path, rng: &mut Rng) -> Vec<(u64, u64, Vec<u8>)> {
     let mut options = Options::new();
-    options.segment(SEGMENT).chunk(16 << 10).block(BLOCK as u32).idle_mark(None);
+    options.segment(SEGMENT).buffer(16 << 10).block(BLOCK as u32).idle_mark(None);
     let log = Log::open(path, &options).unwrap();
     let mut records = Vec::new();
     for _ in 0..100 {

@@ -125,7 +125,7 @@ fn damaged(storage: Arc<Memory>) -> Result<(), WalError> {
 /// Opens the log, appends a record, and opens it again.
 fn reopened(storage: Arc<Memory>, salvaged: &Records) {
     let mut options = Options::new();
-    options.ahead(false).write_behind(0).zeros(false).idle_mark(None).chunk(4096);
+    options.prepare_in_background(false).write_behind(0).zeros_ahead(false).idle_mark(None).buffer(4096);
     let open = || Log::open_on(Arc::clone(&storage) as _, &options);
     let Ok(log) = open() else { return };
     let mut records = read(&log).expect("a log that was recovered can be read");

@@ -50,7 +50,7 @@ fn history(dir: &Path, rng: &mut Rng) -> Known {
     let (work, log_dir, yesterday) = (dir.join("work"), dir.join("log"), dir.join("yesterday"));
     let mut options = Options::new();
     let segment = *rng.pick(&[8 << 10, 16 << 10, 64 << 10]);
-    options.segment(segment).chunk(8 << 10).block(512).idle_mark(None).spares(rng.range_usize(0..3));
+    options.segment(segment).buffer(8 << 10).block(512).idle_mark(None).spares(rng.range_usize(0..3));
     let mut known =
         Known { options, written: Records::new(), expected: Records::new(), closed: rng.bool(0.8), yesterday };
     std::fs::create_dir(&work).unwrap();

@@ -29,7 +29,7 @@ fn status(output: &Output, status: i32) -> &Output {
 
 fn options() -> Options {
     let mut options = Options::new();
-    options.segment(64 << 10).chunk(16 << 10).block(512).idle_mark(None);
+    options.segment(64 << 10).buffer(16 << 10).block(512).idle_mark(None);
     options
 }
 

@@ -1,4 +1,4 @@
-//! A directory of the system, whose files are those of `dio`.
+//! A storage in a directory of the system, whose files are opened through `dio`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,9 +13,20 @@ use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Blocks, Method, SegmentFile, Storage, Untorn, Written};
+use super::interface::{AtomicWrites, BlockSizes, Durability, Method, SegmentFile, Storage};
 
-/// A directory with segments in it.
+/// A directory of segments.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dio_wal::storage::{Directory, Method};
+/// use dio_wal::{Log, Options};
+/// # let directory = tempfile::tempdir()?;
+/// let storage = Directory::open(directory.path(), true, Method::Fdatasync)?;
+/// let log = Log::open_on(Arc::new(storage), Options::new().segment(1 << 20))?;
+/// log.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -25,11 +36,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens an existing directory. With `direct`, files are read and written past the page cache where the file system
-    /// can.
+    /// Opens an existing directory. With `direct`, files are read and written past the page cache where
+    /// the file system supports that.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// Those of `open(2)`.
     pub fn open(path: impl AsRef<Path>, direct: bool, method: Method) -> io::Result<Directory> {
         let path = path.as_ref().to_owned();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -37,13 +48,13 @@ impl Directory {
         Ok(Directory { path, fd, direct, method })
     }
 
-    /// Its name.
+    /// The path that the directory was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn mode(&self) -> Mode {
-        // The log orders its own reads and writes, so the file needs no lock but the kernel's.
+        // The log orders its own reads and writes, so the kernel's locks suffice.
         if self.direct { Mode::Concurrent } else { Mode::Cached }
     }
 
@@ -70,39 +81,39 @@ impl Storage for Directory {
     }
 
     fn unlock(&self) {
-        // Not only by closing: a process that another thread has just forked holds the descriptor, and with it the lock, until
-        // it executes its program (flock(2)).
+        // Closing the descriptor is not enough. A process that another thread has just forked shares the
+        // descriptor, and with it the lock (flock(2)), until it executes its program.
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let names = std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
-        // A name that is not UTF-8 is none of ours.
+        // A name that is not UTF-8 is not the name of a segment.
         names.filter_map(Result::transpose).collect()
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let file = self.options().write(true).create(true).truncate(true).open(self.path.join(name))?;
-        // What fills a new segment is made durable by one sync at the end, whatever the method.
-        Ok(Arc::new(Segment { file, sync: Sync::All, own: None, plain: None }))
+        // Whatever the method, one sync at the end makes a new segment durable.
+        Ok(Arc::new(DirectoryFile { file, sync: SyncCall::Fsync, commit: None, plain: None }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
         let path = self.path.join(name);
         let (sync_method, sync) = match self.method {
-            Method::Fsync => (SyncMethod::Explicit, Sync::All),
-            Method::Fdatasync | Method::RwfDsync => (SyncMethod::Explicit, Sync::Data),
-            Method::OpenSync => (SyncMethod::Sync, Sync::Done),
-            Method::OpenDatasync => (SyncMethod::Dsync, Sync::Done),
+            Method::Fsync => (SyncMethod::Explicit, SyncCall::Fsync),
+            Method::Fdatasync | Method::RwfDsync => (SyncMethod::Explicit, SyncCall::Fdatasync),
+            Method::OpenSync => (SyncMethod::Sync, SyncCall::Unneeded),
+            Method::OpenDatasync => (SyncMethod::Dsync, SyncCall::Unneeded),
         };
         let file = self.options().write(write).sync_method(sync_method).open(&path)?;
-        let own = if write { Own::open(&path, &file, self.method)? } else { None };
-        // Zeros need not be durable one by one.
-        let plain = match write && sync == Sync::Done {
+        let commit = if write { CommitFile::open(&path, &file, self.method)? } else { None };
+        // Zeros need one sync in the end, not a durable write each.
+        let plain = match write && sync == SyncCall::Unneeded {
             true => Some(self.options().write(true).open(&path)?),
             false => None,
         };
-        Ok(Arc::new(Segment { file, sync, own, plain }))
+        Ok(Arc::new(DirectoryFile { file, sync, commit, plain }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -117,7 +128,7 @@ impl Storage for Directory {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
 
-    fn random(&self, out: &mut [u8]) -> io::Result<()> {
+    fn fill_random(&self, out: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < out.len() {
             filled += rustix::rand::getrandom(&mut out[filled..], rustix::rand::GetRandomFlags::empty())?;
@@ -125,44 +136,47 @@ impl Storage for Directory {
         Ok(())
     }
 
-    fn blocks(&self, name: &str) -> io::Result<Blocks> {
+    fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
         let file = self.options().open(self.path.join(name))?;
         let geometry = file.geometry();
-        let least = match file.mode().wants_direct() {
+        let min = match file.mode().wants_direct() {
             true => geometry.offset_align().max(geometry.read_offset_align()),
             false => 1,
         };
-        // Blocks of the file system: writes of these run side by side, and no disk of 4 KiB sectors rewrites one.
-        Ok(Blocks { least, best: least.max(geometry.block()) })
+        // The file system runs writes of its own blocks in parallel, and a disk with sectors of 4 KiB
+        // does not have to read such a block before it writes it.
+        Ok(BlockSizes { min, preferred: min.max(geometry.block()) })
     }
 }
 
-/// What a sync has to do.
+/// The system call by which [`SegmentFile::sync`] makes writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sync {
-    All,
-    Data,
-    /// Nothing: writes were durable when they returned.
-    Done,
+enum SyncCall {
+    Fsync,
+    Fdatasync,
+    /// No call: writes are durable when they return.
+    Unneeded,
 }
 
 /// An open segment.
 #[derive(Debug)]
-struct Segment {
+struct DirectoryFile {
     file: File,
-    sync: Sync,
-    own: Option<Own>,
-    /// Where writes are durable when they return, a descriptor whose writes are not.
+    sync: SyncCall,
+    /// The descriptor for commits, if the segment has one.
+    commit: Option<CommitFile>,
+    /// A descriptor whose writes need a sync, if those of `file` are durable when they return.
     plain: Option<File>,
 }
 
-impl Segment {
-    fn written(&self) -> Written {
-        if self.sync == Sync::Done { Written::Durable } else { Written::Volatile }
+impl DirectoryFile {
+    /// The durability of a write that asked for none.
+    fn durability(&self) -> Durability {
+        if self.sync == SyncCall::Unneeded { Durability::Durable } else { Durability::Volatile }
     }
 }
 
-impl SegmentFile for Segment {
+impl SegmentFile for DirectoryFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.file.size()?)
     }
@@ -191,17 +205,17 @@ impl SegmentFile for Segment {
         Ok(filled)
     }
 
-    fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
-        let Some(own) = &self.own else {
+    fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Durability> {
+        let Some(file) = &self.commit else {
             self.file.write_at(blocks, offset)?;
-            return Ok(self.written());
+            return Ok(self.durability());
         };
-        let dsync = own.dsync && commit;
-        own.write(blocks, offset, dsync)?;
-        Ok(if dsync { Written::Durable } else { self.written() })
+        let dsync = file.dsync && commit;
+        file.write(blocks, offset, dsync)?;
+        Ok(if dsync { Durability::Durable } else { self.durability() })
     }
 
-    fn write_ahead(&self, zeros: &[u8], offset: u64, length: u64) -> io::Result<()> {
+    fn write_zeros(&self, zeros: &[u8], offset: u64, length: u64) -> io::Result<()> {
         let file = self.plain.as_ref().unwrap_or(&self.file);
         for at in (0..length).step_by(zeros.len()) {
             let count = (length - at).min(zeros.len() as u64) as usize;
@@ -210,29 +224,29 @@ impl SegmentFile for Segment {
         Ok(file.sync_data()?)
     }
 
-    fn untorn(&self, block: u64) -> Untorn {
-        let direct = self.own.as_ref().is_some_and(|own| own.route == Route::Direct);
-        if direct { claim(self.file.geometry(), block) } else { Untorn::No }
+    fn atomic_writes(&self, block_bytes: u64) -> AtomicWrites {
+        let direct = self.commit.as_ref().is_some_and(|file| file.route == Route::Direct);
+        if direct { claimed_atomic_writes(self.file.geometry(), block_bytes) } else { AtomicWrites::Unsupported }
     }
 
-    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
-        let own = self.own.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let dsync = own.dsync && commit;
-        own.write_atomic(block, offset, dsync)?;
-        Ok(if dsync { Written::Durable } else { self.written() })
+    fn write_atomic(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Durability> {
+        let file = self.commit.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let dsync = file.dsync && commit;
+        file.write_atomic(block, offset, dsync)?;
+        Ok(if dsync { Durability::Durable } else { self.durability() })
     }
 
     fn sync(&self) -> io::Result<()> {
-        match (self.sync, &self.own) {
-            (Sync::Done, _) => {}
-            (_, Some(own)) => own.sync(self.sync)?,
-            (Sync::All, None) => self.file.sync_all()?,
-            (Sync::Data, None) => self.file.sync_data()?,
+        match (self.sync, &self.commit) {
+            (SyncCall::Unneeded, _) => {}
+            (_, Some(file)) => file.sync(self.sync)?,
+            (SyncCall::Fsync, None) => self.file.sync_all()?,
+            (SyncCall::Fdatasync, None) => self.file.sync_data()?,
         }
         Ok(())
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_and_drop_cache(&self) -> io::Result<()> {
         self.file.sync_all()?;
         if self.file.read_class().0 != Class::Direct
             && let Some(fd) = self.file.descriptor()
@@ -248,42 +262,47 @@ impl SegmentFile for Segment {
 }
 
 /// What the kernel claims of writes of one block with `RWF_ATOMIC`.
-fn claim(geometry: &Geometry, block: u64) -> Untorn {
-    let Some(atomic) = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block)) else {
-        return Untorn::No;
-    };
-    // xfs says how much the disk does, and 0 also where the disk does nothing, but then not when it is one block at most
-    // (kernel, `xfs_get_atomic_write_max_opt`). Others have only what the disk does.
+fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites {
+    let units = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block_bytes));
+    let Some(units) = units else { return AtomicWrites::Unsupported };
+    // xfs reports in `unit_max_fast` how much the disk itself writes atomically. It reports 0 in two
+    // cases: the disk writes nothing atomically; or xfs offers one block at most, and then it is the
+    // disk that does it (kernel, `xfs_get_atomic_write_max_opt`). Other file systems offer only what
+    // the disk does, and report 0.
     let xfs = geometry.file_system().is_some_and(|file_system| file_system.name() == Some("xfs"));
-    let by_disk = match atomic.unit_max_fast {
-        0 => !xfs || atomic.unit_max <= geometry.block(),
-        fast => block <= fast,
+    let by_disk = match units.unit_max_fast {
+        0 => !xfs || units.unit_max <= geometry.block(),
+        fast => block_bytes <= fast,
     };
-    if by_disk { Untorn::Hardware } else { Untorn::Software }
+    if by_disk { AtomicWrites::Hardware } else { AtomicWrites::Software }
 }
 
-/// A descriptor of its own for the writes and syncs of commits, with nothing around the one call of the system that each is.
+/// A descriptor for the writes and syncs of commits, each of which is a single system call.
 ///
-/// A file of `dio` asks for the size before a write. Since timestamps became fine-grained (Linux 6.13), whoever asks for those
-/// of a file, as `fstat(2)` does, makes the next write record a new one, and the sync behind it write the inode: half of what
-/// the commit costs, or more. It has no call either for a write that is durable when it returns, one by one (`RWF_DSYNC`), or
-/// that is never torn (`RWF_ATOMIC`).
+/// A file of `dio` asks for its size before a write. Since timestamps became fine-grained (Linux 6.13),
+/// whoever asks for the timestamps of a file, as `fstat(2)` does, makes the next write record a new
+/// one, and the sync behind it write the inode: half of the cost of a commit, or more. Neither does a
+/// file of `dio` have a call for a single write that is durable when it returns (`RWF_DSYNC`) or that
+/// is atomic (`RWF_ATOMIC`).
 ///
-/// The kernel tells every open file once of writes that were lost (`errseq_t`), and commits sync one after the other, so no
-/// other sync is told in their place: those beside them are of zeros, by the descriptors of [`Segment`].
+/// The kernel reports lost writes once to each open file (`errseq_t`). Commits sync one after the
+/// other, and the syncs beside them, which are of zeros, use the other descriptors of
+/// [`DirectoryFile`]. So no other sync receives the report that belongs to a commit.
 #[derive(Debug)]
-struct Own {
+struct CommitFile {
     medium: Arc<OsMedium>,
     route: Route,
+    /// Alignment of direct requests in bytes.
     align: usize,
-    /// The last write of a commit is to be durable by itself.
+    /// Whether the last write of a commit is to be durable by itself.
     dsync: bool,
 }
 
-impl Own {
-    /// `None` where writes pass through the page cache although they should not, or may, which the file looks after; and where
-    /// its bytes are elsewhere.
-    fn open(path: &Path, file: &File, method: Method) -> io::Result<Option<Own>> {
+impl CommitFile {
+    /// Opens a descriptor for commits to `file`. Returns `None` where writes pass through the page cache
+    /// although they should not, or may do so, which only `file` watches; and where the bytes of `file`
+    /// are in other files.
+    fn open(path: &Path, file: &File, method: Method) -> io::Result<Option<CommitFile>> {
         let direct = match file.write_class().0 {
             _ if file.layout().is_some() => return Ok(None),
             Class::Direct if file.geometry().directness() == Directness::Reported => true,
@@ -301,7 +320,7 @@ impl Own {
             (OsMedium::buffered(fd), Route::Buffered)
         };
         let align = if direct { file.geometry().offset_align() as usize } else { 1 };
-        Ok(Some(Own { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync }))
+        Ok(Some(CommitFile { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync }))
     }
 
     fn write_atomic(&self, block: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
@@ -311,7 +330,7 @@ impl Own {
         loop {
             match rustix::io::pwritev2(fd, &[IoSlice::new(block)], offset, flags) {
                 Ok(count) if count == block.len() => return Ok(()),
-                // An atomic write is whole or an error (`pwritev2(2)`).
+                // An atomic write is complete or fails (`pwritev2(2)`).
                 Ok(_) => return Err(Errno::IO.into()),
                 Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
                 Err(errno) => return Err(errno.into()),
@@ -325,8 +344,8 @@ impl Own {
         Ok(())
     }
 
-    fn sync(&self, sync: Sync) -> io::Result<()> {
-        let kind = if sync == Sync::All { OpKind::SyncAll } else { OpKind::SyncData };
+    fn sync(&self, call: SyncCall) -> io::Result<()> {
+        let kind = if call == SyncCall::Fsync { OpKind::SyncAll } else { OpKind::SyncData };
         run_one(self.request(kind, 0, None, OpFlags::default())).outcome?;
         Ok(())
     }

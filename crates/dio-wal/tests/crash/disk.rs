@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use dio_test::Rng;
 use dio_wal::Method;
-use dio_wal::storage::{Blocks, SegmentFile, Storage, Untorn, Written};
+use dio_wal::storage::{AtomicWrites, BlockSizes, Durability, SegmentFile, Storage};
 
 /// What a disk writes whole or not at all, in bytes.
 pub(crate) const SECTOR: usize = 512;
@@ -308,13 +308,13 @@ impl Storage for Directory {
         Ok(())
     }
 
-    fn random(&self, out: &mut [u8]) -> io::Result<()> {
+    fn fill_random(&self, out: &mut [u8]) -> io::Result<()> {
         self.disk.lock().random.fill(out);
         Ok(())
     }
 
-    fn blocks(&self, _name: &str) -> io::Result<Blocks> {
-        Ok(Blocks { least: self.disk.block, best: self.disk.block })
+    fn block_sizes(&self, _name: &str) -> io::Result<BlockSizes> {
+        Ok(BlockSizes { min: self.disk.block, preferred: self.disk.block })
     }
 }
 
@@ -351,7 +351,7 @@ impl File {
         Ok(())
     }
 
-    fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Written> {
+    fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Durability> {
         self.panic_if_asked("write");
         let block = self.disk.block as usize;
         assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
@@ -386,7 +386,7 @@ impl File {
             Method::RwfDsync => commit,
         };
         if !through {
-            return Ok(Written::Volatile);
+            return Ok(Durability::Volatile);
         }
         if !world.faults.lies {
             world.events.push(Event::WriteDurable { file, write });
@@ -394,7 +394,7 @@ impl File {
                 since.durable = true;
             }
         }
-        Ok(Written::Durable)
+        Ok(Durability::Durable)
     }
 }
 
@@ -425,15 +425,15 @@ impl SegmentFile for File {
         Ok(count)
     }
 
-    fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+    fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Durability> {
         self.write(blocks, offset, commit, false)
     }
 
-    fn untorn(&self, _block: u64) -> Untorn {
-        if self.disk.untorn { Untorn::Hardware } else { Untorn::No }
+    fn atomic_writes(&self, _block: u64) -> AtomicWrites {
+        if self.disk.untorn { AtomicWrites::Hardware } else { AtomicWrites::Unsupported }
     }
 
-    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+    fn write_atomic(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Durability> {
         assert_eq!(block.len() as u64, self.disk.block);
         self.write(block, offset, commit, true)
     }
@@ -445,7 +445,7 @@ impl SegmentFile for File {
         }
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_and_drop_cache(&self) -> io::Result<()> {
         self.sync_file()?;
         let mut world = self.disk.lock();
         if let Some(truth) = world.files[self.number].truth.take() {

@@ -39,13 +39,13 @@ impl Setting {
 
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
-        options.segment(self.blocks_in_segment * self.block).chunk(self.blocks_in_chunk * self.block as usize);
+        options.segment(self.blocks_in_segment * self.block).buffer(self.blocks_in_chunk * self.block as usize);
         options
             .preallocate(self.preallocate)
-            .zeros(self.zeros)
+            .zeros_ahead(self.zeros)
             .spares(self.spares)
             .write_behind(0)
-            .ahead(false)
+            .prepare_in_background(false)
             .idle_mark(None);
         options
     }

@@ -291,12 +291,12 @@ fn after_a_lost_byte(last: u8) -> u8 {
 fn small_commits_share_a_block_that_is_written_untorn() {
     let mut random = Seed::fixed(2).rng();
     let mut lengths = Vec::new();
-    for (untorn, wanted) in [(true, TornWrites::Auto), (true, TornWrites::NewBlock), (false, TornWrites::Untorn)] {
+    for (untorn, wanted) in [(true, TornWrites::Auto), (true, TornWrites::NewBlock), (false, TornWrites::Atomic)] {
         let setting = Setting { untorn, block: 4096, blocks_in_segment: 20, ..Setting::number(1, &mut random) };
         let disk = setting.disk(Image::default(), 1);
         let log = Log::open_on(disk.storage(), setting.options().torn_writes(wanted)).unwrap();
         let goes_on = untorn && wanted == TornWrites::Auto;
-        assert_eq!(log.torn_writes() == TornWrites::Untorn, goes_on);
+        assert_eq!(log.torn_writes() == TornWrites::Atomic, goes_on);
         let mut reader = log.reader(dio_wal::Lsn(0)).unwrap();
         for number in 0..100u8 {
             let lsn = log.append(&[number; 76]).unwrap();
@@ -426,7 +426,7 @@ fn power_cuts_under_many_threads() {
         let disk = setting.disk(Image::default(), random.next_u64());
         disk.set_faults(Faults { slow: true, ..Faults::default() });
         let mut options = setting.options();
-        options.write_behind(2).ahead(true);
+        options.write_behind(2).prepare_in_background(true);
         let log = Log::open_on(disk.storage(), &options).unwrap();
         let noted = std::sync::Mutex::new((Vec::new(), Vec::new()));
         std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ const EVER: Duration = Duration::from_secs(60);
 
 fn open(disk: &Disk, background: bool) -> Log {
     let mut options = Options::new();
-    options.segment(16 << 10).chunk(4 << 10).idle_mark(None).ahead(background);
+    options.segment(16 << 10).buffer(4 << 10).idle_mark(None).prepare_in_background(background);
     Log::open_on(disk.storage(), options.write_behind(if background { 2 } else { 0 })).unwrap()
 }
 

@@ -14,7 +14,12 @@ fn disk() -> Disk {
 
 fn options() -> Options {
     let mut options = Options::new();
-    options.segment(128 * BLOCK).chunk(16 * BLOCK as usize).write_behind(0).ahead(false).idle_mark(None);
+    options
+        .segment(128 * BLOCK)
+        .buffer(16 * BLOCK as usize)
+        .write_behind(0)
+        .prepare_in_background(false)
+        .idle_mark(None);
     options
 }
 
@@ -97,7 +102,11 @@ fn zeros_in_the_background_harm_nothing() {
         let disk = disk();
         disk.set_faults(Faults { slow: true, ..Faults::default() });
         let mut options = options();
-        let log = Log::open_on(disk.storage(), options.ahead(true).write_behind(2).chunk(4 * BLOCK as usize)).unwrap();
+        let log = Log::open_on(
+            disk.storage(),
+            options.prepare_in_background(true).write_behind(2).buffer(4 * BLOCK as usize),
+        )
+        .unwrap();
         let mut random = seed.stream(round);
         let mut records = Vec::new();
         for _ in 0..60 {

@@ -15,7 +15,7 @@ const CHILD: &str = "DIO_WAL_TEST_CHILD";
 pub(crate) fn options(number: u64) -> Options {
     let mut options = Options::new();
     options.method(Method::ALL[(number % 5) as usize]).direct(number / 5 % 2 == 0);
-    options.segment(512 << 10).chunk(64 << 10).write_behind(2).spares(2);
+    options.segment(512 << 10).buffer(64 << 10).write_behind(2).spares(2);
     options
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dio_wal::storage::{Blocks, SegmentFile, Storage, Untorn, Written};
+use dio_wal::storage::{BlockSizes, SegmentFile, Storage, AtomicWrites, Durability};
 
 /// Most bytes of a segment that is made.
 const ROOM: u64 = 1 << 20;
@@ -53,21 +53,21 @@ impl SegmentFile for Segment {
         Ok(count)
     }
 
-    fn write_at(&self, blocks: &[u8], offset: u64, _: bool) -> io::Result<Written> {
+    fn write_at(&self, blocks: &[u8], offset: u64, _: bool) -> io::Result<Durability> {
         let end = offset.checked_add(blocks.len() as u64).filter(|end| *end <= ROOM);
         let end = end.ok_or(io::ErrorKind::StorageFull)? as usize;
         let mut bytes = lock(&self.0);
         let length = bytes.len().max(end);
         bytes.resize(length, 0);
         bytes[offset as usize..end].copy_from_slice(blocks);
-        Ok(Written::Volatile)
+        Ok(Durability::Volatile)
     }
 
-    fn untorn(&self, _: u64) -> Untorn {
-        Untorn::No
+    fn atomic_writes(&self, _: u64) -> AtomicWrites {
+        AtomicWrites::Unsupported
     }
 
-    fn write_untorn(&self, _: &[u8], _: u64, _: bool) -> io::Result<Written> {
+    fn write_atomic(&self, _: &[u8], _: u64, _: bool) -> io::Result<Durability> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -75,7 +75,7 @@ impl SegmentFile for Segment {
         Ok(())
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_and_drop_cache(&self) -> io::Result<()> {
         Ok(())
     }
 
@@ -123,13 +123,13 @@ impl Storage for Memory {
         Ok(())
     }
 
-    fn random(&self, out: &mut [u8]) -> io::Result<()> {
+    fn fill_random(&self, out: &mut [u8]) -> io::Result<()> {
         // The same input has to do the same again.
         out.fill(0x5a);
         Ok(())
     }
 
-    fn blocks(&self, _: &str) -> io::Result<Blocks> {
-        Ok(Blocks { least: 512, best: 512 })
+    fn block_sizes(&self, _: &str) -> io::Result<BlockSizes> {
+        Ok(BlockSizes { min: 512, preferred: 512 })
     }
 }

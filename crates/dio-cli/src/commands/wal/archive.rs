@@ -314,7 +314,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
-    use dio_wal::storage::{Blocks, SegmentFile};
+    use dio_wal::storage::{BlockSizes, SegmentFile};
     use dio_wal::{Log, Options};
 
     use super::*;
@@ -341,8 +341,8 @@ mod tests {
             self.log.list()
         }
 
-        fn blocks(&self, name: &str) -> io::Result<Blocks> {
-            self.log.blocks(name)
+        fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
+            self.log.block_sizes(name)
         }
 
         fn lock(&self) -> io::Result<bool> {
@@ -367,7 +367,7 @@ mod tests {
             unreachable!("an archiver only reads")
         }
 
-        fn random(&self, _: &mut [u8]) -> io::Result<()> {
+        fn fill_random(&self, _: &mut [u8]) -> io::Result<()> {
             unreachable!("an archiver only reads")
         }
     }
@@ -388,7 +388,7 @@ mod tests {
         std::fs::create_dir(&from).unwrap();
         std::fs::create_dir(&to).unwrap();
         let mut options = Options::new();
-        options.segment(64 << 10).chunk(16 << 10).block(512).idle_mark(None);
+        options.segment(64 << 10).buffer(16 << 10).block(512).idle_mark(None);
         let log = Arc::new(Log::open(&from, &options).unwrap());
         append(&log, 500 << 10);
         let source = Source { directory: from.clone(), cached: false };

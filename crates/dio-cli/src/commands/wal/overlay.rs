@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use dio_wal::storage::{Blocks, SegmentFile, Storage};
+use dio_wal::storage::{BlockSizes, SegmentFile, Storage};
 
 /// A log that is only read, with the file `part` of another directory as its segment `name`.
 pub(super) struct Overlay {
@@ -53,11 +53,11 @@ impl Storage for Overlay {
         refused()
     }
 
-    fn random(&self, _out: &mut [u8]) -> io::Result<()> {
+    fn fill_random(&self, _out: &mut [u8]) -> io::Result<()> {
         refused()
     }
 
-    fn blocks(&self, name: &str) -> io::Result<Blocks> {
-        self.log.blocks(name)
+    fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
+        self.log.block_sizes(name)
     }
 }
