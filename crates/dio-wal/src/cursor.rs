@@ -1,118 +1,65 @@
-//! Reading records one after the other: the only reader of the format, for recovery, readers and salvage.
+//! Reading records one after the other. Recovery, readers and salvage all read through this.
 
 use std::sync::Arc;
 
 use dio::block::{Block, Pool};
 use dio::geometry::{align_down, align_up};
 
+use crate::damage::RecordFault;
 use crate::error::WalError;
 use crate::format::{
     Lsn, MARK_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_name,
 };
-use crate::read_ahead::{AHEAD, ReadAhead};
+use crate::read_ahead::{ReadAhead, WINDOWS_AHEAD};
 use crate::segments::Segments;
 
-/// Windows of at least so many bytes are read ahead.
-const READ_AHEAD: usize = 1 << 20;
-/// What is read first on the way back to a mark, and where nothing was found before, in bytes; then more at a time.
-const FIRST_STEP: u64 = 64 << 10;
+/// Cursors with windows of at least this many bytes read ahead.
+const READ_AHEAD_WINDOW_BYTES_MIN: usize = 1 << 20;
+/// Bytes of the first read of a backward search, and of a read at what was the end of the log. A
+/// backward search then reads four times as much in each step.
+const FIRST_READ_BYTES: u64 = 64 << 10;
 
-/// A place in the log from which records are read.
+/// A position in the log from which records are read.
+///
+/// 1. `position` is where the next record begins.
+/// 2. `chain` is the checksum of the record before `position`. `None` says that it is unknown; the next
+///    record must then be a mark.
+/// 3. The first `window_len` bytes of `window` are the bytes of the log from `window_start` on, all of
+///    them within one segment.
 pub(crate) struct Cursor {
     segments: Arc<Segments>,
-    /// Where the next record begins.
     position: u64,
-    /// Checksum of the record before; `None` where that is not known, and the next record must be a mark.
     chain: Option<u32>,
-    /// Nothing at or behind this place is read.
+    /// No record that ends behind this LSN is returned.
     limit: u64,
-    /// What is read at once, in bytes.
-    reach: usize,
-    /// Nothing was found here the last time: a little is read first.
-    waiting: bool,
-    /// Memory of `reach` bytes. Its first `window_len` bytes are those of the stream from `window_start`, all within one
-    /// segment.
+    /// Bytes of memory of a window, which is also how much is read at a time.
+    window_bytes: usize,
+    /// The last call found no record. The next one reads only [`FIRST_READ_BYTES`].
+    found_nothing: bool,
     window: Block,
     window_start: u64,
     window_len: usize,
-    /// Memory for reading ahead, until it is begun.
+    /// Memory for reading ahead, before `read_ahead` takes it.
     spare: Vec<Block>,
-    /// The next windows are read while this one is looked at, once windows follow each other.
-    ahead: Option<ReadAhead>,
-    /// The payload of the last record, if it lies within the window: where.
-    inside: Option<(usize, usize)>,
-    /// Otherwise, a copy.
+    /// Reads the next windows, from the moment when two windows followed each other.
+    read_ahead: Option<ReadAhead>,
+    /// Start and end of the last record's payload in the window, if the window holds all of it.
+    payload_in_window: Option<(usize, usize)>,
+    /// Otherwise, a copy of that payload.
     payload: Vec<u8>,
 }
 
-/// Why a place of the log cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The segment is missing, or shorter than this.
-    Absent,
-    /// Nothing was ever written there, or it was lost.
-    Zeros,
-    /// What stands there is not the beginning of a record.
-    NoRecord,
-    /// A record of another place stands there: the block was misdirected, or is that of the segment before it was recycled.
-    Elsewhere(Lsn),
-    /// The segments end before the record does.
-    Cut {
-        /// Bytes of its payload, by its header.
-        length: u32,
-    },
-    /// The record's checksum is wrong: it was torn, or changed.
-    Checksum {
-        /// The one in its header.
-        stored: u32,
-        /// That of its bytes.
-        computed: u32,
-    },
-    /// What fills the record up is not zeros: the block of its end was lost, and something else stands there that happens to
-    /// begin with the same bytes.
-    Filling,
-    /// The log goes on: it is being written to.
-    Beyond,
-    /// The record is whole and does not follow the one before it.
-    Chain {
-        /// Checksum of the record before, by its header.
-        stored: u32,
-        /// That of the record before.
-        expected: u32,
-    },
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Fault::Absent => write!(f, "the segment is missing or too short"),
-            Fault::Zeros => write!(f, "zeros"),
-            Fault::NoRecord => write!(f, "not a record"),
-            Fault::Elsewhere(lsn) => write!(f, "a record of LSN {lsn}"),
-            Fault::Cut { length } => write!(f, "a record of {length} bytes, of which the end is missing"),
-            Fault::Checksum { stored, computed } => {
-                write!(f, "a record whose checksum is {computed:08x} and should be {stored:08x}")
-            }
-            Fault::Filling => write!(f, "a record that is followed by the bytes of another block"),
-            Fault::Beyond => write!(f, "a record that was appended meanwhile"),
-            Fault::Chain { stored, expected } => {
-                write!(f, "a record that follows one of checksum {stored:08x}, and the one before has {expected:08x}")
-            }
-        }
-    }
-}
-
-/// A record that was read; its payload is in [`Cursor::payload`].
+/// A record that was read and verified. Its payload is [`Cursor::payload`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Read {
+pub(crate) struct DecodedRecord {
     pub(crate) header: RecordHeader,
-    /// The record's meaning, if it is a mark.
+    /// The contents of a mark; `None` for a record that was appended.
     pub(crate) mark: Option<Mark>,
 }
 
 impl Cursor {
-    /// A cursor that reads `reach` bytes at once. With no `chain` the first record must be a mark.
+    /// Makes a cursor that reads about `window_bytes` at a time. Without a `chain` the first record must
+    /// be a mark.
     ///
     /// # Errors
     /// No memory.
@@ -120,26 +67,28 @@ impl Cursor {
         segments: &Arc<Segments>,
         position: u64,
         chain: Option<u32>,
-        reach: usize,
+        window_bytes: usize,
     ) -> Result<Cursor, WalError> {
-        let block = segments.layout.block_bytes();
-        let reach = align_up(reach.max(1) as u64, block).min(segments.layout.data_bytes()) as usize;
-        let windows = if reach >= READ_AHEAD { 1 + AHEAD } else { 1 };
-        let pool = Pool::new(reach, windows).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+        let layout = segments.layout;
+        let whole_blocks = align_up(window_bytes.max(1) as u64, layout.block_bytes());
+        let window_bytes = whole_blocks.min(layout.data_bytes()) as usize;
+        let windows = if window_bytes >= READ_AHEAD_WINDOW_BYTES_MIN { 1 + WINDOWS_AHEAD } else { 1 };
+        let pool =
+            Pool::new(window_bytes, windows).map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let window = pool.try_take().expect("a new pool has its block");
         Ok(Cursor {
             segments: Arc::clone(segments),
             position,
             chain,
             limit: u64::MAX,
-            reach,
-            waiting: false,
+            window_bytes,
+            found_nothing: false,
             window,
             window_start: 0,
             window_len: 0,
             spare: std::iter::from_fn(|| pool.try_take()).collect(),
-            ahead: None,
-            inside: None,
+            read_ahead: None,
+            payload_in_window: None,
             payload: Vec::new(),
         })
     }
@@ -156,317 +105,318 @@ impl Cursor {
 
     /// Payload of the last record read.
     pub(crate) fn payload(&self) -> &[u8] {
-        match self.inside {
+        match self.payload_in_window {
             Some((from, to)) => &self.window.filled()[from..to],
             None => &self.payload,
         }
     }
 
-    /// Reads nothing at or behind `limit` from now on.
+    /// From now on, returns no record that ends behind `limit`.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// Goes somewhere else, and looks at the storage again there.
+    /// Moves to `position` and discards what was read, so that the next call reads the storage again.
     pub(crate) fn seek(&mut self, position: u64, chain: Option<u32>) {
-        self.forget();
-        self.waiting = false;
+        self.discard_windows();
+        self.found_nothing = false;
         (self.position, self.chain) = (position, chain);
     }
 
-    /// Reads the next record. `None` where no record continues the chain; the next call looks at the storage again.
+    /// Reads the next record. Returns `None` if no record continues the chain; the next call then reads
+    /// the storage again.
     ///
     /// # Errors
-    /// The storage's; a segment that is not one.
-    pub(crate) fn next(&mut self) -> Result<Option<Read>, WalError> {
+    /// The storage's; [`WalError::Header`].
+    pub(crate) fn next(&mut self) -> Result<Option<DecodedRecord>, WalError> {
         let read_before = self.window_len > 0;
-        let mut found = self.at_or_behind()?;
+        let mut found = self.here_or_in_next_block()?;
         if found.is_none() && read_before {
-            // The block may have been gone on with since it was read.
-            self.forget();
-            found = self.at_or_behind()?;
+            // The writer may have continued in the block after it was read.
+            self.discard_windows();
+            found = self.here_or_in_next_block()?;
         }
-        self.waiting = found.is_none();
-        if self.waiting {
-            self.forget();
+        self.found_nothing = found.is_none();
+        if self.found_nothing {
+            self.discard_windows();
         }
-        if let Some(read) = &found {
-            (self.position, self.chain) = (read.header.end(), Some(read.header.crc));
+        if let Some(record) = &found {
+            (self.position, self.chain) = (record.header.end(), Some(record.header.crc));
         }
         Ok(found)
     }
 
-    /// The next record: here, or at the start of the next block, where a mark follows a group that was cut short.
-    fn at_or_behind(&mut self) -> Result<Option<Read>, WalError> {
-        if let Some(found) = self.record(self.position, self.chain)? {
+    /// Reads the record at the position, or else the mark at the start of the next block, which follows a
+    /// group that ended within a block.
+    fn here_or_in_next_block(&mut self) -> Result<Option<DecodedRecord>, WalError> {
+        if let Some(found) = self.record_at(self.position, self.chain)? {
             return Ok(Some(found));
         }
         let next = self.segments.layout.block_at_or_after(self.position);
         if next == self.position || self.chain.is_none() {
             return Ok(None);
         }
-        Ok(self.record(next, self.chain)?.filter(|read| read.mark.is_some()))
+        Ok(self.record_at(next, self.chain)?.filter(|record| record.mark.is_some()))
     }
 
-    /// The record at a place, if one stands there that continues `chain`.
-    fn record(&mut self, at: u64, chain: Option<u32>) -> Result<Option<Read>, WalError> {
+    /// Reads the record at `lsn`, if a valid one stands there that continues `chain`.
+    fn record_at(&mut self, lsn: u64, chain: Option<u32>) -> Result<Option<DecodedRecord>, WalError> {
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        if self.fill(at, &mut bytes)? < RECORD_HEADER_BYTES {
+        if self.copy_out(lsn, &mut bytes)? < RECORD_HEADER_BYTES {
             return Ok(None);
         }
-        let expected = |header: &RecordHeader| {
+        let fits = |header: &RecordHeader| {
             let is_mark = header.kind == RecordKind::Mark;
             let follows = chain.map_or(is_mark, |chain| header.previous_crc == chain);
-            // A log begins with a mark. Readers look for the last one before the place where they begin.
-            follows && (is_mark || at > 0) && header.lsn == at && header.end() <= self.limit
+            // A log begins with a mark; readers rely on a mark at or before every record.
+            follows && (is_mark || lsn > 0) && header.lsn == lsn && header.end() <= self.limit
         };
-        let Some(header) = RecordHeader::decode(&bytes).filter(expected) else { return Ok(None) };
+        let Some(header) = RecordHeader::decode(&bytes).filter(fits) else { return Ok(None) };
         if !self.read_payload(&header)? {
             return Ok(None);
         }
-        let crc = crc32c::crc32c_append(self.segments.tag, self.payload());
-        if header.checksum(crc) != header.crc || !self.is_filled_up(&header) {
+        let crc = crc32c::crc32c_append(self.segments.checksum_seed, self.payload());
+        if header.checksum(crc) != header.crc || !self.is_padded_with_zeros(&header) {
             return Ok(None);
         }
         let mark = match header.kind {
             RecordKind::Data => None,
-            RecordKind::Mark => match Mark::decode(self.payload(), &self.segments.identity, at) {
+            RecordKind::Mark => match Mark::decode(self.payload(), &self.segments.identity, lsn) {
                 Some(mark) => Some(mark),
                 None => return Ok(None),
             },
         };
-        Ok(Some(Read { header, mark }))
+        Ok(Some(DecodedRecord { header, mark }))
     }
 
-    /// Reads the payload of a record; `false` when the log ends before it does.
+    /// Reads the payload of a record. Returns `false` if the log ends before the payload does.
     fn read_payload(&mut self, header: &RecordHeader) -> Result<bool, WalError> {
-        self.waiting = false;
+        self.found_nothing = false;
         let length = header.payload_bytes as usize;
         debug_assert!(length <= PAYLOAD_BYTES_MAX);
         let from = header.lsn + RECORD_HEADER_BYTES as u64;
         self.payload.clear();
-        self.inside = None;
-        if self.held(from).len() >= length {
+        self.payload_in_window = None;
+        if self.in_window(from).len() >= length {
             let skip = (from - self.window_start) as usize;
-            self.inside = Some((skip, skip + length));
+            self.payload_in_window = Some((skip, skip + length));
             return Ok(true);
         }
         let mut payload = std::mem::take(&mut self.payload);
-        let mut there = true;
-        // Piece by piece, as they are read: a length which nobody wrote costs no memory.
-        while there && payload.len() < length {
-            let held = self.held(from + payload.len() as u64);
-            if held.is_empty() {
-                there = self.refill(from + payload.len() as u64)?;
+        let mut complete = true;
+        // The copy grows as bytes are read, so a length that nobody wrote costs no memory.
+        while complete && payload.len() < length {
+            let next = from + payload.len() as u64;
+            if self.in_window(next).is_empty() {
+                complete = self.read_window_at(next)?;
             }
-            let held = self.held(from + payload.len() as u64);
-            payload.extend_from_slice(&held[..held.len().min(length - payload.len())]);
+            let bytes = self.in_window(next);
+            payload.extend_from_slice(&bytes[..bytes.len().min(length - payload.len())]);
         }
         self.payload = payload;
-        Ok(there)
+        Ok(complete)
     }
 
-    /// Whether zeros follow the payload that was read, up to the end of its record. A record that ends with a byte in a block
-    /// which was lost would be taken for whole, one time in 256, when another group begins in that block: its checksum does
-    /// not tell. They are in the block of the last byte, hence in the window.
-    fn is_filled_up(&self, header: &RecordHeader) -> bool {
-        let behind = header.lsn + (RECORD_HEADER_BYTES + header.payload_bytes as usize) as u64;
-        let filling = self.held(behind).get(..(header.end() - behind) as usize);
-        filling.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+    /// Whether zeros fill the record up behind the payload that was read.
+    ///
+    /// The checksum alone would not detect this loss: a single byte of the record lies in a block that
+    /// was lost, and another group begins in that block. One time in 256 its first byte is the right one.
+    /// The zeros lie in the block of the payload's last byte, hence in the window.
+    fn is_padded_with_zeros(&self, header: &RecordHeader) -> bool {
+        let payload_end = header.lsn + (RECORD_HEADER_BYTES + header.payload_bytes as usize) as u64;
+        let padding = self.in_window(payload_end).get(..(header.end() - payload_end) as usize);
+        padding.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
 
-    /// Forgets what was read of the storage, which may have changed.
-    fn forget(&mut self) {
-        (self.window_len, self.inside) = (0, None);
-        if let Some(ahead) = &mut self.ahead {
-            ahead.forget();
+    /// Discards what was read of the storage, which may have changed.
+    fn discard_windows(&mut self) {
+        (self.window_len, self.payload_in_window) = (0, None);
+        if let Some(read_ahead) = &mut self.read_ahead {
+            read_ahead.discard();
         }
     }
 
-    /// Why no record was found at a place.
+    /// Says why there is no record at `lsn`.
     ///
     /// # Errors
     /// As [`Cursor::next`].
-    pub(crate) fn diagnose(&mut self, at: u64, chain: Option<u32>) -> Result<Fault, WalError> {
-        self.forget();
+    pub(crate) fn diagnose(&mut self, lsn: u64, chain: Option<u32>) -> Result<RecordFault, WalError> {
+        self.discard_windows();
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        if self.fill(at, &mut bytes)? < RECORD_HEADER_BYTES {
-            return Ok(Fault::Absent);
+        if self.copy_out(lsn, &mut bytes)? < RECORD_HEADER_BYTES {
+            return Ok(RecordFault::Absent);
         }
         if bytes == [0; RECORD_HEADER_BYTES] {
-            return Ok(Fault::Zeros);
+            return Ok(RecordFault::Zeros);
         }
-        let Some(header) = RecordHeader::decode(&bytes) else { return Ok(Fault::NoRecord) };
-        if header.lsn != at {
-            return Ok(Fault::Elsewhere(Lsn(header.lsn)));
+        let Some(header) = RecordHeader::decode(&bytes) else { return Ok(RecordFault::NoRecord) };
+        if header.lsn != lsn {
+            return Ok(RecordFault::Elsewhere(Lsn(header.lsn)));
         }
         if !self.read_payload(&header)? {
-            return Ok(Fault::Cut { length: header.payload_bytes });
+            return Ok(RecordFault::Cut { length: header.payload_bytes });
         }
-        let computed = header.checksum(crc32c::crc32c_append(self.segments.tag, self.payload()));
+        let computed = header.checksum(crc32c::crc32c_append(self.segments.checksum_seed, self.payload()));
         if computed != header.crc {
-            return Ok(Fault::Checksum { stored: header.crc, computed });
+            return Ok(RecordFault::Checksum { stored: header.crc, computed });
         }
-        if !self.is_filled_up(&header) {
-            return Ok(Fault::Filling);
+        if !self.is_padded_with_zeros(&header) {
+            return Ok(RecordFault::Filling);
         }
         match chain.filter(|chain| *chain != header.previous_crc) {
-            Some(expected) => Ok(Fault::Chain { stored: header.previous_crc, expected }),
-            None => Ok(Fault::NoRecord),
+            Some(expected) => Ok(RecordFault::Chain { stored: header.previous_crc, expected }),
+            None => Ok(RecordFault::NoRecord),
         }
     }
 
-    /// Copies bytes of the stream out; fewer than asked where the log's files end.
-    fn fill(&mut self, from: u64, out: &mut [u8]) -> Result<usize, WalError> {
-        let mut filled = 0;
-        while filled < out.len() {
-            let at = from + filled as u64;
-            let held = self.held(at);
-            if held.is_empty() {
-                if !self.refill(at)? {
+    /// Copies bytes of the log from `lsn` on, all of `out` or up to the end of the log's files. Returns
+    /// how many were copied.
+    fn copy_out(&mut self, lsn: u64, out: &mut [u8]) -> Result<usize, WalError> {
+        let mut copied = 0;
+        while copied < out.len() {
+            let next = lsn + copied as u64;
+            let bytes = self.in_window(next);
+            if bytes.is_empty() {
+                if !self.read_window_at(next)? {
                     break;
                 }
                 continue;
             }
-            let count = held.len().min(out.len() - filled);
-            out[filled..filled + count].copy_from_slice(&held[..count]);
-            filled += count;
+            let count = bytes.len().min(out.len() - copied);
+            out[copied..copied + count].copy_from_slice(&bytes[..count]);
+            copied += count;
         }
-        Ok(filled)
+        Ok(copied)
     }
 
-    /// What the window holds from a place on.
-    fn held(&self, at: u64) -> &[u8] {
+    /// The bytes of the window from `lsn` on; none if the window does not hold that LSN.
+    fn in_window(&self, lsn: u64) -> &[u8] {
         let bytes = &self.window.filled()[..self.window_len];
-        let skip = at.checked_sub(self.window_start).and_then(|skip| usize::try_from(skip).ok());
+        let skip = lsn.checked_sub(self.window_start).and_then(|skip| usize::try_from(skip).ok());
         skip.and_then(|skip| bytes.get(skip..)).unwrap_or(&[])
     }
 
-    /// Reads a window that begins with the block of a place; `false` when there is nothing.
-    fn refill(&mut self, at: u64) -> Result<bool, WalError> {
+    /// Reads the window that begins with the block of `lsn`. Returns `false` if the log's files or the
+    /// limit end before `lsn`.
+    fn read_window_at(&mut self, lsn: u64) -> Result<bool, WalError> {
         let layout = self.segments.layout;
-        let start = align_down(at, layout.block_bytes());
-        let ahead = self.limit.min(layout.segment_end(at));
-        if ahead <= at {
+        let start = align_down(lsn, layout.block_bytes());
+        let end = self.limit.min(layout.segment_end(lsn));
+        if end <= lsn {
             return Ok(false);
         }
-        let reach = if self.waiting {
-            align_up(FIRST_STEP, layout.block_bytes()).min(self.reach as u64)
-        } else {
-            self.reach as u64
+        let window_bytes = self.window_bytes as u64;
+        let most = match self.found_nothing {
+            true => align_up(FIRST_READ_BYTES, layout.block_bytes()).min(window_bytes),
+            false => window_bytes,
         };
-        let wanted = (layout.block_at_or_after(ahead) - start).min(reach) as usize;
-        Ok(self.refill_with(start, wanted)? && start + self.window_len as u64 > at)
+        let length = (layout.block_at_or_after(end) - start).min(most) as usize;
+        Ok(self.read_window(start, length)? && start + self.window_len as u64 > lsn)
     }
 
-    /// Reads a window of `wanted` bytes from the start of a block on, within a segment; `false` when there is no such segment.
-    fn refill_with(&mut self, start: u64, wanted: usize) -> Result<bool, WalError> {
+    /// Reads a window of `length` bytes within a segment; `start` is the start of a block. Returns `false`
+    /// if there is no such segment.
+    fn read_window(&mut self, start: u64, length: usize) -> Result<bool, WalError> {
         let follows = self.window_len > 0 && start == self.window_start + self.window_len as u64;
-        (self.window_len, self.inside) = (0, None);
-        if let Some(count) = self.ahead.as_mut().and_then(|ahead| ahead.take(start, &mut self.window)) {
+        (self.window_len, self.payload_in_window) = (0, None);
+        if let Some(count) = self.read_ahead.as_mut().and_then(|ahead| ahead.take(start, &mut self.window)) {
             (self.window_start, self.window_len) = (start, count);
-            self.read_on();
+            self.request_windows_ahead();
             return Ok(true);
         }
         let (number, offset) = self.segments.layout.locate(start);
         let Some(file) = self.segments.get(number)? else { return Ok(false) };
-        let read = self.segments.read(&*file, number, &mut self.window.bytes_mut()[..wanted], offset);
+        let read = self.segments.read(&*file, number, &mut self.window.bytes_mut()[..length], offset);
         self.window_len = read.map_err(|error| WalError::io("read", &segment_name(number), Some(offset), error))?;
         self.window_start = start;
         if follows {
-            self.read_on();
+            self.request_windows_ahead();
         }
         Ok(true)
     }
 
-    /// Reads the windows behind this one ahead.
-    fn read_on(&mut self) {
+    /// Requests the windows behind this one, as many as there is memory for.
+    fn request_windows_ahead(&mut self) {
         if !self.spare.is_empty() {
-            self.ahead = ReadAhead::start(&self.segments, std::mem::take(&mut self.spare));
+            self.read_ahead = ReadAhead::start(&self.segments, std::mem::take(&mut self.spare));
         }
         let (layout, mut start) = (self.segments.layout, self.window_start + self.window_len as u64);
-        let Some(ahead) = self.ahead.as_mut().filter(|_| self.window_len > 0) else { return };
-        while ahead.has_room() {
-            start = ahead.end().unwrap_or(start);
+        let Some(read_ahead) = self.read_ahead.as_mut().filter(|_| self.window_len > 0) else { return };
+        while read_ahead.has_room() {
+            start = read_ahead.end().unwrap_or(start);
             let end = layout.block_at_or_after(self.limit.min(layout.segment_end(start)));
-            // A file that ends within a block is read no further.
+            // A start within a block says that the file ends there.
             if end <= start || start % layout.block_bytes() != 0 {
                 return;
             }
-            ahead.want(start, (end - start).min(self.reach as u64) as usize);
+            read_ahead.request(start, (end - start).min(self.window_bytes as u64) as usize);
         }
     }
 
-    /// The first mark that stands at the start of a block at or behind `from` and is `wanted`, wherever the chain is.
+    /// Searches forward for the first mark at or behind `from` that `accept` accepts. Only the starts of
+    /// blocks are searched, and the chain is not checked.
     ///
     /// # Errors
     /// As [`Cursor::next`].
     pub(crate) fn find_mark(
         &mut self,
         from: u64,
-        mut wanted: impl FnMut(&RecordHeader, &Mark) -> bool,
+        mut accept: impl FnMut(&RecordHeader, &Mark) -> bool,
     ) -> Result<Option<(RecordHeader, Mark)>, WalError> {
         let segments = Arc::clone(&self.segments);
         let mut at = segments.layout.block_at_or_after(from);
         let mut bytes = [0; MARK_BYTES];
         loop {
-            if self.fill(at, &mut bytes)? < MARK_BYTES {
-                // The segment ends here, although it should not, or is not there.
+            if self.copy_out(at, &mut bytes)? < MARK_BYTES {
+                // The segment is missing, or its file is shorter than it must be.
                 at = segments.layout.segment_end(at);
-                if segments.get(segments.layout.locate(at).0)?.is_none() {
+                if segments.get(segments.layout.segment_of(at))?.is_none() {
                     return Ok(None);
                 }
                 continue;
             }
-            let found = Mark::find(&bytes, at, &segments.identity, segments.tag);
-            if let Some((header, mark)) = found.filter(|(header, mark)| wanted(header, mark)) {
+            let found = Mark::find(&bytes, at, &segments.identity, segments.checksum_seed);
+            if let Some((header, mark)) = found.filter(|(header, mark)| accept(header, mark)) {
                 return Ok(Some((header, mark)));
             }
             at += segments.layout.block_bytes();
         }
     }
 
-    /// The last mark at or before `from` and not before `floor` of which it is sure that the log goes through it: everything
-    /// below `known` was durable, and everything below what the marks say that are passed on the way back. A mark of which
-    /// that is not known may be left over from an earlier opening, behind the end.
+    /// Searches backward, from `from` down to `floor`, for the last mark that certainly belongs to the
+    /// log, and returns its LSN.
+    ///
+    /// A mark certainly belongs to the log if it ends at or below an LSN up to which the log was durable.
+    /// Such an LSN is `known`, and so is what the marks say that the search passes. Any other mark may
+    /// have been left behind the end of the log by an earlier opening.
     ///
     /// # Errors
     /// As [`Cursor::next`].
     pub(crate) fn find_mark_before(&mut self, from: u64, floor: u64, mut known: u64) -> Result<Option<u64>, WalError> {
         let layout = self.segments.layout;
-        let mut at = align_down(from, layout.block_bytes());
-        let mut step = FIRST_STEP;
+        let block = layout.block_bytes();
+        let mut at = align_down(from, block);
+        let mut step = FIRST_READ_BYTES;
         while at >= floor {
-            let held = self.held(at);
-            let Some(bytes) = held.get(..MARK_BYTES) else {
-                let least = floor.max(layout.segment_start(at / layout.data_bytes()));
-                let start = align_down((at + layout.block_bytes()).saturating_sub(step), layout.block_bytes())
-                    .max(least)
-                    .min(at);
-                step = (step * 4).min(self.reach as u64);
-                if !self.refill_with(start, (at + layout.block_bytes() - start) as usize)?
-                    || self.held(at).len() < MARK_BYTES
-                {
+            let Some(bytes) = self.in_window(at).get(..MARK_BYTES) else {
+                let lowest = floor.max(layout.segment_start(layout.segment_of(at)));
+                let start = align_down((at + block).saturating_sub(step), block).max(lowest).min(at);
+                step = (step * 4).min(self.window_bytes as u64);
+                if !self.read_window(start, (at + block - start) as usize)? || self.in_window(at).len() < MARK_BYTES {
                     return Ok(None);
                 }
                 continue;
             };
-            let found = Mark::find(bytes, at, &self.segments.identity, self.segments.tag);
-            match found {
+            match Mark::find(bytes, at, &self.segments.identity, self.segments.checksum_seed) {
                 Some((header, _)) if header.end() <= known => return Ok(Some(at)),
                 Some((_, mark)) => known = known.max(mark.durable),
                 None => {}
             }
-            match at.checked_sub(layout.block_bytes()) {
+            match at.checked_sub(block) {
                 Some(before) => at = before,
                 None => break,
             }
         }
         Ok(None)
-    }
-
-    /// The error that says that the place where the log cannot be read on is not its end.
-    pub(crate) fn damaged(&self, at: u64, durable: u64) -> WalError {
-        WalError::damaged(&self.segments.layout, at, durable)
     }
 }

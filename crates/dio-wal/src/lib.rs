@@ -65,15 +65,23 @@
 
 mod commit;
 mod cursor;
+mod damage;
 mod error;
 pub mod format;
 mod group;
+mod identify;
+mod listing;
+mod live;
 mod log;
+mod log_end;
 mod options;
 mod read_ahead;
 mod reader;
+mod record;
 mod recovery;
 mod salvage;
+mod scan;
+mod segment_header;
 mod segments;
 pub mod storage;
 mod supply;
@@ -87,14 +95,14 @@ mod sync {
 }
 
 pub use commit::Commit;
-pub use cursor::Fault;
+pub use damage::{BadHeader, Gap, RecordFault, UnreadableRange};
 pub use error::WalError;
 pub use format::{HeaderFault, Identity, Layout, Lsn};
 pub use log::Log;
 pub use options::{Options, Preallocate, TornWrites};
-pub use reader::{Bounds, Entry, Reader, Record};
+pub use reader::{LogBounds, Reader};
+pub use record::{LogEntry, Record};
 pub use recovery::Recovery;
-pub use salvage::{Gap, Salvage, salvage};
-pub use segments::{BadHeader, Unreadable};
+pub use salvage::{Salvage, salvage};
 pub use storage::Method;
-pub use verify::{SegmentFound, Verdict, verify};
+pub use verify::{SegmentStatus, Verification, verify};

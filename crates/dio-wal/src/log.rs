@@ -14,13 +14,17 @@ use crate::commit::Commit;
 use crate::error::WalError;
 use crate::format::{Identity, Layout, Lsn, PAYLOAD_BYTES_MAX, SegmentHeader, segment_name};
 use crate::group::Group;
+use crate::identify::identify;
+use crate::listing::{Listing, unfinished_name};
+use crate::live::LiveLog;
+use crate::log_end::LogEnd;
 use crate::options::{Options, TornWrites};
 use crate::reader::Reader;
-use crate::recovery::{Found, Recovery, recover};
-use crate::segments::{Listing, Segments, identify, unfinished_name};
+use crate::recovery::{RecoveredLog, Recovery, recover};
+use crate::segments::Segments;
 use crate::storage::{AtomicWrites, Directory, Storage};
 use crate::supply::Supply;
-use crate::tail::{Ending, Tail};
+use crate::tail::Tail;
 use crate::writer::{Ahead, Writer};
 
 /// Buffers beyond those on their way in the background: one that fills, one that a commit writes, and one more of each so
@@ -111,7 +115,7 @@ impl Log {
     fn assemble(
         segments: Arc<Segments>,
         supply: Arc<Supply>,
-        found: Found,
+        found: RecoveredLog,
         options: &Options,
         lock: Lock,
     ) -> Result<Log, WalError> {
@@ -122,18 +126,12 @@ impl Log {
         let mut incarnation = [0; 8];
         let random = segments.storage.fill_random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
-        let group = Arc::new(Group::new(found.ending.end, WalError::panicked));
+        let group = Arc::new(Group::new(found.end.end, WalError::panicked));
         let ahead = Ahead { background: options.prepare_in_background, zeros: options.zeros_ahead };
-        let untorn = goes_on(&segments, &supply, found.ending.end, options.torn_writes)?;
+        let untorn = goes_on(&segments, &supply, found.end.end, options.torn_writes)?;
         let shared = Shared {
             writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), ahead)?,
-            tail: Mutex::new(Tail::new(
-                layout,
-                segments.identity,
-                u64::from_le_bytes(incarnation),
-                untorn,
-                found.ending,
-            )),
+            tail: Mutex::new(Tail::new(layout, segments.identity, u64::from_le_bytes(incarnation), untorn, found.end)),
             segments,
             supply,
             group,
@@ -208,7 +206,7 @@ impl Log {
         }
         let shared = &*self.shared;
         // Outside of the lock: of a long record it takes as long as copying it.
-        let crc = parts.iter().fold(shared.segments.tag, |crc, part| crc32c::crc32c_append(crc, part));
+        let crc = parts.iter().fold(shared.segments.checksum_seed, |crc, part| crc32c::crc32c_append(crc, part));
         let mut tail = shared.tail_with_room(|tail| tail.reach(length))?;
         tail.append(&shared.writer, parts.iter().copied(), length, crc, || shared.group.durable()).map(Lsn)
     }
@@ -272,7 +270,7 @@ impl Log {
     /// # Errors
     /// [`WalError::Truncated`]; no memory.
     pub fn reader(&self, from: Lsn) -> Result<Reader, WalError> {
-        Reader::live(&self.shared, from)
+        Reader::live(Arc::clone(&self.shared) as Arc<dyn LiveLog>, Arc::clone(&self.shared.segments), from)
     }
 
     /// Gives up all records below `lsn`, durably. Their segments are used again or removed, as far as no record is in them
@@ -397,16 +395,6 @@ impl Shared {
         }
     }
 
-    /// Whether this opening is over, or about to be.
-    pub(crate) fn is_closed(&self) -> bool {
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// All records below this place are durable.
-    pub(crate) fn durable(&self) -> u64 {
-        self.group.durable()
-    }
-
     /// Makes everything durable that was appended before the call.
     fn flush(&self) -> Result<u64, WalError> {
         if !self.delay.is_zero() {
@@ -447,6 +435,25 @@ impl Shared {
     }
 }
 
+impl LiveLog for Shared {
+    fn durable(&self) -> u64 {
+        self.group.durable()
+    }
+
+    fn start(&self) -> u64 {
+        self.tail().start()
+    }
+
+    fn start_and_mark_before(&self, lsn: u64) -> (u64, u64) {
+        let tail = self.tail();
+        (tail.start(), tail.mark_before(lsn))
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whether blocks are gone on with. What the storage claims is tried, on the header of the segment at the end, which is
 /// written as it is.
 fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> Result<bool, WalError> {
@@ -469,7 +476,11 @@ fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> 
     }
 }
 
-fn open_existing(storage: &Arc<dyn Storage>, last: u64, listing: &Listing) -> Result<(Arc<Segments>, Found), WalError> {
+fn open_existing(
+    storage: &Arc<dyn Storage>,
+    last: u64,
+    listing: &Listing,
+) -> Result<(Arc<Segments>, RecoveredLog), WalError> {
     let header = identify(&**storage, last)?;
     let name = segment_name(last);
     let blocks =
@@ -485,7 +496,7 @@ fn open_existing(storage: &Arc<dyn Storage>, last: u64, listing: &Listing) -> Re
 }
 
 /// A log that does not exist yet; its first segment is made by the supply.
-fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segments>, Found), WalError> {
+fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segments>, RecoveredLog), WalError> {
     let name = unfinished_name(0);
     let failed = |operation| move |error| WalError::io(operation, &unfinished_name(0), None, error);
     drop(storage.create(&name).map_err(failed("create"))?);
@@ -502,6 +513,6 @@ fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segmen
     storage.fill_random(&mut identity).map_err(failed("get random numbers for"))?;
     let header = SegmentHeader { layout, identity: Identity(identity), number: 0 };
     let segments = Arc::new(Segments::new(Arc::clone(storage), &header, true));
-    let ending = Ending { end: 0, chain: 0, start: 0, ended: true, marks: BTreeMap::new() };
-    Ok((segments, Found { recovery: Recovery::default(), ending, first: 0 }))
+    let end = LogEnd { end: 0, chain: 0, start: 0, ended: true, first_marks: BTreeMap::new() };
+    Ok((segments, RecoveredLog { recovery: Recovery::default(), end, first: 0 }))
 }

@@ -1,109 +1,96 @@
-//! Reading a log: beside its writer, from another process, or when nobody has it open.
+//! Reading a log beside its writer, from another process, or when no one has it open.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, Fault, Read};
+use crate::cursor::{Cursor, DecodedRecord};
+use crate::damage::{BadHeader, Gap, RecordFault};
 use crate::error::WalError;
-use crate::format::{Identity, Layout, Lsn, Mark, RecordHeader};
-use crate::log::Shared;
-use crate::recovery::{REACH, begin, check_end};
-use crate::salvage::{Gap, next_sound};
-use crate::segments::{BadHeader, Listing, Segments, identify, identify_most};
+use crate::format::{Identity, Layout, Lsn, RecordHeader};
+use crate::identify::{identify, identify_by_majority};
+use crate::listing::Listing;
+use crate::live::LiveLog;
+use crate::record::{LogEntry, Record};
+use crate::scan::{SCAN_WINDOW_BYTES, check_end, find_mark_behind_damage, seek_to_beginning};
+use crate::segments::Segments;
 use crate::storage::{Directory, Method, Storage};
-
-/// A record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// Its place.
-    pub lsn: Lsn,
-    /// What was appended.
-    pub data: &'a [u8],
-}
-
-/// A record or a mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// Its place.
-    pub lsn: Lsn,
-    /// Where it ends.
-    pub end: Lsn,
-    /// Bytes of payload.
-    pub length: u32,
-    /// Its checksum, which was found right.
-    pub crc: u32,
-    /// Checksum of the one before.
-    pub previous: u32,
-    /// What it says, if it is a mark.
-    pub mark: Option<Mark>,
-    /// The payload.
-    pub payload: &'a [u8],
-}
 
 /// Reads records in order.
 ///
-/// Reading begins at the last mark before the place asked for of which it is sure that the log goes through it, a group or
-/// two before.
+/// A reader from [`crate::Log::reader`] returns durable records only. A reader from [`Reader::open`] is
+/// independent of the writer, which may run in another process or not at all. It returns records that are
+/// complete; the last of them may not be durable yet.
 ///
-/// From [`crate::Log::reader`] it returns what is durable, and nothing that is not. From [`Reader::open`] it belongs to
-/// another process than the writer, or to none, and returns what is whole: the last records may not be durable yet.
+/// To begin with `from`, a reader goes back to the last mark before it that certainly belongs to the log,
+/// which is one or two groups earlier.
+///
+/// ```
+/// use dio_wal::{Log, Lsn, Options, Reader};
+/// # let directory = tempfile::tempdir()?;
+/// let log = Log::open(directory.path(), &Options::new())?;
+/// let first = log.append(b"one")?;
+/// log.append(b"two")?;
+/// log.close()?;
+///
+/// let mut reader = Reader::open(directory.path(), true, Lsn(0))?;
+/// let record = reader.next()?.expect("the log has a record");
+/// assert_eq!((record.lsn, record.data), (first, &b"one"[..]));
+/// assert_eq!(reader.next()?.expect("the log has another record").data, b"two");
+/// assert!(reader.next()?.is_none());
+/// reader.check_end()?; // Nothing that was durable is missing.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reader {
     cursor: Cursor,
     segments: Arc<Segments>,
-    /// The log beside whose writer this reads.
-    live: Option<Arc<Shared>>,
-    /// Records below are passed over.
+    /// The writer of the log, for a reader of the same process.
+    live: Option<Arc<dyn LiveLog>>,
+    /// Records below this LSN are read and not returned.
     from: u64,
-    /// The highest place of which a mark says that the log was durable up to it.
-    known: u64,
-    /// Where the last segment ends that was there when this was opened.
-    listed: u64,
-    /// Where the log itself could be read from on: 0, or the first mark of its first segment.
-    begins: u64,
+    /// The highest LSN up to which a mark says that the log was durable.
+    known_durable: u64,
+    /// End of the last segment that existed when this reader was opened.
+    listed_end: u64,
+    /// Where the log can first be read: LSN 0, or the first mark of its first segment.
+    beginning: u64,
 }
 
 /// How far a log reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Records below were truncated, as far as the marks say that could be read.
+#[non_exhaustive]
+pub struct LogBounds {
+    /// Records below this LSN were truncated, as far as the marks say that could be read.
     pub start: Lsn,
     /// Where the last record ends.
     pub end: Lsn,
-    /// Up to here the log says that it was durable.
+    /// LSN up to which the log says that it was durable.
     pub known_durable: Lsn,
 }
 
 impl Reader {
-    pub(crate) fn live(shared: &Arc<Shared>, from: Lsn) -> Result<Reader, WalError> {
-        let durable = shared.durable();
-        let (start, mark) = {
-            let tail = shared.tail();
-            (tail.start(), tail.mark_before(from.0))
-        };
+    /// Opens a reader of a log that is open for writing in this process.
+    pub(crate) fn live(live: Arc<dyn LiveLog>, segments: Arc<Segments>, from: Lsn) -> Result<Reader, WalError> {
+        let durable = live.durable();
+        let (start, mark) = live.start_and_mark_before(from.0);
         if from.0 < start {
             return Err(WalError::Truncated { lsn: from, start: Lsn(start) });
         }
-        let segments = Arc::clone(&shared.segments);
-        let mut cursor = Cursor::new(&segments, mark, None, REACH)?;
+        let mut cursor = Cursor::new(&segments, mark, None, SCAN_WINDOW_BYTES)?;
         let mark = cursor.find_mark_before(from.0.min(durable), mark, durable)?.unwrap_or(mark);
-        // In a log without records there is no mark at 0 yet, and the chain begins with 0.
+        // A log without records has no mark at LSN 0 yet; its chain begins with 0.
         cursor.seek(mark, if mark == 0 { Some(0) } else { None });
-        Ok(Reader {
-            cursor,
-            segments,
-            live: Some(Arc::clone(shared)),
-            from: from.0,
-            known: 0,
-            listed: u64::MAX,
-            begins: 0,
-        })
+        let (known_durable, listed_end, beginning) = (0, u64::MAX, 0);
+        Ok(Reader { cursor, segments, live: Some(live), from: from.0, known_durable, listed_end, beginning })
     }
 
-    /// Opens the log in a directory for reading, whether somebody writes to it or not. Records from `from` on are returned;
-    /// of truncated ones those may be there that share a segment with others.
+    /// Opens the log in a directory for reading, whether or not someone writes to it. With `direct`, it
+    /// is read past the page cache where the file system supports that.
+    ///
+    /// The reader returns records from `from` on. Truncated records may be among them if they share a
+    /// segment with others.
     ///
     /// # Errors
-    /// The storage's; [`std::io::ErrorKind::NotFound`] when there are no segments; [`WalError::Header`],
+    /// The storage's; [`std::io::ErrorKind::NotFound`] if there are no segments; [`WalError::Header`];
     /// [`WalError::Missing`].
     pub fn open(directory: impl AsRef<Path>, direct: bool, from: Lsn) -> Result<Reader, WalError> {
         let directory = directory.as_ref();
@@ -122,44 +109,49 @@ impl Reader {
         Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
     }
 
-    /// As [`Reader::open_on`], of a log whose headers may be damaged, or of another log or place. They are passed over: the log
-    /// is that of most segments, what is sound in the others is read all the same, and [`Reader::bad_headers`] names them.
+    /// As [`Reader::open_on`], but ignores headers of segments that are damaged, or are those of another
+    /// log or segment.
+    ///
+    /// The log is the one that most segments belong to. The reader returns sound records of the other
+    /// segments too, and [`Reader::bad_headers`] lists these segments.
     ///
     /// # Errors
-    /// As [`Reader::open_on`]; [`WalError::Header`] only where no header and no mark can be believed.
+    /// As [`Reader::open_on`]; [`WalError::Header`] only if neither a header nor a mark names a log.
     pub fn open_damaged_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let (segments, listing) = lenient(storage, listing)?;
+        let (segments, listing) = segments_ignoring_headers(storage, listing)?;
         Reader::begin(segments, &listing, from)
     }
 
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
         let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
-        let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
-        begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(WalError::no_segments)?)?;
-        let begins = cursor.position();
-        let within = from.0.min(segments.layout.segment_start(last + 1) - 1);
-        if let Some(mark) = cursor.find_mark_before(within, begins, 0)? {
+        let first = listing.first_of_run().ok_or_else(WalError::no_segments)?;
+        let listed_end = segments.layout.segment_start(last + 1);
+        let mut cursor = Cursor::new(&segments, 0, None, SCAN_WINDOW_BYTES)?;
+        seek_to_beginning(&mut cursor, &segments, first)?;
+        let beginning = cursor.position();
+        if let Some(mark) = cursor.find_mark_before(from.0.min(listed_end - 1), beginning, 0)? {
             cursor.seek(mark, None);
         } else {
-            begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(WalError::no_segments)?)?;
+            seek_to_beginning(&mut cursor, &segments, first)?;
         }
-        let listed = segments.layout.segment_start(last + 1);
-        Ok(Reader { cursor, segments, live: None, from: from.0, known: 0, listed, begins })
+        Ok(Reader { cursor, segments, live: None, from: from.0, known_durable: 0, listed_end, beginning })
     }
 
-    /// As [`Reader::open_damaged_on`], of a log whose first segment holds no mark, of which that says that one before it is
-    /// missing.
-    pub(crate) fn at_first_segment(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
+    /// As [`Reader::open_damaged_on`], of a log whose first segment holds no mark and whose earlier
+    /// segments are missing.
+    pub(crate) fn open_without_beginning(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let (segments, listing) = lenient(storage, listing)?;
-        let first = segments.layout.segment_start(listing.first_of_run().ok_or_else(WalError::no_segments)?);
-        let listed = segments.layout.segment_start(listing.segments.last().ok_or_else(WalError::no_segments)? + 1);
-        let cursor = Cursor::new(&segments, first, None, REACH)?;
-        Ok(Reader { cursor, segments, live: None, from: 0, known: 0, listed, begins: first })
+        let (segments, listing) = segments_ignoring_headers(storage, listing)?;
+        let first = listing.first_of_run().ok_or_else(WalError::no_segments)?;
+        let last = listing.segments.last().ok_or_else(WalError::no_segments)?;
+        let beginning = segments.layout.segment_start(first);
+        let listed_end = segments.layout.segment_start(last + 1);
+        let cursor = Cursor::new(&segments, beginning, None, SCAN_WINDOW_BYTES)?;
+        Ok(Reader { cursor, segments, live: None, from: 0, known_durable: 0, listed_end, beginning })
     }
 
-    /// Who the log is.
+    /// Identity of the log.
     pub fn identity(&self) -> Identity {
         self.segments.identity
     }
@@ -169,171 +161,181 @@ impl Reader {
         self.segments.layout
     }
 
-    /// Where the next record is looked for.
+    /// Where the reader looks for the next record.
     pub fn position(&self) -> Lsn {
         Lsn(self.cursor.position())
     }
 
-    /// Where the last segment ended that the log had when this reader was opened from another process than the writer's. A
-    /// reader that stops there comes to an end even if the writer is faster.
+    /// End of the last segment that the log had when this reader was opened by [`Reader::open`] or a
+    /// relative. A reader that stops there comes to an end even if the writer is faster.
     pub fn listed_end(&self) -> Lsn {
-        Lsn(self.listed)
+        Lsn(self.listed_end)
     }
 
-    /// How far the log reaches now, of which a writer may be writing more: from the last mark on, which is near the end, to no
-    /// further than the last segment that is there at first.
+    /// How far the log reaches now. The search begins at the last mark, which is near the end, and ends
+    /// with the last segment that exists when it begins, even if a writer goes on.
     ///
     /// # Errors
     /// As [`Reader::open_on`].
-    pub fn bounds(&self) -> Result<Bounds, WalError> {
+    pub fn bounds(&self) -> Result<LogBounds, WalError> {
         let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
         let mut last = Reader::begin(Arc::clone(&self.segments), &listing, Lsn(u64::MAX))?;
-        let mut bounds = Bounds { end: last.position(), ..Bounds::default() };
-        while let Some(read) = last.cursor.next()?.filter(|read| read.header.lsn < last.listed) {
-            bounds.end = Lsn(read.header.end());
-            let (start, durable) = read.mark.map_or((0, 0), |mark| (mark.start, mark.durable));
+        let mut bounds = LogBounds { end: last.position(), ..LogBounds::default() };
+        while let Some(record) = last.cursor.next()?.filter(|record| record.header.lsn < last.listed_end) {
+            bounds.end = Lsn(record.header.end());
+            let (start, durable) = record.mark.map_or((0, 0), |mark| (mark.start, mark.durable));
             bounds.start = bounds.start.max(Lsn(start));
             bounds.known_durable = bounds.known_durable.max(Lsn(durable));
         }
         Ok(bounds)
     }
 
-    /// What is missing of the log before the place where it can be read from on: the marks do not say that it was truncated.
-    /// It is no part of what [`Reader::check_end`] looks at.
+    /// The part of the log that is missing before its first readable LSN although no mark says that it
+    /// was truncated. [`Reader::check_end`] does not look for this.
     ///
     /// # Errors
     /// As [`Reader::bounds`].
     pub fn lost_beginning(&self) -> Result<Option<Gap>, WalError> {
-        if self.begins == 0 {
+        if self.beginning == 0 {
             return Ok(None);
         }
         let start = self.bounds()?.start.0;
-        Ok((start < self.begins).then(|| Gap::new(&self.segments.layout, start, self.begins)))
+        Ok((start < self.beginning).then(|| Gap::new(&self.segments.layout, start, self.beginning)))
     }
 
-    /// Up to here the marks that were read say that the log was durable. From another process than the writer's this is all
-    /// that can be known: what is behind may not be there after a power cut.
+    /// LSN up to which the marks read so far say that the log was durable. For a reader that is
+    /// independent of the writer, nothing more can be known: a power cut may take what is behind.
     pub fn known_durable(&self) -> Lsn {
-        Lsn(self.known)
+        Lsn(self.known_durable)
     }
 
-    /// Segments whose headers [`Reader::open_damaged_on`] has passed over so far, in order. What is read ahead is among them.
+    /// The headers that a reader from [`Reader::open_damaged_on`] has ignored so far, in the order of the
+    /// segments. Those of segments that were read ahead are included.
     pub fn bad_headers(&self) -> Vec<BadHeader> {
         self.segments.bad_headers()
     }
 
-    /// The next record; `None` when there is none yet. It may be called again later.
+    /// Returns the next record, or `None` if there is none yet. It may be called again later.
     ///
     /// # Errors
-    /// The storage's; beside the writer [`WalError::Truncated`] and [`WalError::Damaged`], which a reader of its own finds
-    /// by [`Reader::check_end`].
-    #[expect(clippy::should_implement_trait, reason = "it lends, and None is not the end of it")]
+    /// The storage's. A reader beside the writer also returns [`WalError::Truncated`] and
+    /// [`WalError::Damaged`]; for other readers, [`Reader::check_end`] finds these.
+    #[expect(clippy::should_implement_trait, reason = "the record borrows the reader, and None is not the end of it")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, WalError> {
         loop {
-            match self.step()? {
-                Some(read) if read.mark.is_some() => {}
-                Some(read) => return Ok(Some(Record { lsn: Lsn(read.header.lsn), data: self.cursor.payload() })),
+            match self.next_from_start()? {
+                Some(record) if record.mark.is_some() => {}
+                Some(record) => return Ok(Some(Record { lsn: Lsn(record.header.lsn), data: self.cursor.payload() })),
                 None => return Ok(None),
             }
         }
     }
 
-    /// As [`Reader::next`], with what the log itself writes between the records.
+    /// As [`Reader::next`], and returns the marks too that the log writes for itself.
     ///
     /// # Errors
     /// As [`Reader::next`].
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WalError> {
-        let read = self.step()?;
-        Ok(read.map(|read| {
-            let RecordHeader { crc, previous_crc: previous, lsn, payload_bytes: length, .. } = read.header;
-            let end = Lsn(read.header.end());
-            Entry { lsn: Lsn(lsn), end, length, crc, previous, mark: read.mark, payload: self.cursor.payload() }
+    pub fn next_entry(&mut self) -> Result<Option<LogEntry<'_>>, WalError> {
+        let record = self.next_from_start()?;
+        Ok(record.map(|DecodedRecord { header, mark }| {
+            let RecordHeader { crc, lsn, .. } = header;
+            LogEntry { lsn: Lsn(lsn), end: Lsn(header.end()), crc, mark, payload: self.cursor.payload() }
         }))
     }
 
-    /// The next record or mark that is not passed over.
-    fn step(&mut self) -> Result<Option<Read>, WalError> {
-        let durable = self.live.as_ref().map(|shared| shared.durable());
+    /// The next record or mark at or behind `from`.
+    fn next_from_start(&mut self) -> Result<Option<DecodedRecord>, WalError> {
+        let durable = self.live.as_ref().map(|live| live.durable());
         self.cursor.set_limit(durable.unwrap_or(u64::MAX));
-        while let Some(read) = self.cursor.next()? {
-            self.known = self.known.max(read.mark.map_or(0, |mark| mark.durable));
-            if read.header.lsn >= self.from {
-                return Ok(Some(read));
+        while let Some(record) = self.cursor.next()? {
+            self.known_durable = self.known_durable.max(record.mark.map_or(0, |mark| mark.durable));
+            if record.header.lsn >= self.from {
+                return Ok(Some(record));
             }
         }
         match (&self.live, durable) {
-            (Some(shared), Some(durable)) if self.cursor.position() < durable => {
-                let (lsn, mut start) = (Lsn(self.cursor.position()), Lsn(shared.tail().start()));
-                if shared.is_closed() {
-                    // Another opening may have truncated it since.
-                    start = start.max(self.first()?);
+            (Some(live), Some(durable)) if self.cursor.position() < durable => {
+                let (lsn, mut start) = (Lsn(self.cursor.position()), Lsn(live.start()));
+                if live.is_closed() {
+                    // Another opening may have truncated the log since.
+                    start = start.max(self.first_segment_start()?);
                 }
-                Err(if lsn < start { WalError::Truncated { lsn, start } } else { self.cursor.damaged(lsn.0, durable) })
+                Err(if lsn < start {
+                    WalError::Truncated { lsn, start }
+                } else {
+                    WalError::damaged(&self.segments.layout, lsn.0, durable)
+                })
             }
             _ => Ok(None),
         }
     }
 
-    /// Looks whether the place where [`Reader::next`] found nothing is the end of the log. It reads what the segments hold
-    /// behind it.
+    /// Checks that the position where [`Reader::next`] found nothing is the end of the log, by reading
+    /// what the segments hold behind it.
     ///
     /// # Errors
-    /// [`WalError::Damaged`]: it is not. [`WalError::Truncated`]: the reader was overtaken, and goes on only from a later place.
+    /// [`WalError::Damaged`] if durable records are missing there. [`WalError::Truncated`] if truncation
+    /// has overtaken the reader, which can then continue only from a later LSN.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
-        let start = self.first()?;
+        let start = self.first_segment_start()?;
         if end < start.0 {
             return Err(WalError::Truncated { lsn: Lsn(end), start });
         }
-        let outcome = check_end(&mut self.cursor, end);
+        let outcome = check_end(&mut self.cursor, &self.segments, end);
         if !matches!(outcome, Err(WalError::Damaged { .. })) {
             return outcome;
         }
-        // A writer may have gone on while the rest was looked at.
-        let goes_on = self.cursor.next()?.is_some();
+        // A writer may have appended here while the segments were read.
+        let continues = self.cursor.next()?.is_some();
         self.cursor.seek(end, chain);
-        if goes_on { Ok(()) } else { outcome }
+        if continues { Ok(()) } else { outcome }
     }
 
-    /// Where the first segment begins that is there.
-    fn first(&self) -> Result<Lsn, WalError> {
+    /// The first LSN of the first segment that exists.
+    fn first_segment_start(&self) -> Result<Lsn, WalError> {
         let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
         Ok(Lsn(self.segments.layout.segment_start(listing.first_of_run().unwrap_or(0))))
     }
 
-    /// Why [`Reader::next`] found nothing at [`Reader::position`].
+    /// Says why [`Reader::next`] found nothing at [`Reader::position`].
     ///
     /// # Errors
-    /// The storage's; a segment that is not one.
-    pub fn diagnose(&mut self) -> Result<Fault, WalError> {
-        let (at, chain) = (self.cursor.position(), self.cursor.chain());
-        let fault = self.cursor.diagnose(at, chain);
-        self.cursor.seek(at, chain);
+    /// The storage's; [`WalError::Header`].
+    pub fn diagnose(&mut self) -> Result<RecordFault, WalError> {
+        let (position, chain) = (self.cursor.position(), self.cursor.chain());
+        let fault = self.cursor.diagnose(position, chain);
+        self.cursor.seek(position, chain);
         fault
     }
 
-    /// Passes over damage: goes on with what is sound behind the place where [`Reader::next`] found nothing, and returns what
-    /// lies between. `None` when there is nothing of which it is known that it was durable: that place is the end.
+    /// Skips damage at the position where [`Reader::next`] found nothing: moves to the next sound record
+    /// and returns what lies between. Returns `None` if nothing behind the position is known to have been
+    /// durable; then the position is the end of the log.
     ///
     /// # Errors
     /// The storage's.
-    pub fn pass_damage(&mut self) -> Result<Option<Gap>, WalError> {
-        let (at, chain) = (self.cursor.position(), self.cursor.chain());
+    pub fn skip_damage(&mut self) -> Result<Option<Gap>, WalError> {
+        let (position, chain) = (self.cursor.position(), self.cursor.chain());
         let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
         self.cursor.set_limit(u64::MAX);
-        let Some(to) = next_sound(&mut self.cursor, &self.segments, &listing, at)? else {
-            self.cursor.seek(at, chain);
+        let Some(mark) = find_mark_behind_damage(&mut self.cursor, &self.segments, &listing, position)? else {
+            self.cursor.seek(position, chain);
             return Ok(None);
         };
-        self.cursor.seek(to, None);
-        Ok(Some(Gap::new(&self.segments.layout, at, to)))
+        self.cursor.seek(mark, None);
+        Ok(Some(Gap::new(&self.segments.layout, position, mark)))
     }
 }
 
-/// The segments of the log that most of them belong to, whatever the headers of the others say.
-fn lenient(storage: Arc<dyn Storage>, listing: Listing) -> Result<(Arc<Segments>, Listing), WalError> {
-    let header = identify_most(&*storage, &listing)?;
-    let segments = Segments::lenient(storage, &header);
-    segments.pass_over_impossible(&listing);
+/// The segments of the log that most of the listed segments belong to, whatever the headers of the
+/// others say.
+fn segments_ignoring_headers(
+    storage: Arc<dyn Storage>,
+    listing: Listing,
+) -> Result<(Arc<Segments>, Listing), WalError> {
+    let header = identify_by_majority(&*storage, &listing)?;
+    let segments = Segments::ignoring_headers(storage, &header);
+    segments.note_impossible(&listing);
     Ok((Arc::new(segments), listing.within(&header.layout)))
 }

@@ -1,8 +1,9 @@
 //! Finding the end of a log that was closed, killed or cut off from power, and telling it from damage.
 //!
-//! Nothing is written, so a recovery that is itself interrupted leaves everything as it was. What was read and may not have
-//! been durable is made so before anybody is told of it, since a later power cut must not take it back; and it is read once
-//! more from the disk, since the page cache may hold what an earlier sync failed to write.
+//! Recovery writes nothing, so an interrupted recovery leaves the log as it was. Records that it read
+//! and that may not be durable are synced before anyone sees them, because a later power cut must not
+//! take them back. Then they are read once more from the disk, because the page cache may hold what an
+//! earlier sync failed to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,160 +11,146 @@ use std::sync::Arc;
 use crate::cursor::Cursor;
 use crate::error::WalError;
 use crate::format::{Layout, Lsn, segment_name};
-use crate::segments::{Listing, Segments};
-use crate::tail::Ending;
+use crate::listing::Listing;
+use crate::log_end::LogEnd;
+use crate::scan::{SCAN_WINDOW_BYTES, check_end, seek_to_beginning};
+use crate::segments::Segments;
 
-/// Bytes read at once.
-pub(crate) const REACH: usize = 4 << 20;
-
-/// What recovery found.
+/// What recovery found in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovery {
-    /// Records below it were truncated.
+    /// Records below this LSN were truncated.
     pub start: Lsn,
     /// Where the last record ends.
     pub end: Lsn,
-    /// Records that are there, among them those below `start` that share a segment with it.
+    /// Number of records, including those below `start` that share a segment with it.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Up to here the log itself says that it was durable. What is behind it was found whole; whether something was lost
-    /// behind [`Recovery::end`] nobody can know then.
+    /// LSN up to which the log itself says that it was durable. The records behind it were found whole;
+    /// whether more records followed [`Recovery::end`] and were lost cannot be known.
     pub known_durable: Lsn,
-    /// The log ends with a mark which says that everything before it was durable, as [`crate::Log::close`] writes one, or has
-    /// no records: nothing can be missing.
+    /// The log ends with a mark that says that everything before it was durable, as
+    /// [`crate::Log::close`] writes one, or it has no records. Then nothing can be missing.
     pub ended: bool,
 }
 
-/// What is needed to go on with the log.
-pub(crate) struct Found {
+/// A log that was recovered.
+pub(crate) struct RecoveredLog {
     pub(crate) recovery: Recovery,
-    pub(crate) ending: Ending,
-    /// The first segment of the log.
+    pub(crate) end: LogEnd,
+    /// Number of the first segment of the log.
     pub(crate) first: u64,
-}
-
-/// Where reading of a directory's log begins: at its very beginning, or at the first mark behind what was truncated.
-///
-/// # Errors
-/// The storage's; [`WalError::Missing`] where there is no mark although the log has lost its beginning.
-pub(crate) fn begin(cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
-    if first == 0 {
-        cursor.seek(0, Some(0));
-        return Ok(());
-    }
-    match cursor.find_mark(segments.layout.segment_start(first), |_, _| true)? {
-        Some((header, _)) => cursor.seek(header.lsn, None),
-        None => return Err(WalError::missing(&segments.layout, first - 1)),
-    }
-    Ok(())
 }
 
 /// Reads a log to its end.
 ///
 /// # Errors
-/// The storage's; [`WalError::Damaged`] and [`WalError::Missing`] when what was durable is not there.
-pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Found, WalError> {
+/// The storage's; [`WalError::Damaged`] and [`WalError::Missing`] if durable records are gone.
+pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<RecoveredLog, WalError> {
     let first = listing.first_of_run().expect("there is a segment");
-    let mut cursor = Cursor::new(segments, 0, None, REACH)?;
-    begin(&mut cursor, segments, first)?;
-    let from = cursor.position();
-    let mut scan = Scan::new(segments.layout, &cursor);
+    let mut cursor = Cursor::new(segments, 0, None, SCAN_WINDOW_BYTES)?;
+    seek_to_beginning(&mut cursor, segments, first)?;
+    let beginning = cursor.position();
+    let mut scan = RecoveryScan::new(segments.layout, &cursor);
     scan.follow(&mut cursor)?;
     scan.sync_and_reread(&mut cursor, segments, first)?;
-    if first > 0 && from > scan.at.start {
-        // The mark that reading the first record begins with is always kept.
+    if first > 0 && beginning > scan.now.start {
+        // Truncation always keeps the mark that reading begins with.
         return Err(WalError::missing(&segments.layout, first - 1));
     }
-    check_end(&mut cursor, scan.at.end)?;
-    let recovery = scan.at.recovery();
-    let Place { end, chain, start, ended, .. } = scan.at;
-    let ending = Ending { end, chain: chain.unwrap_or(0), start, ended, marks: scan.marks };
-    Ok(Found { recovery, ending, first })
+    check_end(&mut cursor, segments, scan.now.end)?;
+    let recovery = scan.now.recovery();
+    let ScanState { end, chain, start, ended, .. } = scan.now;
+    let end = LogEnd { end, chain: chain.unwrap_or(0), start, ended, first_marks: scan.first_marks };
+    Ok(RecoveredLog { recovery, end, first })
 }
 
-/// A place in the log, and what is known there.
+/// What a scan knows at the end of one record.
 #[derive(Clone, Copy)]
-struct Place {
-    /// The place: the end of a record.
+struct ScanState {
+    /// LSN of the end of the record.
     end: u64,
+    /// Checksum of the record.
     chain: Option<u32>,
-    /// The highest start that the marks before name.
+    /// The highest `start` of the marks so far.
     start: u64,
-    /// The highest place that they say was durable.
+    /// The highest `durable` of the marks so far.
     durable: u64,
     records: u64,
     bytes: u64,
-    /// It is the end of a mark which says that everything before was durable, or the beginning of the log.
+    /// The record is a mark that says that everything before it was durable, or there is no record yet.
     ended: bool,
 }
 
-impl Place {
+impl ScanState {
     fn recovery(&self) -> Recovery {
-        let Place { end, start, records, bytes, durable, ended, .. } = *self;
+        let ScanState { end, start, records, bytes, durable, ended, .. } = *self;
         Recovery { start: Lsn(start), end: Lsn(end), records, bytes, known_durable: Lsn(durable.min(end)), ended }
     }
 }
 
-/// Following the chain to where it ends.
-struct Scan {
+/// Follows the chain to where it ends.
+struct RecoveryScan {
     layout: Layout,
-    at: Place,
-    /// The places of marks that may turn out to be the last below what was durable, in order.
-    candidates: Vec<Place>,
-    marks: BTreeMap<u64, u64>,
+    now: ScanState,
+    /// States at marks, in the order of the log: the last mark of those that end at or below
+    /// `now.durable`, and all marks behind it. The rereading begins at that last one, which may move on
+    /// as later marks raise `now.durable`.
+    marks: Vec<ScanState>,
+    /// For each segment with marks, the LSN of its first mark, by the segment's number.
+    first_marks: BTreeMap<u64, u64>,
 }
 
-impl Scan {
-    fn new(layout: Layout, cursor: &Cursor) -> Scan {
+impl RecoveryScan {
+    fn new(layout: Layout, cursor: &Cursor) -> RecoveryScan {
         let (end, chain) = (cursor.position(), cursor.chain());
-        let at = Place { end, chain, start: 0, durable: 0, records: 0, bytes: 0, ended: end == 0 };
-        Scan { layout, at, candidates: vec![at], marks: BTreeMap::new() }
+        let now = ScanState { end, chain, start: 0, durable: 0, records: 0, bytes: 0, ended: end == 0 };
+        RecoveryScan { layout, now, marks: vec![now], first_marks: BTreeMap::new() }
     }
 
+    /// Reads on until no record continues the chain.
     fn follow(&mut self, cursor: &mut Cursor) -> Result<(), WalError> {
-        while let Some(read) = cursor.next()? {
-            if let Some(mark) = read.mark {
-                self.marks.entry(read.header.lsn / self.layout.data_bytes()).or_insert(read.header.lsn);
-                self.at.start = self.at.start.max(mark.start);
-                self.at.durable = self.at.durable.max(mark.durable);
-                self.at.ended = mark.durable >= self.at.end;
-                let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);
-                self.candidates.drain(..sure.saturating_sub(1));
-                self.candidates.push(Place { end: cursor.position(), chain: cursor.chain(), ..self.at });
+        while let Some(record) = cursor.next()? {
+            let lsn = record.header.lsn;
+            if let Some(mark) = record.mark {
+                self.first_marks.entry(self.layout.segment_of(lsn)).or_insert(lsn);
+                self.now.start = self.now.start.max(mark.start);
+                self.now.durable = self.now.durable.max(mark.durable);
+                self.now.ended = mark.durable >= self.now.end;
+                let durable = self.marks_known_durable();
+                self.marks.drain(..durable.saturating_sub(1));
+                self.marks.push(ScanState { end: cursor.position(), chain: cursor.chain(), ..self.now });
             } else {
-                self.at.ended = false;
-                self.at.records += 1;
-                self.at.bytes += u64::from(read.header.payload_bytes);
+                self.now.ended = false;
+                self.now.records += 1;
+                self.now.bytes += u64::from(record.header.payload_bytes);
             }
-            (self.at.end, self.at.chain) = (cursor.position(), cursor.chain());
+            (self.now.end, self.now.chain) = (cursor.position(), cursor.chain());
         }
         Ok(())
     }
 
-    /// Makes durable what was read and is not known to be, and reads it once more.
+    /// How many of `marks` end at or below `now.durable`.
+    fn marks_known_durable(&self) -> usize {
+        self.marks.partition_point(|mark| mark.end <= self.now.durable)
+    }
+
+    /// Syncs the segments from `now.durable` on, and reads the records again that may not have been
+    /// durable.
     fn sync_and_reread(&mut self, cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
-        let number = |position| segments.layout.locate(position).0;
-        for number in number(self.at.durable).max(first)..=number(self.at.end) {
+        let layout = segments.layout;
+        for number in layout.segment_of(self.now.durable).max(first)..=layout.segment_of(self.now.end) {
             if let Some(file) = segments.get(number)? {
-                file.sync_and_drop_cache().map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
+                let synced = file.sync_and_drop_cache();
+                synced.map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
             }
         }
-        let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);
-        self.at = self.candidates[sure.saturating_sub(1)];
-        self.marks.retain(|_, mark| *mark < self.at.end);
-        cursor.seek(self.at.end, self.at.chain);
+        let durable = self.marks_known_durable();
+        self.now = self.marks[durable.saturating_sub(1)];
+        self.first_marks.retain(|_, mark| *mark < self.now.end);
+        cursor.seek(self.now.end, self.now.chain);
         self.follow(cursor)
     }
-}
-
-/// Looks whether the place where the log cannot be read on is its end.
-///
-/// # Errors
-/// [`WalError::Damaged`] when a mark behind it says that more was durable.
-pub(crate) fn check_end(cursor: &mut Cursor, end: u64) -> Result<(), WalError> {
-    let (position, chain) = (cursor.position(), cursor.chain());
-    let evidence = cursor.find_mark(end, |_, mark| mark.durable > end)?;
-    cursor.seek(position, chain);
-    evidence.map_or(Ok(()), |(_, mark)| Err(cursor.damaged(end, mark.durable)))
 }

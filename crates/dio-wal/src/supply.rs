@@ -12,8 +12,9 @@ use dio::block::{Block, Pool};
 
 use crate::error::WalError;
 use crate::format::{SegmentHeader, segment_name};
+use crate::listing::{spare_name, unfinished_name};
 use crate::options::{Options, Preallocate};
-use crate::segments::{Segments, spare_name, unfinished_name};
+use crate::segments::Segments;
 use crate::storage::SegmentFile;
 
 /// Zeros that are written at once, in bytes.

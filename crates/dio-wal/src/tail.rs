@@ -7,6 +7,7 @@ use crate::format::{
     Identity, Layout, MARK_BYTES, MARK_PAYLOAD_BYTES, Mark, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader,
     RecordKind, record_bytes,
 };
+use crate::log_end::LogEnd;
 use crate::writer::{Chunk, Writer};
 
 const ZEROS: [u8; 512] = [0; 512];
@@ -39,20 +40,10 @@ pub(crate) struct Tail {
     marks: BTreeMap<u64, u64>,
 }
 
-/// Where a log ended when it was opened.
-pub(crate) struct Ending {
-    pub(crate) end: u64,
-    pub(crate) chain: u32,
-    pub(crate) start: u64,
-    /// The last record is a mark which says that everything before it is durable.
-    pub(crate) ended: bool,
-    pub(crate) marks: BTreeMap<u64, u64>,
-}
-
 impl Tail {
     /// The tail of a log that ends so.
-    pub(crate) fn new(layout: Layout, identity: Identity, incarnation: u64, untorn: bool, ending: Ending) -> Tail {
-        let Ending { end, chain, start, ended, marks } = ending;
+    pub(crate) fn new(layout: Layout, identity: Identity, incarnation: u64, untorn: bool, ending: LogEnd) -> Tail {
+        let LogEnd { end, chain, start, ended, first_marks: marks } = ending;
         Tail {
             layout,
             identity,

@@ -1,69 +1,93 @@
-//! Looking at a whole log without changing it.
+//! Verifying a whole log without changing it.
 
+use std::io;
 use std::sync::Arc;
 
-use crate::cursor::Fault;
+use crate::damage::RecordFault;
 use crate::error::WalError;
 use crate::format::{HeaderFault, Identity, Layout, Lsn, segment_name};
+use crate::listing::Listing;
 use crate::reader::Reader;
 use crate::recovery::Recovery;
-use crate::segments::{Listing, read_header};
+use crate::segment_header::read_header;
 use crate::storage::Storage;
 
-/// A segment's file.
+/// The file of a segment.
 #[derive(Clone, Debug)]
-pub struct SegmentFound {
-    /// Its number, by its name.
+#[non_exhaustive]
+pub struct SegmentStatus {
+    /// Number of the segment, by the file's name.
     pub number: u64,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// What is wrong with it, if anything is.
+    /// What is wrong with the file or its header, if anything is.
     pub fault: Option<WalError>,
-    /// It lies before the log: truncated, and its removal got lost, or cut off by missing segments.
+    /// The segment lies before the log. It was truncated, and a power cut undid its removal; or missing
+    /// segments separate it from the log.
     pub before: bool,
 }
 
-/// What was found.
+/// What [`verify()`] found.
 #[derive(Clone, Debug)]
-pub struct Verdict {
-    /// Who the log is.
+#[non_exhaustive]
+pub struct Verification {
+    /// Identity of the log.
     pub identity: Identity,
-    /// Its sizes.
+    /// Sizes of the log.
     pub layout: Layout,
-    /// Its segments, in order.
-    pub segments: Vec<SegmentFound>,
-    /// Files that wait to become segments.
+    /// The files of its segments, in the order of their numbers.
+    pub segments: Vec<SegmentStatus>,
+    /// Number of spare segments.
     pub spares: usize,
-    /// Segments that were not finished when the log was last used.
+    /// Number of segments that were being made when the log was last used.
     pub unfinished: usize,
-    /// The log, as far as it can be read.
+    /// The log as far as it can be read.
     pub read: Recovery,
-    /// Marks: groups that begin with one.
+    /// Number of marks, hence of groups that begin with one.
     pub marks: u64,
-    /// Times that the log was opened and written to, as far as its segments tell.
+    /// How often the log was opened and written to, as far as its segments show.
     pub openings: u64,
     /// What stands where the log ends.
-    pub at_end: Fault,
-    /// Why that is not the end, if it is not, or what else is wrong.
+    pub at_end: RecordFault,
+    /// Why that is not the end of the log, or what else is wrong; `None` if the log is sound.
     pub damage: Option<WalError>,
 }
 
-/// Reads a whole log, somebody may be writing to it: then up to the end of the last segment that is there at first.
+/// Reads a whole log. If someone writes to the log meanwhile, it reads up to the end of the last segment
+/// that existed when it began.
+///
+/// Wrong headers of segments count as damage, and sound records behind them are read all the same.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dio_wal::storage::{Directory, Method};
+/// use dio_wal::{Log, Options, verify};
+/// # let directory = tempfile::tempdir()?;
+/// # let log = Log::open(directory.path(), &Options::new())?;
+/// # log.append(b"a change")?;
+/// # log.close()?;
+/// let storage = Directory::open(directory.path(), true, Method::Fdatasync)?;
+/// let found = verify(Arc::new(storage))?;
+/// assert!(found.damage.is_none());
+/// assert_eq!(found.read.records, 1);
+/// assert!(found.read.ended, "the log was closed, so it ends with a mark that says so");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// What keeps it from being looked at: the storage's; [`std::io::ErrorKind::NotFound`] when there are no segments;
-/// [`WalError::Header`] when none of them tells whose it is. What is wrong with the log otherwise is in the [`Verdict`]: of
-/// segments whose headers cannot be believed what is sound is read all the same.
-pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
+/// Only what keeps the log from being read: the storage's errors; [`std::io::ErrorKind::NotFound`] if
+/// there are no segments; [`WalError::Header`] if neither a header nor a mark names a log. Everything
+/// else that is wrong is in [`Verification::damage`].
+pub fn verify(storage: Arc<dyn Storage>) -> Result<Verification, WalError> {
     let listing = Listing::of(&*storage)?;
     let mut reader = match Reader::open_damaged_on(Arc::clone(&storage), Lsn(0)) {
-        Err(WalError::Missing { .. }) => Reader::at_first_segment(Arc::clone(&storage))?,
+        Err(WalError::Missing { .. }) => Reader::open_without_beginning(Arc::clone(&storage))?,
         other => other?,
     };
-    let all = listing.segments.last().copied();
+    let last_listed = listing.segments.last().copied();
     let listing = listing.within(&reader.layout());
     let first = listing.first_of_run().unwrap_or(0);
-    let mut verdict = Verdict {
+    let mut found = Verification {
         identity: reader.identity(),
         layout: reader.layout(),
         segments: Vec::new(),
@@ -72,53 +96,54 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
         read: Recovery::default(),
         marks: 0,
         openings: 0,
-        at_end: Fault::Zeros,
+        at_end: RecordFault::Zeros,
         damage: None,
     };
     for number in &listing.segments {
-        match look(&*storage, &verdict, *number, *number < first) {
-            // A segment that its writer truncated meanwhile is none of the log's.
-            Err(WalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-            found => verdict.segments.push(found?),
+        match segment_status(&*storage, &found, *number, *number < first) {
+            // The writer truncated the segment meanwhile, so it is no longer part of the log.
+            Err(WalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            status => found.segments.push(status?),
         }
     }
-    let from = reader.position();
-    let followed = follow(&mut reader, &mut verdict);
-    let header = verdict.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
-    let impossible = all
+    let beginning = reader.position();
+    let followed = follow(&mut reader, &mut found);
+    let bad_header = found.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
+    let impossible_segment = last_listed
         .filter(|last| listing.segments.last() != Some(last))
         .map(|last| WalError::Header { segment: segment_name(last), fault: HeaderFault::FirstLsn });
-    verdict.damage = match followed {
-        Ok(()) if first > 0 && from > verdict.read.start => Some(WalError::missing(&verdict.layout, first - 1)),
-        Ok(()) => header.or(impossible),
-        // Why it ends there.
-        Err(WalError::Damaged { segment, .. }) if header.as_ref().is_some_and(|header| is_of(header, &segment)) => {
-            header
+    found.damage = match followed {
+        Ok(()) if first > 0 && beginning > found.read.start => Some(WalError::missing(&found.layout, first - 1)),
+        Ok(()) => bad_header.or(impossible_segment),
+        // The bad header explains why the log cannot be read on in that segment.
+        Err(WalError::Damaged { segment, .. }) if bad_header.as_ref().is_some_and(|bad| is_of(bad, &segment)) => {
+            bad_header
         }
         Err(error @ (WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })) => Some(error),
         Err(error) => return Err(error),
     };
-    Ok(verdict)
+    Ok(found)
 }
 
+/// Whether an error is about the header of the segment with this name.
 fn is_of(error: &WalError, name: &str) -> bool {
     matches!(error, WalError::Header { segment, .. } if segment == name)
 }
 
-/// Reads to the end, and looks whether it is one.
-fn follow(reader: &mut Reader, verdict: &mut Verdict) -> Result<(), WalError> {
-    let (mut incarnation, read) = (None, &mut verdict.read);
+/// Reads to the end of the log and checks that it is the end.
+fn follow(reader: &mut Reader, found: &mut Verification) -> Result<(), WalError> {
+    let (mut incarnation, read) = (None, &mut found.read);
     (read.end, read.ended) = (reader.position(), reader.position() == Lsn(0));
     let limit = reader.listed_end();
     while let Some(entry) = reader.next_entry()? {
         if entry.lsn >= limit {
-            verdict.at_end = Fault::Beyond;
+            found.at_end = RecordFault::Beyond;
             return Ok(());
         }
         match entry.mark {
             Some(mark) => {
-                verdict.marks += 1;
-                verdict.openings += u64::from(incarnation.replace(mark.incarnation) != Some(mark.incarnation));
+                found.marks += 1;
+                found.openings += u64::from(incarnation.replace(mark.incarnation) != Some(mark.incarnation));
                 read.start = read.start.max(Lsn(mark.start));
                 read.known_durable = read.known_durable.max(Lsn(mark.durable));
                 read.ended = Lsn(mark.durable) >= read.end;
@@ -126,24 +151,29 @@ fn follow(reader: &mut Reader, verdict: &mut Verdict) -> Result<(), WalError> {
             None => {
                 read.ended = false;
                 read.records += 1;
-                read.bytes += u64::from(entry.length);
+                read.bytes += entry.payload.len() as u64;
             }
         }
         read.end = entry.end;
     }
-    verdict.at_end = reader.diagnose()?;
+    found.at_end = reader.diagnose()?;
     reader.check_end()
 }
 
-fn look(storage: &dyn Storage, verdict: &Verdict, number: u64, before: bool) -> Result<SegmentFound, WalError> {
+fn segment_status(
+    storage: &dyn Storage,
+    found: &Verification,
+    number: u64,
+    before: bool,
+) -> Result<SegmentStatus, WalError> {
     let name = segment_name(number);
     let file = storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
     let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
-    let wrong = |fault| Some(WalError::Header { segment: name.clone(), fault });
+    let bad_header = |fault| WalError::Header { segment: name.clone(), fault };
     let fault = match read_header(&*file, &name) {
         Err(error @ WalError::Header { .. }) => Some(error),
         Err(error) => return Err(error),
-        Ok(header) => header.fault_as(number, size, verdict.identity, &verdict.layout).and_then(wrong),
+        Ok(header) => header.fault_as(number, size, found.identity, &found.layout).map(bad_header),
     };
-    Ok(SegmentFound { number, size, fault, before })
+    Ok(SegmentStatus { number, size, fault, before })
 }

@@ -60,7 +60,7 @@ fn read(path: &Path) -> Result<Records, WalError> {
         while let Some(record) = reader.next()? {
             found.push((record.lsn.0, record.data.to_vec()));
         }
-        if reader.check_end().is_ok() || reader.pass_damage()?.is_none() {
+        if reader.check_end().is_ok() || reader.skip_damage()?.is_none() {
             return Ok(found);
         }
     }

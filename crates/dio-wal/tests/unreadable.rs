@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dio_test::{Rng, Seed};
 use dio_wal::format::segment_name;
 use dio_wal::storage::{AtomicWrites, BlockSizes, Directory, Durability, SegmentFile, Storage};
-use dio_wal::{Log, Lsn, Method, Options, Unreadable, WalError, salvage};
+use dio_wal::{Log, Lsn, Method, Options, UnreadableRange, WalError, salvage};
 use rustix::io::Errno;
 
 const BLOCK: u64 = 512;
@@ -177,10 +177,10 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
             .collect();
         assert!(taken == expected, "{} of {} records", taken.len(), expected.len());
         assert!(expected.len() < records.len() && expected.len() >= records.len() - 4, "{}", expected.len());
-        let told: Vec<Unreadable> = vec![
-            Unreadable { segment: segment_name(one.0), offset: down(one.1), length: BLOCK },
-            Unreadable { segment: segment_name(other.0), offset: 0, length: BLOCK },
-            Unreadable { segment: segment_name(other.0), offset: down(other.1), length: 2 * BLOCK },
+        let told: Vec<UnreadableRange> = vec![
+            UnreadableRange { segment: segment_name(one.0), offset: down(one.1), length: BLOCK },
+            UnreadableRange { segment: segment_name(other.0), offset: 0, length: BLOCK },
+            UnreadableRange { segment: segment_name(other.0), offset: down(other.1), length: 2 * BLOCK },
         ];
         assert_eq!(found.unreadable, told);
         assert_eq!(found.gaps.len(), 2, "{:?}", found.gaps);
@@ -211,5 +211,5 @@ fn a_header_that_nothing_can_be_read_of_hides_no_log() {
     });
     let found = found.unwrap();
     assert_eq!((count, found.gaps.len()), (100, 0), "{found:?}");
-    assert_eq!(found.unreadable[0], Unreadable { segment: segment_name(last), offset: 0, length: BLOCK });
+    assert_eq!(found.unreadable[0], UnreadableRange { segment: segment_name(last), offset: 0, length: BLOCK });
 }

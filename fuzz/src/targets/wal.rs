@@ -115,7 +115,7 @@ fn damaged(storage: Arc<Memory>) -> Result<(), WalError> {
     let mut reader = Reader::open_damaged_on(storage, Lsn(0))?;
     for _ in 0..PASSES_MAX {
         while reader.next()?.is_some() {}
-        if reader.check_end().is_ok() || reader.pass_damage()?.is_none() {
+        if reader.check_end().is_ok() || reader.skip_damage()?.is_none() {
             return Ok(());
         }
     }

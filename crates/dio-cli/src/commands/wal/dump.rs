@@ -88,7 +88,7 @@ fn pass(args: &DumpArgs, reader: &mut Reader, printer: &mut Printer) -> Result<b
     let reason = reader.diagnose().map_or_else(|error| error.to_string(), |fault| fault.to_string());
     printer.flush()?;
     eprintln!("dio: {}", explain(&args.source.directory, &error));
-    match reader.pass_damage().map_err(&failed)? {
+    match reader.skip_damage().map_err(&failed)? {
         Some(gap) => {
             printer.gap(&gap, &reason)?;
             Ok(true)

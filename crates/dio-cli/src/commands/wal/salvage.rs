@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, Unreadable, WalError};
+use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, UnreadableRange, WalError};
 use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, SOUND, Source};
@@ -187,7 +187,7 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
         let path = args.source.directory.join(segment);
         eprintln!("dio: header passed over: '{}': {fault}", path.display());
     }
-    for Unreadable { segment, offset, length } in unreadable {
+    for UnreadableRange { segment, offset, length } in unreadable {
         let path = args.source.directory.join(segment);
         eprintln!("dio: unreadable: {length} bytes at byte {offset} of '{}'", path.display());
     }

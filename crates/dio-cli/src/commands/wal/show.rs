@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Stdout, Write};
 
-use dio_wal::{BadHeader, Entry, Gap, Layout, Lsn, Reader, WalError};
+use dio_wal::{BadHeader, Gap, Layout, LogEntry, Lsn, Reader, WalError};
 use serde_json::{Value, json};
 
 use super::{CommandError, Source, explain};
@@ -39,7 +39,7 @@ impl Printer {
         Printer { form, layout, headed: false, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
     }
 
-    pub(super) fn entry(&mut self, entry: &Entry<'_>) -> Result<(), CommandError> {
+    pub(super) fn entry(&mut self, entry: &LogEntry<'_>) -> Result<(), CommandError> {
         let written = match self.form {
             Form { raw: true, .. } if entry.mark.is_some() => Ok(()),
             Form { raw: true, .. } => self.out.write_all(entry.payload),
@@ -52,7 +52,7 @@ impl Printer {
         written.map_err(CommandError::Standard)
     }
 
-    fn line(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    fn line(&mut self, entry: &LogEntry<'_>) -> io::Result<()> {
         if !std::mem::replace(&mut self.headed, true) {
             let segment = "segment";
             writeln!(self.out, "{:>14}  {segment:<16}  {:>10}  {:>9}  checksum", "LSN", "offset", "bytes")?;
@@ -61,7 +61,9 @@ impl Printer {
         write!(
             self.out,
             "{:>14}  {number:016x}  {offset:>10}  {:>9}  {:08x} good",
-            entry.lsn.0, entry.length, entry.crc
+            entry.lsn.0,
+            entry.payload.len(),
+            entry.crc
         )?;
         match entry.mark {
             Some(mark) => {
@@ -79,13 +81,13 @@ impl Printer {
         Ok(())
     }
 
-    fn to_json(&self, entry: &Entry<'_>) -> Value {
+    fn to_json(&self, entry: &LogEntry<'_>) -> Value {
         let (number, offset) = self.layout.locate(entry.lsn.0);
         let mut value = json!({
             "type": if entry.mark.is_some() { "mark" } else { "record" },
             "lsn": entry.lsn.0,
             "end": entry.end.0,
-            "bytes": entry.length,
+            "bytes": entry.payload.len(),
             "segment": dio_wal::format::segment_name(number),
             "offset": offset,
             "crc32c": format!("{:08x}", entry.crc),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use dio_common::units::size;
-use dio_wal::{SegmentFound, Verdict, verify};
+use dio_wal::{SegmentStatus, Verification, verify};
 use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, SOUND, Source, explain};
@@ -41,9 +41,9 @@ pub(super) fn run(args: &VerifyArgs) -> Result<u8, CommandError> {
     Ok(if damage.is_some() { DAMAGED } else { SOUND })
 }
 
-fn to_text(found: &Verdict, damage: Option<&str>) -> String {
-    let Verdict { read, .. } = found;
-    let segments: Vec<&SegmentFound> = found.segments.iter().filter(|segment| !segment.before).collect();
+fn to_text(found: &Verification, damage: Option<&str>) -> String {
+    let Verification { read, .. } = found;
+    let segments: Vec<&SegmentStatus> = found.segments.iter().filter(|segment| !segment.before).collect();
     let before = found.segments.len() - segments.len();
     let mut range = segments.len().to_string();
     if let (Some(first), Some(last)) = (segments.first(), segments.last()) {
@@ -75,8 +75,8 @@ fn to_text(found: &Verdict, damage: Option<&str>) -> String {
     )
 }
 
-fn to_json(found: &Verdict, damage: Option<&str>) -> Value {
-    let Verdict { read, .. } = found;
+fn to_json(found: &Verification, damage: Option<&str>) -> Value {
+    let Verification { read, .. } = found;
     let segments: Vec<Value> = found
         .segments
         .iter()

@@ -1,0 +1,28 @@
+//! Records as readers return them.
+
+use crate::format::{Lsn, Mark};
+
+/// A record that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Where the record stands in the log.
+    pub lsn: Lsn,
+    /// The bytes that were appended.
+    pub data: &'a [u8],
+}
+
+/// A record or a mark, with what the log stores about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogEntry<'a> {
+    /// Where the entry stands in the log.
+    pub lsn: Lsn,
+    /// Where the entry ends.
+    pub end: Lsn,
+    /// The entry's checksum, which was verified.
+    pub crc: u32,
+    /// The contents of a mark; `None` for a record that was appended.
+    pub mark: Option<Mark>,
+    /// The payload.
+    pub payload: &'a [u8],
+}
