@@ -1,4 +1,4 @@
-//! Commits as futures, for whatever runs them: only the standard library is used.
+//! Commits as futures for any executor. Only the standard library is used.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,48 +7,48 @@ use std::task::{Context, Poll, Waker};
 
 use crate::error::WalError;
 
-/// A commit that was asked for by [`crate::Log::commit_async`].
+/// A commit that [`crate::Log::commit_async`] has begun.
 ///
-/// It ends when the record, and all before it, are durable, or when it is known that they will not be. Whether it is waited
-/// for or dropped changes nothing of that: the flush was asked for when it was made.
+/// It is ready when the record, and all before it, are durable, or when they never will be. The flush is
+/// requested when the future is made, so neither polling nor dropping the future affects it.
 #[derive(Debug)]
-#[must_use = "what was appended is known to be durable only when the future has ended"]
-pub struct Commit {
-    state: Arc<Mutex<State>>,
+#[must_use = "the record is known to be durable only when the future is ready"]
+pub struct CommitFuture {
+    state: Arc<Mutex<FutureState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FutureState {
     outcome: Option<Result<(), WalError>>,
-    /// Who waits. Invariant: `None` once there is an outcome.
+    /// The task that waits. Invariant: `None` once there is an outcome.
     waker: Option<Waker>,
 }
 
-impl Commit {
-    /// A commit, and what to call when it is over.
-    pub(crate) fn new() -> (Commit, impl FnOnce(Result<(), WalError>) + Send + 'static) {
-        let state = Arc::new(Mutex::new(State::default()));
-        let told = Arc::clone(&state);
-        let tell = move |outcome| {
-            let mut state = lock(&told);
+impl CommitFuture {
+    /// Makes a future, and the function that makes it ready.
+    pub(crate) fn new() -> (CommitFuture, impl FnOnce(Result<(), WalError>) + Send + 'static) {
+        let state = Arc::new(Mutex::new(FutureState::default()));
+        let shared = Arc::clone(&state);
+        let complete = move |outcome| {
+            let mut state = lock(&shared);
             state.outcome = Some(outcome);
             let waker = state.waker.take();
-            // A waker may run anything, the drop of this very future too.
+            // A waker may run any code, even drop this very future, so the lock is released before.
             drop(state);
             if let Some(waker) = waker {
                 waker.wake();
             }
         };
-        (Commit { state }, tell)
+        (CommitFuture { state }, complete)
     }
 
-    /// One that is over.
-    pub(crate) fn over(outcome: Result<(), WalError>) -> Commit {
-        Commit { state: Arc::new(Mutex::new(State { outcome: Some(outcome), waker: None })) }
+    /// Makes a future that is ready.
+    pub(crate) fn ready(outcome: Result<(), WalError>) -> CommitFuture {
+        CommitFuture { state: Arc::new(Mutex::new(FutureState { outcome: Some(outcome), waker: None })) }
     }
 }
 
-impl Future for Commit {
+impl Future for CommitFuture {
     type Output = Result<(), WalError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -64,14 +64,15 @@ impl Future for Commit {
     }
 }
 
-impl Drop for Commit {
+impl Drop for CommitFuture {
     fn drop(&mut self) {
-        // Nobody is to be woken for it any more; a waker may keep a task alive.
+        // The task need not be woken any more, and a waker may keep it alive. The waker is dropped after
+        // the lock is released.
         let waker = lock(&self.state).waker.take();
         drop(waker);
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<FutureState>) -> MutexGuard<'_, FutureState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -63,17 +63,21 @@
 //! The first write or sync that fails ends the life of an opening: every later commit fails with [`WalError::Failed`], which says
 //! what is durable. Opening the log again reads what the disk holds, not what the page cache believes.
 
+mod allocator;
+mod buffer;
 mod commit;
 mod cursor;
 mod damage;
 mod error;
 pub mod format;
-mod group;
+mod group_commit;
 mod identify;
+mod inner;
 mod listing;
 mod live;
 mod log;
 mod log_end;
+mod open;
 mod options;
 mod read_ahead;
 mod reader;
@@ -84,17 +88,12 @@ mod scan;
 mod segment_header;
 mod segments;
 pub mod storage;
-mod supply;
+mod sync;
 mod tail;
 mod verify;
 mod writer;
 
-/// What `group` waits with; tests put a model in its place.
-mod sync {
-    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-}
-
-pub use commit::Commit;
+pub use commit::CommitFuture;
 pub use damage::{BadHeader, Gap, RecordFault, UnreadableRange};
 pub use error::WalError;
 pub use format::{HeaderFault, Identity, Layout, Lsn};

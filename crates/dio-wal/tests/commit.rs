@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dio_wal::{Commit, Log, Lsn, Options, WalError};
+use dio_wal::{CommitFuture, Log, Lsn, Options, WalError};
 
 fn log() -> (tempfile::TempDir, Log) {
     let dir = dio_test::file_systems()[0].dir();
@@ -120,7 +120,7 @@ fn a_future_may_move_between_tasks() {
 #[test]
 fn what_cannot_be_committed_ends_at_once() {
     let (_dir, log) = log();
-    let mut commit: Commit = log.commit_async(Lsn(77));
+    let mut commit: CommitFuture = log.commit_async(Lsn(77));
     let outcome = Pin::new(&mut commit).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(outcome, Poll::Ready(Err(WalError::NotAppended { .. }))));
     // It outlives the log.

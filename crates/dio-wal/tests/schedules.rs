@@ -2,23 +2,23 @@
 //! conditions (`loom`), with a disk that is a number.
 
 #[allow(dead_code, reason = "the log uses all of it, each model a part")]
-#[path = "../src/group.rs"]
-mod group;
+#[path = "../src/group_commit.rs"]
+mod group_commit;
 
-/// What `group` waits with.
+/// What `group_commit` waits with.
 mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
 use std::sync::PoisonError;
 
-use group::Group;
+use group_commit::GroupCommit;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
 /// A log of which only numbers are left.
 struct Model {
-    group: Group<&'static str>,
+    group: GroupCommit<&'static str>,
     /// End of the log.
     tail: Mutex<u64>,
     /// What the disk holds durably.
@@ -34,7 +34,7 @@ impl Model {
     fn new(fails: Option<u64>) -> Model {
         let zero = || AtomicU64::new(0);
         let (durable, flushing, flushes) = (zero(), zero(), zero());
-        Model { group: Group::new(0, |_| "a panic"), tail: Mutex::new(0), durable, flushing, flushes, fails }
+        Model { group: GroupCommit::new(0, |_| "a panic"), tail: Mutex::new(0), durable, flushing, flushes, fails }
     }
 
     fn append(&self) -> u64 {
@@ -46,7 +46,7 @@ impl Model {
     fn flush(&self) -> Result<u64, &'static str> {
         assert_eq!(self.flushing.fetch_add(1, Ordering::SeqCst), 0, "two lead at a time");
         let end = *self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        self.group.takes(end);
+        self.group.set_flush_end(end);
         let number = self.flushes.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.fails == Some(number) { Err("a failed sync") } else { Ok(end) };
         if outcome.is_ok() {
@@ -136,7 +136,7 @@ fn who_does_not_wait_is_told() {
             let flusher = {
                 let model = Arc::clone(&model);
                 loom::thread::spawn(move || {
-                    while let Some(lsn) = model.group.asked_for() {
+                    while let Some(lsn) = model.group.wait_for_callback() {
                         let _ = model.group.commit(lsn, || model.flush());
                     }
                 })
@@ -147,7 +147,7 @@ fn who_does_not_wait_is_told() {
                 assert_eq!(outcome.is_ok(), seen.durable.load(Ordering::SeqCst) > lsn);
                 mark.fetch_add(1, Ordering::SeqCst);
             };
-            model.group.later(lsn, Box::new(callback));
+            model.group.call_when_durable(lsn, Box::new(callback));
             let _ = model.write();
             model.group.close();
             flusher.join().unwrap();

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use dio::block::Pool;
 use dio::{File, Mode, OpenOptions};
-use dio_wal::{Commit, Log, Method, WalError};
+use dio_wal::{CommitFuture, Log, Method, WalError};
 
 use super::{COMMIT, IN_FLIGHT, LARGE, Plan, Stream, resident_pages};
 use crate::BenchError;
@@ -112,7 +112,7 @@ fn append(log: &Log, records: u64, pipelined: bool) -> Result<f64, BenchError> {
 }
 
 /// The smallest executor: this thread.
-fn wait_for(commit: Commit) -> Result<(), WalError> {
+fn wait_for(commit: CommitFuture) -> Result<(), WalError> {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

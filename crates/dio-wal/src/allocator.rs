@@ -1,7 +1,8 @@
-//! Making segments, and taking truncated ones into use again.
+//! Making segments, and reusing truncated ones.
 //!
-//! A segment exists before a record is given a place in it. So where no room is left for another one, the append that needs
-//! it fails, everything appended before can still be committed, and appending goes on as soon as there is room.
+//! A segment exists before any record gets an LSN in it. So where there is no space for another segment,
+//! the append that needs it fails, everything appended before can still be committed, and appending works
+//! again as soon as there is space.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,94 +18,101 @@ use crate::options::{Options, Preallocate};
 use crate::segments::Segments;
 use crate::storage::SegmentFile;
 
-/// Zeros that are written at once, in bytes.
-const ZEROS: usize = 1 << 20;
+/// Bytes of zeros that fill a new segment with one write.
+const FILL_BYTES: usize = 1 << 20;
 
-/// Makes segments one after the other, so that of those that exist none is missing in between.
-pub(crate) struct Supply {
+/// Makes the segments of a log one after the other, without gaps.
+pub(crate) struct SegmentAllocator {
     segments: Arc<Segments>,
-    /// Most spare files kept.
-    most_spares: usize,
-    /// All of a new segment is written with zeros, also where its space can be set aside.
+    /// How many spare segments are kept.
+    spares_max: usize,
+    /// Whether new segments are filled with zeros even where their space can be allocated.
     fill: bool,
-    /// A copy of `State::count`, for a look without the lock.
-    count: AtomicU64,
-    state: Mutex<State>,
+    /// A copy of [`AllocatorState::next`] that is read without the lock.
+    next: AtomicU64,
+    state: Mutex<AllocatorState>,
     changed: Condvar,
 }
 
-struct State {
-    /// How many exist or were truncated: the number of the next. Invariant: the file of each segment below it that was not
-    /// truncated has its name, durably.
-    count: u64,
-    /// Somebody is making segment `count`.
+struct AllocatorState {
+    /// Number of the next segment to make. Invariant: every segment below it that was not truncated has
+    /// its file, with a durable name.
+    next: u64,
+    /// A thread is making segment `next`.
     making: bool,
-    /// Durable names of files that wait to become segments.
+    /// Names of spare segments. Invariant: these names are durable.
     spares: Vec<String>,
-    /// Segments of this opening all of whose space was written before.
+    /// Segments all of whose space is written, as far as this opening knows.
     written: BTreeSet<u64>,
-    /// Segments below this number are wanted soon.
-    wanted: u64,
-    /// The segment that could not be made in the background: who needs it tries again, nobody else.
+    /// The background thread makes the segments below this number.
+    requested_end: u64,
+    /// The segment that the background thread failed to make. Only an append that needs it tries again.
     refused: Option<u64>,
-    /// A name may not be durable, whatever later syncs answer. Invariant: never changes again.
+    /// The name of a segment may not be durable, even if later syncs succeed. Invariant: it never changes
+    /// once it is set.
     broken: Option<WalError>,
     closed: bool,
 }
 
-impl Supply {
-    /// The supply of a log with `count` segments.
-    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, options: &Options) -> Supply {
-        let state = State {
-            count,
+impl SegmentAllocator {
+    /// The allocator of a log whose next segment is `next`.
+    pub(crate) fn new(segments: Arc<Segments>, next: u64, spares: Vec<String>, options: &Options) -> SegmentAllocator {
+        let state = AllocatorState {
+            next,
             making: false,
             spares,
             written: BTreeSet::new(),
-            wanted: 0,
+            requested_end: 0,
             refused: None,
             broken: None,
             closed: false,
         };
-        let (count, changed) = (AtomicU64::new(count), Condvar::new());
-        let (most_spares, fill) = (options.spares_max, options.preallocate == Preallocate::Zeros);
-        Supply { segments, most_spares, fill, count, state: Mutex::new(state), changed }
+        SegmentAllocator {
+            segments,
+            spares_max: options.spares_max,
+            fill: options.preallocate == Preallocate::Zeros,
+            next: AtomicU64::new(next),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
     }
 
-    /// The segment of a number, which is made if need be.
+    /// Opens segment `number`, and makes it before if necessary.
     ///
     /// # Errors
     /// The storage's.
     pub(crate) fn segment(&self, number: u64) -> Result<Arc<dyn SegmentFile>, WalError> {
-        if !self.has(number) {
+        if !self.was_made(number) {
             self.make_up_to(number)?;
         }
         let missing = || WalError::missing(&self.segments.layout, number);
         self.segments.get(number)?.ok_or_else(missing)
     }
 
-    /// Whether a segment was made.
-    pub(crate) fn has(&self, number: u64) -> bool {
-        number < self.count.load(Ordering::Acquire)
+    /// Whether segment `number` was made.
+    pub(crate) fn was_made(&self, number: u64) -> bool {
+        number < self.next.load(Ordering::Acquire)
     }
 
-    /// Whether all space of a segment was written before, so that a commit into it changes no metadata. Of those that an
-    /// earlier opening made nobody knows.
+    /// Whether all space of a segment is known to be written, so that a commit into it changes no
+    /// metadata. Of segments that an earlier opening made this is not known.
     pub(crate) fn is_written(&self, number: u64) -> bool {
         self.lock().written.contains(&number)
     }
 
-    /// Why no segment can be made durably any more, if it cannot.
+    /// Why no segment can be made durably any more; `None` if segments can.
     pub(crate) fn broken(&self) -> Option<WalError> {
         self.lock().broken.clone()
     }
 
-    /// Makes the segments up to a number.
+    /// Makes the segments up to and including `number`.
     ///
     /// # Errors
-    /// The storage's. Unless [`Supply::broken`], it may be tried again, and nothing else is harmed.
+    /// The storage's. Unless the allocator is [`broken`](Self::broken), nothing else is affected and the
+    /// call can be repeated.
     pub(crate) fn make_up_to(&self, number: u64) -> Result<(), WalError> {
         let mut state = self.lock();
-        while state.count <= number {
+        while state.next <= number {
             if let Some(broken) = &state.broken {
                 return Err(broken.clone());
             }
@@ -113,24 +121,25 @@ impl Supply {
                 continue;
             }
             state.making = true;
-            let (next, spare) = (state.count, state.spares.pop());
+            let (next, spare) = (state.next, state.spares.pop());
             drop(state);
             let making = Making(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
-                // Whose name is not durable is not used: a power cut would take what was acknowledged in it.
+                // A segment whose name is not durable must not be used: a power cut would take what was
+                // acknowledged in it.
                 self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
             });
             state = making.end();
             if let Some(Err(error)) = &named {
                 state.broken = Some(error.clone());
             } else if let Ok(written) = made {
-                state.count += 1;
+                state.next += 1;
                 state.refused = None;
                 if written {
                     state.written.insert(next);
                 }
-                self.count.store(state.count, Ordering::Release);
+                self.next.store(state.next, Ordering::Release);
             }
             self.changed.notify_all();
             made?;
@@ -139,47 +148,50 @@ impl Supply {
         Ok(())
     }
 
-    /// Wants the segment behind `number` made in the background.
-    pub(crate) fn want_next(&self, number: u64) {
-        // Nothing to want is what most writes find.
-        if self.has(number + 1) {
+    /// Requests that the background thread makes the segment behind `number`.
+    pub(crate) fn request_next(&self, number: u64) {
+        // Most writes find that segment made, and need not lock.
+        if self.was_made(number + 1) {
             return;
         }
         let mut state = self.lock();
-        if state.wanted < number + 2 && state.refused != Some(number + 1) {
-            state.wanted = number + 2;
+        if state.requested_end < number + 2 && state.refused != Some(number + 1) {
+            state.requested_end = number + 2;
             self.changed.notify_all();
         }
     }
 
-    /// Makes what is wanted until the log is closed.
-    pub(crate) fn work(&self) {
+    /// Makes requested segments until the log is closed. The background thread runs this.
+    pub(crate) fn run(&self) {
         loop {
             let mut state = self.lock();
-            while state.count >= state.wanted && !state.closed {
+            while state.next >= state.requested_end && !state.closed {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.closed {
                 return;
             }
-            let number = state.wanted - 1;
+            let number = state.requested_end - 1;
             drop(state);
             if self.make_up_to(number).is_err() {
                 let mut state = self.lock();
-                state.wanted = 0;
-                state.refused = Some(state.count);
+                state.requested_end = 0;
+                state.refused = Some(state.next);
             }
         }
     }
 
-    /// Ends [`Supply::work`].
+    /// Ends [`SegmentAllocator::run`].
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Makes one segment and gives it its name; whether all its space was written before. Its header and contents are durable
-    /// before it gets its name. What could not be finished is removed: where no room is left, it holds what there was.
+    /// Makes one segment and names it. Its header and contents are durable before it gets its name.
+    /// Returns whether all its space is written.
+    ///
+    /// A segment that cannot be finished is removed: on a full file system it occupies the space that was
+    /// left.
     fn make(&self, number: u64, spare: Option<String>) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let recycled = match spare {
@@ -200,7 +212,8 @@ impl Supply {
         Ok(written)
     }
 
-    /// Turns a spare file into segment `number`; `false`, and it is gone, if it has not the right size.
+    /// Turns a spare segment into segment `number`. If it has the wrong size, removes it and returns
+    /// `false`.
     fn reuse(&self, number: u64, spare: &str) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let failed = |operation| move |error| WalError::io(operation, spare, None, error);
@@ -210,29 +223,29 @@ impl Supply {
             storage.delete(spare).map_err(failed("remove"))?;
             return Ok(false);
         }
-        let mut memory = self.memory(self.segments.layout.block_bytes() as usize)?;
+        let mut memory = new_block(self.segments.layout.block_bytes() as usize)?;
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
         Ok(true)
     }
 
-    /// Makes a segment of which no space was written but the header's, where room can be set aside without and nothing else is
-    /// wanted; `true` if all was.
+    /// Makes the file of segment `number`. Its space is allocated only, except for the header, if the
+    /// storage can do that and zeros are not asked for. Otherwise it is filled with zeros, and `true` is
+    /// returned.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
-        let layout = self.segments.layout;
+        let (block, segment) = (self.segments.layout.block_bytes(), self.segments.layout.segment_bytes());
         let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
-        let set_aside = file.allocate(layout.segment_bytes()).map_err(failed("allocate space for"))?;
-        let block = layout.block_bytes();
-        let fill = self.fill || !set_aside;
-        let mut memory = self.memory(if fill { ZEROS.max(block as usize) } else { block as usize })?;
+        let allocated = file.allocate(segment).map_err(failed("allocate space for"))?;
+        let fill = self.fill || !allocated;
+        let mut memory = new_block(if fill { FILL_BYTES.max(block as usize) } else { block as usize })?;
         if fill {
             let step = memory.capacity() as u64 / block * block;
-            let mut at = 0;
-            while at < layout.segment_bytes() {
-                let count = step.min(layout.segment_bytes() - at);
-                file.write_at(&memory.bytes_mut()[..count as usize], at, false).map_err(failed("write"))?;
-                at += count;
+            let mut offset = 0;
+            while offset < segment {
+                let count = step.min(segment - offset);
+                file.write_at(&memory.bytes_mut()[..count as usize], offset, false).map_err(failed("write"))?;
+                offset += count;
             }
         }
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
@@ -249,24 +262,20 @@ impl Supply {
         file.write_at(bytes, 0, false).map(|_| ())
     }
 
-    fn memory(&self, len: usize) -> Result<Block, WalError> {
-        let pool = Pool::new(len, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
-        Ok(pool.try_take().expect("a new pool has its block"))
-    }
-
-    /// Gives up segments, oldest first: as many as may be become spares, the others are removed. Their records must have
-    /// been given up durably. `oldest` becomes the number behind each that is done, whatever happens to the next.
+    /// Removes truncated segments, oldest first, or makes them spares while there are too few. Their
+    /// records must have been truncated durably. After each segment, `oldest` is set to the number behind
+    /// it, even if the next one fails.
     ///
     /// # Errors
-    /// The storage's. What was given up stays so; the next truncation or opening goes on with the rest.
+    /// The storage's. The next truncation or opening removes what is left.
     pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>, oldest: &mut u64) -> Result<(), WalError> {
         let storage = &self.segments.storage;
         let mut spares = Vec::new();
-        let had = self.lock().spares.len();
+        let spares_before = self.lock().spares.len();
         let mut failed = None;
         for number in numbers {
             self.segments.forget_below(number + 1);
-            match self.retire_one(number, had + spares.len() < self.most_spares) {
+            match self.retire_one(number, spares_before + spares.len() < self.spares_max) {
                 Ok(spare) => spares.extend(spare),
                 Err(error) => {
                     failed = Some(error);
@@ -275,8 +284,8 @@ impl Supply {
             }
             *oldest = number + 1;
         }
-        // A spare whose new name is lost would come back under its old one, with a new header: where this fails, it is none in
-        // this opening.
+        // If this sync fails, this opening does not use the new spares: one whose new name was lost in a
+        // power cut would return under its old name, with a new header.
         storage.sync().map_err(|error| WalError::io("sync", ".", None, error))?;
         let mut state = self.lock();
         state.spares.extend(spares);
@@ -285,7 +294,8 @@ impl Supply {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Gives up one segment; its new name if it becomes a spare. One that is gone already is done.
+    /// Makes a segment a spare and returns its new name if `keep`, or else removes it. A segment that is
+    /// gone already is no error.
     fn retire_one(&self, number: u64, keep: bool) -> Result<Option<String>, WalError> {
         let (name, spare) = (segment_name(number), spare_name(number));
         let (operation, outcome) = match keep {
@@ -307,16 +317,22 @@ impl Supply {
         state.written = state.written.split_off(&number);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AllocatorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A segment that is being made. One whose making ends by a panic is nobody's any more, and nor is any behind it.
-struct Making<'a>(&'a Supply);
+fn new_block(bytes: usize) -> Result<Block, WalError> {
+    let pool = Pool::new(bytes, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    Ok(pool.try_take().expect("a new pool has its block"))
+}
+
+/// A segment that a thread is making. If that thread panics, neither this segment nor any behind it is
+/// made.
+struct Making<'a>(&'a SegmentAllocator);
 
 impl<'a> Making<'a> {
-    fn end(self) -> MutexGuard<'a, State> {
+    fn end(self) -> MutexGuard<'a, AllocatorState> {
         let mut state = self.0.lock();
         state.making = false;
         std::mem::forget(self);
