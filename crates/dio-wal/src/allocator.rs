@@ -1,8 +1,8 @@
 //! Making segments, and reusing truncated ones.
 //!
-//! A segment exists before any record gets an LSN in it. So where there is no space for another segment,
-//! the append that needs it fails, everything appended before can still be committed, and appending works
-//! again as soon as there is space.
+//! A segment exists before any record gets an LSN in it. So where there is no space for another
+//! segment, the append that needs it fails, everything appended before can still be committed, and
+//! appending works again as soon as there is space.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,8 +35,8 @@ pub(crate) struct SegmentAllocator {
 }
 
 struct AllocatorState {
-    /// Number of the next segment to make. Invariant: every segment below it that was not truncated has
-    /// its file, with a durable name.
+    /// Number of the next segment to make. Invariant: every segment below it that was not truncated
+    /// has its file, with a durable name.
     next: u64,
     /// A thread is making segment `next`.
     making: bool,
@@ -46,10 +46,11 @@ struct AllocatorState {
     written: BTreeSet<u64>,
     /// The background thread makes the segments below this number.
     requested_end: u64,
-    /// The segment that the background thread failed to make. Only an append that needs it tries again.
+    /// The segment that the background thread failed to make. Only an append that needs it tries
+    /// again.
     refused: Option<u64>,
-    /// The name of a segment may not be durable, even if later syncs succeed. Invariant: it never changes
-    /// once it is set.
+    /// The name of a segment may not be durable, even if later syncs succeed. Invariant: it never
+    /// changes once it is set.
     broken: Option<WalError>,
     closed: bool,
 }
@@ -108,8 +109,8 @@ impl SegmentAllocator {
     /// Makes the segments up to and including `number`.
     ///
     /// # Errors
-    /// The storage's. Unless the allocator is [`broken`](Self::broken), nothing else is affected and the
-    /// call can be repeated.
+    /// The storage's. Unless the allocator is [`broken`](Self::broken), nothing else is affected
+    /// and the call can be repeated.
     pub(crate) fn make_up_to(&self, number: u64) -> Result<(), WalError> {
         let mut state = self.lock();
         while state.next <= number {
@@ -126,8 +127,8 @@ impl SegmentAllocator {
             let making = Making(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
-                // A segment whose name is not durable must not be used: a power cut would take what was
-                // acknowledged in it.
+                // A segment whose name is not durable must not be used: a power cut would take what
+                // was acknowledged in it.
                 self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
             });
             state = making.end();
@@ -190,8 +191,8 @@ impl SegmentAllocator {
     /// Makes one segment and names it. Its header and contents are durable before it gets its name.
     /// Returns whether all its space is written.
     ///
-    /// A segment that cannot be finished is removed: on a full file system it occupies the space that was
-    /// left.
+    /// A segment that cannot be finished is removed: on a full file system it occupies the space
+    /// that was left.
     fn make(&self, number: u64, spare: Option<String>) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let recycled = match spare {
@@ -212,8 +213,8 @@ impl SegmentAllocator {
         Ok(written)
     }
 
-    /// Turns a spare segment into segment `number`. If it has the wrong size, removes it and returns
-    /// `false`.
+    /// Turns a spare segment into segment `number`. If it has the wrong size, removes it and
+    /// returns `false`.
     fn reuse(&self, number: u64, spare: &str) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let failed = |operation| move |error| WalError::io(operation, spare, None, error);
@@ -229,9 +230,9 @@ impl SegmentAllocator {
         Ok(true)
     }
 
-    /// Makes the file of segment `number`. Its space is allocated only, except for the header, if the
-    /// storage can do that and zeros are not asked for. Otherwise it is filled with zeros, and `true` is
-    /// returned.
+    /// Makes the file of segment `number`. Its space is allocated only, except for the header, if
+    /// the storage can do that and zeros are not asked for. Otherwise it is filled with zeros, and
+    /// `true` is returned.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let (block, segment) = (self.segments.layout.block_bytes(), self.segments.layout.segment_bytes());
@@ -262,9 +263,9 @@ impl SegmentAllocator {
         file.write_at(bytes, 0, false).map(|_| ())
     }
 
-    /// Removes truncated segments, oldest first, or makes them spares while there are too few. Their
-    /// records must have been truncated durably. After each segment, `oldest` is set to the number behind
-    /// it, even if the next one fails.
+    /// Removes truncated segments, oldest first, or makes them spares while there are too few.
+    /// Their records must have been truncated durably. After each segment, `oldest` is set to the
+    /// number behind it, even if the next one fails.
     ///
     /// # Errors
     /// The storage's. The next truncation or opening removes what is left.
@@ -284,8 +285,8 @@ impl SegmentAllocator {
             }
             *oldest = number + 1;
         }
-        // If this sync fails, this opening does not use the new spares: one whose new name was lost in a
-        // power cut would return under its old name, with a new header.
+        // If this sync fails, this opening does not use the new spares: one whose new name was lost
+        // in a power cut would return under its old name, with a new header.
         storage.sync().map_err(|error| WalError::io("sync", ".", None, error))?;
         let mut state = self.lock();
         state.spares.extend(spares);
@@ -294,8 +295,8 @@ impl SegmentAllocator {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes a segment a spare and returns its new name if `keep`, or else removes it. A segment that is
-    /// gone already is no error.
+    /// Makes a segment a spare and returns its new name if `keep`, or else removes it. A segment
+    /// that is gone already is no error.
     fn retire_one(&self, number: u64, keep: bool) -> Result<Option<String>, WalError> {
         let (name, spare) = (segment_name(number), spare_name(number));
         let (operation, outcome) = match keep {
@@ -327,8 +328,8 @@ fn new_block(bytes: usize) -> Result<Block, WalError> {
     Ok(pool.try_take().expect("a new pool has its block"))
 }
 
-/// A segment that a thread is making. If that thread panics, neither this segment nor any behind it is
-/// made.
+/// A segment that a thread is making. If that thread panics, neither this segment nor any behind it
+/// is made.
 struct Making<'a>(&'a SegmentAllocator);
 
 impl<'a> Making<'a> {

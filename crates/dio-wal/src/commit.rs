@@ -9,8 +9,9 @@ use crate::error::WalError;
 
 /// A commit that [`crate::Log::commit_async`] has begun.
 ///
-/// It is ready when the record, and all before it, are durable, or when they never will be. The flush is
-/// requested when the future is made, so neither polling nor dropping the future affects it.
+/// It is ready when the record, and all before it, are durable, or when they never will be. The
+/// flush is requested when the future is made, so neither polling nor dropping the future affects
+/// it.
 #[derive(Debug)]
 #[must_use = "the record is known to be durable only when the future is ready"]
 pub struct CommitFuture {
@@ -66,8 +67,8 @@ impl Future for CommitFuture {
 
 impl Drop for CommitFuture {
     fn drop(&mut self) {
-        // The task need not be woken any more, and a waker may keep it alive. The waker is dropped after
-        // the lock is released.
+        // The task need not be woken any more, and a waker may keep it alive. The waker is dropped
+        // after the lock is released.
         let waker = lock(&self.state).waker.take();
         drop(waker);
     }

@@ -22,10 +22,10 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 /// A position in the log from which records are read.
 ///
 /// 1. `position` is where the next record begins.
-/// 2. `chain` is the checksum of the record before `position`. `None` says that it is unknown; the next
-///    record must then be a mark.
-/// 3. The first `window_len` bytes of `window` are the bytes of the log from `window_start` on, all of
-///    them within one segment.
+/// 2. `chain` is the checksum of the record before `position`. `None` says that it is unknown; the
+///    next record must then be a mark.
+/// 3. The first `window_len` bytes of `window` are the bytes of the log from `window_start` on, all
+///    of them within one segment.
 pub(crate) struct Cursor {
     segments: Arc<Segments>,
     position: u64,
@@ -58,8 +58,8 @@ pub(crate) struct DecodedRecord {
 }
 
 impl Cursor {
-    /// Makes a cursor that reads about `window_bytes` at a time. Without a `chain` the first record must
-    /// be a mark.
+    /// Makes a cursor that reads about `window_bytes` at a time. Without a `chain` the first record
+    /// must be a mark.
     ///
     /// # Errors
     /// No memory.
@@ -116,15 +116,16 @@ impl Cursor {
         self.limit = limit;
     }
 
-    /// Moves to `position` and discards what was read, so that the next call reads the storage again.
+    /// Moves to `position` and discards what was read, so that the next call reads the storage
+    /// again.
     pub(crate) fn seek(&mut self, position: u64, chain: Option<u32>) {
         self.discard_windows();
         self.found_nothing = false;
         (self.position, self.chain) = (position, chain);
     }
 
-    /// Reads the next record. Returns `None` if no record continues the chain; the next call then reads
-    /// the storage again.
+    /// Reads the next record. Returns `None` if no record continues the chain; the next call then
+    /// reads the storage again.
     ///
     /// # Errors
     /// The storage's; [`WalError::Header`].
@@ -146,8 +147,8 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Reads the record at the position, or else the mark at the start of the next block, which follows a
-    /// group that ended within a block.
+    /// Reads the record at the position, or else the mark at the start of the next block, which
+    /// follows a group that ended within a block.
     fn here_or_in_next_block(&mut self) -> Result<Option<DecodedRecord>, WalError> {
         if let Some(found) = self.record_at(self.position, self.chain)? {
             return Ok(Some(found));
@@ -219,9 +220,9 @@ impl Cursor {
 
     /// Whether zeros fill the record up behind the payload that was read.
     ///
-    /// The checksum alone would not detect this loss: a single byte of the record lies in a block that
-    /// was lost, and another group begins in that block. One time in 256 its first byte is the right one.
-    /// The zeros lie in the block of the payload's last byte, hence in the window.
+    /// The checksum alone would not detect this loss: a single byte of the record lies in a block
+    /// that was lost, and another group begins in that block. One time in 256 its first byte is the
+    /// right one. The zeros lie in the block of the payload's last byte, hence in the window.
     fn is_padded_with_zeros(&self, header: &RecordHeader) -> bool {
         let payload_end = header.lsn + (RECORD_HEADER_BYTES + header.payload_bytes as usize) as u64;
         let padding = self.in_window(payload_end).get(..(header.end() - payload_end) as usize);
@@ -269,8 +270,8 @@ impl Cursor {
         }
     }
 
-    /// Copies bytes of the log from `lsn` on, all of `out` or up to the end of the log's files. Returns
-    /// how many were copied.
+    /// Copies bytes of the log from `lsn` on, all of `out` or up to the end of the log's files.
+    /// Returns how many were copied.
     fn copy_out(&mut self, lsn: u64, out: &mut [u8]) -> Result<usize, WalError> {
         let mut copied = 0;
         while copied < out.len() {
@@ -296,8 +297,8 @@ impl Cursor {
         skip.and_then(|skip| bytes.get(skip..)).unwrap_or(&[])
     }
 
-    /// Reads the window that begins with the block of `lsn`. Returns `false` if the log's files or the
-    /// limit end before `lsn`.
+    /// Reads the window that begins with the block of `lsn`. Returns `false` if the log's files or
+    /// the limit end before `lsn`.
     fn read_window_at(&mut self, lsn: u64) -> Result<bool, WalError> {
         let layout = self.segments.layout;
         let start = align_down(lsn, layout.block_bytes());
@@ -314,8 +315,8 @@ impl Cursor {
         Ok(self.read_window(start, length)? && start + self.window_len as u64 > lsn)
     }
 
-    /// Reads a window of `length` bytes within a segment; `start` is the start of a block. Returns `false`
-    /// if there is no such segment.
+    /// Reads a window of `length` bytes within a segment; `start` is the start of a block. Returns
+    /// `false` if there is no such segment.
     fn read_window(&mut self, start: u64, length: usize) -> Result<bool, WalError> {
         let follows = self.window_len > 0 && start == self.window_start + self.window_len as u64;
         (self.window_len, self.payload_in_window) = (0, None);
@@ -353,8 +354,8 @@ impl Cursor {
         }
     }
 
-    /// Searches forward for the first mark at or behind `from` that `accept` accepts. Only the starts of
-    /// blocks are searched, and the chain is not checked.
+    /// Searches forward for the first mark at or behind `from` that `accept` accepts. Only the
+    /// starts of blocks are searched, and the chain is not checked.
     ///
     /// # Errors
     /// As [`Cursor::next`].
@@ -383,12 +384,12 @@ impl Cursor {
         }
     }
 
-    /// Searches backward, from `from` down to `floor`, for the last mark that certainly belongs to the
-    /// log, and returns its LSN.
+    /// Searches backward, from `from` down to `floor`, for the last mark that certainly belongs to
+    /// the log, and returns its LSN.
     ///
-    /// A mark certainly belongs to the log if it ends at or below an LSN up to which the log was durable.
-    /// Such an LSN is `known`, and so is what the marks say that the search passes. Any other mark may
-    /// have been left behind the end of the log by an earlier opening.
+    /// A mark certainly belongs to the log if it ends at or below an LSN up to which the log was
+    /// durable. Such an LSN is `known`, and so is what the marks say that the search passes. Any
+    /// other mark may have been left behind the end of the log by an earlier opening.
     ///
     /// # Errors
     /// As [`Cursor::next`].

@@ -14,8 +14,8 @@ pub enum RecordFault {
     Zeros,
     /// The bytes there are not the header of a record.
     NoRecord,
-    /// A record with this other LSN stands there. Either a write went to the wrong place on the disk, or
-    /// the segment was recycled and this is what it held before.
+    /// A record with this other LSN stands there. Either a write went to the wrong place on the
+    /// disk, or the segment was recycled and this is what it held before.
     Elsewhere(Lsn),
     /// The segments end before the record does.
     Cut {
@@ -29,8 +29,8 @@ pub enum RecordFault {
         /// The checksum of the record's bytes.
         computed: u32,
     },
-    /// The bytes between the payload and the next multiple of 8 are not zero. The block in which the
-    /// record ends was lost, and what stands there happens to begin with the same bytes.
+    /// The bytes between the payload and the next multiple of 8 are not zero. The block in which
+    /// the record ends was lost, and what stands there happens to begin with the same bytes.
     Filling,
     /// A record follows that was appended while the log was read.
     Beyond,

@@ -52,7 +52,8 @@ pub enum WalError {
         /// What is wrong; [`HeaderFault::offset`] says where.
         fault: HeaderFault,
     },
-    /// A write or sync failed, now or earlier. This opening of the log can make nothing durable any more.
+    /// A write or sync failed, now or earlier. This opening of the log can make nothing durable any
+    /// more.
     Failed {
         /// Everything below this LSN is durable.
         durable: Lsn,
@@ -122,7 +123,8 @@ impl fmt::Display for WalError {
     }
 }
 
-// Not derived: a derived `source` would return the `Arc`, which cannot be downcast to the error in it.
+// Not derived: a derived `source` would return the `Arc`, which cannot be downcast to the error in
+// it.
 impl Error for WalError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -141,8 +143,8 @@ impl Error for WalError {
 }
 
 impl WalError {
-    /// The failure of a log one of whose threads panicked in the middle of I/O. That thread has printed
-    /// why.
+    /// The failure of a log one of whose threads panicked in the middle of I/O. That thread has
+    /// printed why.
     pub(crate) fn panicked(durable: u64) -> WalError {
         let cause = WalError::io("finish what was begun in", ".", None, io::Error::other("a thread panicked"));
         WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) }

@@ -1,14 +1,15 @@
 //! Group commit: who waits for which flush, who runs it, and what is durable.
 //!
-//! Of the committers that wait, one *leads*. It makes everything durable that was appended by then, in
-//! one flush, and wakes the others. Committers that arrive during a flush wait; one of them leads the
-//! next flush. So flushes follow each other without a pause as long as anyone waits, each takes all
-//! records that gathered during the one before, and no timer is needed.
+//! Of the committers that wait, one *leads*. It makes everything durable that was appended by then,
+//! in one flush, and wakes the others. Committers that arrive during a flush wait; one of them
+//! leads the next flush. So flushes follow each other without a pause as long as anyone waits, each
+//! takes all records that gathered during the one before, and no timer is needed.
 //!
-//! Flushes alternate between turn 0 and turn 1. A committer waits for the turn of the flush that will
-//! take its record: the turn of the running flush, or the other turn if the running flush has taken less
-//! than that. When a flush ends, all committers of its turn are woken, and one of the other turn, which
-//! leads the next flush. Where no one waits no one is woken, because waking is a system call even then.
+//! Flushes alternate between turn 0 and turn 1. A committer waits for the turn of the flush that
+//! will take its record: the turn of the running flush, or the other turn if the running flush has
+//! taken less than that. When a flush ends, all committers of its turn are woken, and one of the
+//! other turn, which leads the next flush. Where no one waits no one is woken, because waking is a
+//! system call even then.
 //!
 //! There is no I/O here. So the tests run this very file under every schedule of a model of threads
 //! (`tests/schedules.rs`).
@@ -25,7 +26,8 @@ pub(crate) struct GroupCommit<E> {
     /// Makes the failure of a flush that panicked, from the LSN that is durable.
     panicked: fn(u64) -> E,
     state: Mutex<CommitState<E>>,
-    /// For each turn: a flush of this turn ended, or the next flush, which is of this turn, needs a leader.
+    /// For each turn: a flush of this turn ended, or the next flush, which is of this turn, needs a
+    /// leader.
     turns: [Condvar; 2],
     /// A callback was added, or the log is being closed.
     callback_added: Condvar,
@@ -58,8 +60,8 @@ struct CommitState<E> {
 }
 
 impl<E: Clone> GroupCommit<E> {
-    /// The commits of a log that is durable below `durable`. `panicked` makes the failure that a flush
-    /// leaves if it panics.
+    /// The commits of a log that is durable below `durable`. `panicked` makes the failure that a
+    /// flush leaves if it panics.
     pub(crate) fn new(durable: u64, panicked: fn(u64) -> E) -> GroupCommit<E> {
         let state = CommitState {
             durable,
@@ -87,11 +89,12 @@ impl<E: Clone> GroupCommit<E> {
         self.lock().failed.clone()
     }
 
-    /// Returns when the record at `lsn`, which must have been appended, is durable: at once if it is,
-    /// when a flush of another thread has made it durable, or after a flush of this thread.
+    /// Returns when the record at `lsn`, which must have been appended, is durable: at once if it
+    /// is, when a flush of another thread has made it durable, or after a flush of this thread.
     ///
-    /// `flush` makes durable what was appended before it is called, and returns the LSN where the last
-    /// such record ends. As soon as it knows that LSN, it passes it to [`GroupCommit::set_flush_end`].
+    /// `flush` makes durable what was appended before it is called, and returns the LSN where the
+    /// last such record ends. As soon as it knows that LSN, it passes it to
+    /// [`GroupCommit::set_flush_end`].
     ///
     /// # Errors
     /// The first failure, unless the record was durable before it.
@@ -148,8 +151,8 @@ impl<E: Clone> GroupCommit<E> {
                 0 => {}
                 // After a failure no one leads any more.
                 _ if failed => self.turns[1 - turn].notify_all(),
-                // The next leader is woken first, so that its flush runs while those of this turn append
-                // their next records.
+                // The next leader is woken first, so that its flush runs while those of this turn
+                // append their next records.
                 _ => self.turns[1 - turn].notify_one(),
             }
             if own > 0 {
@@ -158,8 +161,8 @@ impl<E: Clone> GroupCommit<E> {
         });
     }
 
-    /// Records a failure outside of a flush, unless there was one before; `make` receives the LSN that is
-    /// durable. Returns the first failure.
+    /// Records a failure outside of a flush, unless there was one before; `make` receives the LSN
+    /// that is durable. Returns the first failure.
     pub(crate) fn fail(&self, make: impl FnOnce(u64) -> E) -> E {
         let mut state = self.lock();
         let durable = state.durable;
@@ -168,16 +171,16 @@ impl<E: Clone> GroupCommit<E> {
         error
     }
 
-    /// Calls `callback` when the record at `lsn` is durable or never will be. The call may come before
-    /// this returns. It runs in a thread that commits, so it should be short.
+    /// Calls `callback` when the record at `lsn` is durable or never will be. The call may come
+    /// before this returns. It runs in a thread that commits, so it should be short.
     pub(crate) fn call_when_durable(&self, lsn: u64, callback: Callback<E>) {
         let mut state = self.lock();
         state.callbacks.push((lsn, callback));
         self.notify(state, || self.callback_added.notify_all());
     }
 
-    /// Waits for a callback that was not called yet, and returns the highest LSN that one waits for.
-    /// Returns `None` when the log is being closed.
+    /// Waits for a callback that was not called yet, and returns the highest LSN that one waits
+    /// for. Returns `None` when the log is being closed.
     pub(crate) fn wait_for_callback(&self) -> Option<u64> {
         let mut state = self.lock();
         loop {
@@ -191,8 +194,8 @@ impl<E: Clone> GroupCommit<E> {
         }
     }
 
-    /// Waits until more than `seen` is durable, and returns the LSN that is durable then. Returns `None`
-    /// when the log is being closed or has failed.
+    /// Waits until more than `seen` is durable, and returns the LSN that is durable then. Returns
+    /// `None` when the log is being closed or has failed.
     pub(crate) fn wait_past(&self, seen: u64) -> Option<u64> {
         let mut state = self.lock();
         while state.failed.is_none() && !state.closed {
@@ -213,8 +216,8 @@ impl<E: Clone> GroupCommit<E> {
         self.progress.notify_all();
     }
 
-    /// Releases the state, runs `wake`, wakes the watchers, and calls those callbacks whose commit has an
-    /// outcome.
+    /// Releases the state, runs `wake`, wakes the watchers, and calls those callbacks whose commit
+    /// has an outcome.
     fn notify(&self, mut state: MutexGuard<'_, CommitState<E>>, wake: impl FnOnce()) {
         let (durable, failed) = (state.durable, state.failed.clone());
         let has_outcome = |lsn: u64| lsn < durable || failed.is_some();
@@ -243,8 +246,8 @@ impl<E: Clone> GroupCommit<E> {
     }
 }
 
-/// A flush that runs. A flush that ends by a panic has failed: how far it came is unknown, and others wait
-/// for it.
+/// A flush that runs. A flush that ends by a panic has failed: how far it came is unknown, and
+/// others wait for it.
 struct RunningFlush<'a, E: Clone> {
     group: &'a GroupCommit<E>,
     ended: bool,

@@ -30,13 +30,13 @@ pub(crate) fn identify(storage: &dyn Storage, number: u64) -> Result<SegmentHead
     Ok(header)
 }
 
-/// Finds the log that most segments of a directory belong to by their headers. Of two logs with equally
-/// many segments, the one with the newest segment wins. If no header is valid, the newest segment with a
-/// valid mark names the log.
+/// Finds the log that most segments of a directory belong to by their headers. Of two logs with
+/// equally many segments, the one with the newest segment wins. If no header is valid, the newest
+/// segment with a valid mark names the log.
 ///
 /// # Errors
-/// The storage's; [`io::ErrorKind::NotFound`] if there are no segments. If neither headers nor marks name
-/// a log, the error is that of the newest segment's header.
+/// The storage's; [`io::ErrorKind::NotFound`] if there are no segments. If neither headers nor
+/// marks name a log, the error is that of the newest segment's header.
 pub(crate) fn identify_by_majority(storage: &dyn Storage, listing: &Listing) -> Result<SegmentHeader, WalError> {
     let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
     // For each log, the number of its segments and the header of its newest one.
@@ -63,8 +63,8 @@ pub(crate) fn identify_by_majority(storage: &dyn Storage, listing: &Listing) -> 
     identify(storage, last)
 }
 
-/// Turns the error of a segment whose header is damaged or unreadable, or that was removed meanwhile,
-/// into `None`.
+/// Turns the error of a segment whose header is damaged or unreadable, or that was removed
+/// meanwhile, into `None`.
 fn unless_unusable<T>(result: Result<T, WalError>) -> Result<Option<T>, WalError> {
     match result {
         Ok(value) => Ok(Some(value)),

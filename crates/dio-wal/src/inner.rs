@@ -37,8 +37,8 @@ impl LogInner {
         lock(&self.tail)
     }
 
-    /// Locks the tail once the segment exists that holds the LSN that `reach` returns. The segment is made
-    /// without the lock, so that records can be committed meanwhile.
+    /// Locks the tail once the segment exists that holds the LSN that `reach` returns. The segment
+    /// is made without the lock, so that records can be committed meanwhile.
     ///
     /// # Errors
     /// The storage's, if the segment cannot be made; the first failure of the log.
@@ -92,8 +92,8 @@ impl LogInner {
         if lsn.0 < end { Ok(()) } else { Err(WalError::NotAppended { lsn, end: Lsn(end) }) }
     }
 
-    /// Ends the log with a mark that says that everything before it is durable, unless it ends with one or
-    /// has records that are not durable.
+    /// Ends the log with a mark that says that everything before it is durable, unless it ends with
+    /// one or has records that are not durable.
     pub(crate) fn write_end_mark(&self) -> Result<(), WalError> {
         let mark = {
             let mut tail = self.tail_with_room(Tail::reach_of_mark)?;
@@ -107,8 +107,8 @@ impl LogInner {
         self.commit(mark)
     }
 
-    /// Writes such a mark whenever nothing was committed for `idle`, until the log is closed. `seen` is
-    /// the LSN that was durable when the log was opened.
+    /// Writes such a mark whenever nothing was committed for `idle`, until the log is closed.
+    /// `seen` is the LSN that was durable when the log was opened.
     pub(crate) fn run_idle_marks(&self, idle: Duration, mut seen: u64) {
         while let Some(durable) = self.group.wait_past(seen) {
             seen = durable;

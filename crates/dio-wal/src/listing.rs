@@ -60,8 +60,8 @@ impl Listing {
 
     /// The first segment of the run of consecutive segments that ends with the last one.
     ///
-    /// Of segments 3, 9, 10 and 11 the run begins with 9. Segment 3 was truncated, and a power cut undid
-    /// its removal; or else segments 4 to 8 are missing, which the marks behind them show.
+    /// Of segments 3, 9, 10 and 11 the run begins with 9. Segment 3 was truncated, and a power cut
+    /// undid its removal; or else segments 4 to 8 are missing, which the marks behind them show.
     pub(crate) fn first_of_run(&self) -> Option<u64> {
         let mut first = *self.segments.last()?;
         for number in self.segments.iter().rev().skip(1) {

@@ -8,8 +8,8 @@ pub(crate) trait LiveLog: Send + Sync {
     /// LSN below which everything was truncated.
     fn start(&self) -> u64;
 
-    /// [`LiveLog::start`], and the LSN of the last mark at or before `lsn` that reading can begin with,
-    /// both at the same instant.
+    /// [`LiveLog::start`], and the LSN of the last mark at or before `lsn` that reading can begin
+    /// with, both at the same instant.
     fn start_and_mark_before(&self, lsn: u64) -> (u64, u64);
 
     /// Whether this opening of the log is closed or being closed.

@@ -30,7 +30,7 @@ use crate::tail::Tail;
 ///         let log = &log;
 ///         scope.spawn(move || {
 ///             let lsn = log.append(&[client])?;
-///             log.commit(lsn) // The record is durable from here on. One flush may serve all clients.
+///             log.commit(lsn) // Durable from here on. One flush may serve all clients.
 ///         });
 ///     }
 /// });
@@ -50,13 +50,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log in an existing directory. If the directory has no segments, a new log is created. If
-    /// it has some, the log is recovered first: see [`Log::recovery`].
+    /// Opens the log in an existing directory. If the directory has no segments, a new log is
+    /// created. If it has some, the log is recovered first: see [`Log::recovery`].
     ///
     /// # Errors
     /// - [`WalError::InUse`].
-    /// - [`WalError::Damaged`], [`WalError::Missing`] and [`WalError::Header`] if records that were durable
-    ///   cannot be read. [`crate::salvage()`] takes what is sound.
+    /// - [`WalError::Damaged`], [`WalError::Missing`] and [`WalError::Header`] if records that were
+    ///   durable cannot be read. [`crate::salvage()`] takes what is sound.
     /// - [`WalError::Options`].
     /// - [`WalError::Io`] for the storage's errors.
     pub fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Log, WalError> {
@@ -66,8 +66,8 @@ impl Log {
         Log::open_on(Arc::new(storage.map_err(failed)?), options)
     }
 
-    /// As [`Log::open`], on any storage. [`Options::direct`] and [`Options::method`] have no effect, because
-    /// they are the storage's.
+    /// As [`Log::open`], on any storage. [`Options::direct`] and [`Options::method`] have no
+    /// effect, because they are the storage's.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -89,8 +89,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Starts a thread for work in the background. If the system allows no more threads, the threads that
-    /// need the work do it themselves.
+    /// Starts a thread for work in the background. If the system allows no more threads, the
+    /// threads that need the work do it themselves.
     fn start_thread(&mut self, work: impl FnOnce(&LogInner) + Send + 'static) {
         let inner = Arc::clone(&self.inner);
         let thread = std::thread::Builder::new().name("dio-wal".into()).spawn(move || work(&inner));
@@ -117,14 +117,16 @@ impl Log {
         self.inner.segments.layout
     }
 
-    /// Appends a record and returns its LSN. The record is durable after a commit of this or a later LSN.
+    /// Appends a record and returns its LSN. The record is durable after a commit of this or a
+    /// later LSN.
     ///
     /// # Errors
     /// - [`WalError::TooLong`].
     /// - [`WalError::Failed`] once a write or sync has failed.
-    /// - [`WalError::Io`] if the segment that the record needs cannot be made, mostly for want of space.
-    ///   Then nothing was appended, the log is as it was, and the same append succeeds as soon as there is
-    ///   space. A block is reserved for the mark of [`Log::truncate_before`], which may make some.
+    /// - [`WalError::Io`] if the segment that the record needs cannot be made, mostly for want of
+    ///   space. Then nothing was appended, the log is as it was, and the same append succeeds as
+    ///   soon as there is space. A block is reserved for the mark of [`Log::truncate_before`],
+    ///   which may make some.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, WalError> {
         self.append_vectored(&[record])
     }
@@ -139,7 +141,8 @@ impl Log {
             return Err(WalError::TooLong(length));
         }
         let inner = &*self.inner;
-        // The checksum of a long record takes as long as copying it, so it is computed without the lock.
+        // The checksum of a long record takes as long as copying it, so it is computed without the
+        // lock.
         let crc = parts.iter().fold(inner.segments.checksum_seed, |crc, part| crc32c::crc32c_append(crc, part));
         let mut tail = inner.tail_with_room(|tail| tail.reach_of_record(length))?;
         tail.append(&inner.writer, parts.iter().copied(), length, crc, || inner.group.durable()).map(Lsn)
@@ -154,11 +157,11 @@ impl Log {
         self.inner.commit(lsn.0)
     }
 
-    /// Calls `callback` when the record at `lsn`, and all before it, are durable, or when they never will
-    /// be.
+    /// Calls `callback` when the record at `lsn`, and all before it, are durable, or when they
+    /// never will be.
     ///
-    /// The callback runs in a thread of the log or in one that commits. It should be short, and must
-    /// neither commit nor drop the log. If it panics, nothing else is affected.
+    /// The callback runs in a thread of the log or in one that commits. It should be short, and
+    /// must neither commit nor drop the log. If it panics, nothing else is affected.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].
@@ -169,14 +172,15 @@ impl Log {
     ) -> Result<(), WalError> {
         self.inner.check_appended(lsn)?;
         self.inner.start_flusher()?;
-        // A callback that panics has printed why. Other callbacks and committers must not suffer for it.
+        // A callback that panics has printed why. Other callbacks and committers must not suffer
+        // for it.
         let isolated = |outcome| drop(catch_unwind(AssertUnwindSafe(|| callback(outcome))));
         self.inner.group.call_when_durable(lsn.0, Box::new(isolated));
         Ok(())
     }
 
-    /// As [`Log::commit_later`], with a future in place of the callback. The flush is requested now, whether
-    /// or not the future is ever polled.
+    /// As [`Log::commit_later`], with a future in place of the callback. The flush is requested
+    /// now, whether or not the future is ever polled.
     pub fn commit_async(&self, lsn: Lsn) -> CommitFuture {
         let (future, complete) = CommitFuture::new();
         match self.commit_later(lsn, complete) {
@@ -200,10 +204,11 @@ impl Log {
         Lsn(self.inner.tail().start())
     }
 
-    /// Makes a reader of the durable records from `from` on, including those that become durable later.
+    /// Makes a reader of the durable records from `from` on, including those that become durable
+    /// later.
     ///
-    /// The reader may outlive the log. It then reads what was durable at last, unless another opening of
-    /// the log truncates that.
+    /// The reader may outlive the log. It then reads what was durable at last, unless another
+    /// opening of the log truncates that.
     ///
     /// # Errors
     /// [`WalError::Truncated`]; no memory.
@@ -212,13 +217,14 @@ impl Log {
         Reader::live(live, Arc::clone(&self.inner.segments), from)
     }
 
-    /// Truncates the log: gives up all records below `lsn`, durably. Segments that hold no record that is
-    /// still needed are reused or removed.
+    /// Truncates the log: gives up all records below `lsn`, durably. Segments that hold no record
+    /// that is still needed are reused or removed.
     ///
     /// # Errors
     /// - [`WalError::NotAppended`].
     /// - [`WalError::Failed`].
-    /// - [`WalError::Io`] if only the removal of segments failed. The next truncation removes the rest.
+    /// - [`WalError::Io`] if only the removal of segments failed. The next truncation removes the
+    ///   rest.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError> {
         let inner = &*self.inner;
         let mut oldest = inner.oldest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,8 +257,8 @@ impl Log {
     /// Makes everything durable and ends the log with a mark that says so.
     ///
     /// # Errors
-    /// [`WalError::Failed`]. [`WalError::Io`] if there is no space for the mark; all records are durable
-    /// then.
+    /// [`WalError::Failed`]. [`WalError::Io`] if there is no space for the mark; all records are
+    /// durable then.
     pub fn close(self) -> Result<(), WalError> {
         let end = self.inner.tail().end();
         if end > 0 {

@@ -22,8 +22,8 @@ use crate::storage::{AtomicWrites, Storage};
 use crate::tail::Tail;
 use crate::writer::{BackgroundWork, Writer};
 
-/// Buffers of a log beyond those that are written in the background: one that records are copied into,
-/// one that a commit writes, and one more of each so that no one waits for memory.
+/// Buffers of a log beyond those that are written in the background: one that records are copied
+/// into, one that a commit writes, and one more of each so that no one waits for memory.
 const EXTRA_BUFFERS: usize = 4;
 /// Largest buffer in bytes.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
@@ -115,8 +115,8 @@ fn assemble(
     })
 }
 
-/// Whether the log may rewrite a block atomically. What the storage claims is tried: the header of the
-/// segment that holds `end` is written over by the same bytes.
+/// Whether the log may rewrite a block atomically. What the storage claims is tried: the header of
+/// the segment that holds `end` is written over by the same bytes.
 fn can_rewrite_blocks(
     segments: &Segments,
     allocator: &SegmentAllocator,

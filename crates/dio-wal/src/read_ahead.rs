@@ -1,9 +1,9 @@
 //! Reading the next windows of the log while the present one is examined.
 //!
 //! A cursor that goes through the log window by window would leave the disk idle while it checks
-//! records, and would be idle itself while the disk reads. So from the second window on a thread reads
-//! the next [`WINDOWS_AHEAD`] windows meanwhile. It has more than one, so that it never waits between two
-//! windows.
+//! records, and would be idle itself while the disk reads. So from the second window on a thread
+//! reads the next [`WINDOWS_AHEAD`] windows meanwhile. It has more than one, so that it never waits
+//! between two windows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(crate) const WINDOWS_AHEAD: usize = 2;
 /// The memory of a window to read, its first LSN and its length in bytes.
 type Request = (Block, u64, usize);
 
-/// The memory of a window, and how many of its first bytes were read. `None` says that the read failed,
-/// or that there is no such segment.
+/// The memory of a window, and how many of its first bytes were read. `None` says that the read
+/// failed, or that there is no such segment.
 type Answer = (Block, Option<usize>);
 
 /// A thread that reads windows one after the other.
@@ -31,13 +31,15 @@ pub(crate) struct ReadAhead {
     answers: Receiver<Answer>,
     /// Memory that is not being filled.
     spare: Vec<Block>,
-    /// Start and end LSN of the windows that were requested and not yet taken, in the order of the log.
+    /// Start and end LSN of the windows that were requested and not yet taken, in the order of the
+    /// log.
     requested: VecDeque<(u64, u64)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ReadAhead {
-    /// Starts the thread, which reads into `spare`. Returns `None` if the system allows no more threads.
+    /// Starts the thread, which reads into `spare`. Returns `None` if the system allows no more
+    /// threads.
     pub(crate) fn start(segments: &Arc<Segments>, spare: Vec<Block>) -> Option<ReadAhead> {
         let (requests, received) = channel::<Request>();
         let (sent, answers) = channel();
@@ -68,16 +70,17 @@ impl ReadAhead {
     /// Requests `length` bytes from `start` on, which must lie within a segment.
     pub(crate) fn request(&mut self, start: u64, length: usize) {
         if let (Some(requests), Some(block)) = (&self.requests, self.spare.pop())
-            // The thread ends before this is dropped only by a panic. Then nothing is read ahead any more.
+            // The thread ends before this is dropped only by a panic. Then nothing is read ahead
+            // any more.
             && requests.send((block, start, length)).is_ok()
         {
             self.requested.push_back((start, start + length as u64));
         }
     }
 
-    /// Waits for the window that begins at `start` and swaps its memory with that of `window`. Returns
-    /// how many bytes were read. Returns `None` if another window was requested, or if the read failed:
-    /// the caller then reads the window itself and receives the error.
+    /// Waits for the window that begins at `start` and swaps its memory with that of `window`.
+    /// Returns how many bytes were read. Returns `None` if another window was requested, or if the
+    /// read failed: the caller then reads the window itself and receives the error.
     pub(crate) fn take(&mut self, start: u64, window: &mut Block) -> Option<usize> {
         if self.requested.front().is_none_or(|(begins, _)| *begins != start) {
             self.discard();

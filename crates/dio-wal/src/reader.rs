@@ -17,12 +17,12 @@ use crate::storage::{Directory, Method, Storage};
 
 /// Reads records in order.
 ///
-/// A reader from [`crate::Log::reader`] returns durable records only. A reader from [`Reader::open`] is
-/// independent of the writer, which may run in another process or not at all. It returns records that are
-/// complete; the last of them may not be durable yet.
+/// A reader from [`crate::Log::reader`] returns durable records only. A reader from
+/// [`Reader::open`] is independent of the writer, which may run in another process or not at all.
+/// It returns records that are complete; the last of them may not be durable yet.
 ///
-/// To begin with `from`, a reader goes back to the last mark before it that certainly belongs to the log,
-/// which is one or two groups earlier.
+/// To begin with `from`, a reader goes back to the last mark before it that certainly belongs to
+/// the log, which is one or two groups earlier.
 ///
 /// ```
 /// use dio_wal::{Log, Lsn, Options, Reader};
@@ -83,15 +83,15 @@ impl Reader {
         Ok(Reader { cursor, segments, live: Some(live), from: from.0, known_durable, listed_end, beginning })
     }
 
-    /// Opens the log in a directory for reading, whether or not someone writes to it. With `direct`, it
-    /// is read past the page cache where the file system supports that.
+    /// Opens the log in a directory for reading, whether or not someone writes to it. With
+    /// `direct`, it is read past the page cache where the file system supports that.
     ///
-    /// The reader returns records from `from` on. Truncated records may be among them if they share a
-    /// segment with others.
+    /// The reader returns records from `from` on. Truncated records may be among them if they share
+    /// a segment with others.
     ///
     /// # Errors
-    /// The storage's; [`std::io::ErrorKind::NotFound`] if there are no segments; [`WalError::Header`];
-    /// [`WalError::Missing`].
+    /// The storage's; [`std::io::ErrorKind::NotFound`] if there are no segments;
+    /// [`WalError::Header`]; [`WalError::Missing`].
     pub fn open(directory: impl AsRef<Path>, direct: bool, from: Lsn) -> Result<Reader, WalError> {
         let directory = directory.as_ref();
         let storage = Directory::open(directory, direct, Method::Fdatasync);
@@ -109,14 +109,15 @@ impl Reader {
         Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
     }
 
-    /// As [`Reader::open_on`], but ignores headers of segments that are damaged, or are those of another
-    /// log or segment.
+    /// As [`Reader::open_on`], but ignores headers of segments that are damaged, or are those of
+    /// another log or segment.
     ///
-    /// The log is the one that most segments belong to. The reader returns sound records of the other
-    /// segments too, and [`Reader::bad_headers`] lists these segments.
+    /// The log is the one that most segments belong to. The reader returns sound records of the
+    /// other segments too, and [`Reader::bad_headers`] lists these segments.
     ///
     /// # Errors
-    /// As [`Reader::open_on`]; [`WalError::Header`] only if neither a header nor a mark names a log.
+    /// As [`Reader::open_on`]; [`WalError::Header`] only if neither a header nor a mark names a
+    /// log.
     pub fn open_damaged_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
         let (segments, listing) = segments_ignoring_headers(storage, listing)?;
@@ -166,14 +167,14 @@ impl Reader {
         Lsn(self.cursor.position())
     }
 
-    /// End of the last segment that the log had when this reader was opened by [`Reader::open`] or a
-    /// relative. A reader that stops there comes to an end even if the writer is faster.
+    /// End of the last segment that the log had when this reader was opened by [`Reader::open`] or
+    /// a relative. A reader that stops there comes to an end even if the writer is faster.
     pub fn listed_end(&self) -> Lsn {
         Lsn(self.listed_end)
     }
 
-    /// How far the log reaches now. The search begins at the last mark, which is near the end, and ends
-    /// with the last segment that exists when it begins, even if a writer goes on.
+    /// How far the log reaches now. The search begins at the last mark, which is near the end, and
+    /// ends with the last segment that exists when it begins, even if a writer goes on.
     ///
     /// # Errors
     /// As [`Reader::open_on`].
@@ -190,8 +191,8 @@ impl Reader {
         Ok(bounds)
     }
 
-    /// The part of the log that is missing before its first readable LSN although no mark says that it
-    /// was truncated. [`Reader::check_end`] does not look for this.
+    /// The part of the log that is missing before its first readable LSN although no mark says that
+    /// it was truncated. [`Reader::check_end`] does not look for this.
     ///
     /// # Errors
     /// As [`Reader::bounds`].
@@ -209,8 +210,8 @@ impl Reader {
         Lsn(self.known_durable)
     }
 
-    /// The headers that a reader from [`Reader::open_damaged_on`] has ignored so far, in the order of the
-    /// segments. Those of segments that were read ahead are included.
+    /// The headers that a reader from [`Reader::open_damaged_on`] has ignored so far, in the order
+    /// of the segments. Those of segments that were read ahead are included.
     pub fn bad_headers(&self) -> Vec<BadHeader> {
         self.segments.bad_headers()
     }
@@ -270,12 +271,12 @@ impl Reader {
         }
     }
 
-    /// Checks that the position where [`Reader::next`] found nothing is the end of the log, by reading
-    /// what the segments hold behind it.
+    /// Checks that the position where [`Reader::next`] found nothing is the end of the log, by
+    /// reading what the segments hold behind it.
     ///
     /// # Errors
-    /// [`WalError::Damaged`] if durable records are missing there. [`WalError::Truncated`] if truncation
-    /// has overtaken the reader, which can then continue only from a later LSN.
+    /// [`WalError::Damaged`] if durable records are missing there. [`WalError::Truncated`] if
+    /// truncation has overtaken the reader, which can then continue only from a later LSN.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
         let start = self.first_segment_start()?;
@@ -309,9 +310,9 @@ impl Reader {
         fault
     }
 
-    /// Skips damage at the position where [`Reader::next`] found nothing: moves to the next sound record
-    /// and returns what lies between. Returns `None` if nothing behind the position is known to have been
-    /// durable; then the position is the end of the log.
+    /// Skips damage at the position where [`Reader::next`] found nothing: moves to the next sound
+    /// record and returns what lies between. Returns `None` if nothing behind the position is known
+    /// to have been durable; then the position is the end of the log.
     ///
     /// # Errors
     /// The storage's.

@@ -1,9 +1,10 @@
-//! Finding the end of a log that was closed, killed or cut off from power, and telling it from damage.
+//! Finding the end of a log that was closed, killed or cut off from power, and telling it from
+//! damage.
 //!
-//! Recovery writes nothing, so an interrupted recovery leaves the log as it was. Records that it read
-//! and that may not be durable are synced before anyone sees them, because a later power cut must not
-//! take them back. Then they are read once more from the disk, because the page cache may hold what an
-//! earlier sync failed to write.
+//! Recovery writes nothing, so an interrupted recovery leaves the log as it was. Records that it
+//! read and that may not be durable are synced before anyone sees them, because a later power cut
+//! must not take them back. Then they are read once more from the disk, because the page cache may
+//! hold what an earlier sync failed to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ pub struct Recovery {
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// LSN up to which the log itself says that it was durable. The records behind it were found whole;
-    /// whether more records followed [`Recovery::end`] and were lost cannot be known.
+    /// LSN up to which the log itself says that it was durable. The records behind it were found
+    /// whole; whether more records followed [`Recovery::end`] and were lost cannot be known.
     pub known_durable: Lsn,
     /// The log ends with a mark that says that everything before it was durable, as
     /// [`crate::Log::close`] writes one, or it has no records. Then nothing can be missing.
@@ -80,7 +81,8 @@ struct ScanState {
     durable: u64,
     records: u64,
     bytes: u64,
-    /// The record is a mark that says that everything before it was durable, or there is no record yet.
+    /// The record is a mark that says that everything before it was durable, or there is no record
+    /// yet.
     ended: bool,
 }
 
@@ -96,8 +98,8 @@ struct RecoveryScan {
     layout: Layout,
     now: ScanState,
     /// States at marks, in the order of the log: the last mark of those that end at or below
-    /// `now.durable`, and all marks behind it. The rereading begins at that last one, which may move on
-    /// as later marks raise `now.durable`.
+    /// `now.durable`, and all marks behind it. The rereading begins at that last one, which may
+    /// move on as later marks raise `now.durable`.
     marks: Vec<ScanState>,
     /// For each segment with marks, the LSN of its first mark, by the segment's number.
     first_marks: BTreeMap<u64, u64>,

@@ -27,20 +27,21 @@ pub struct Salvage {
     pub from: Lsn,
     /// Where the last sound record ends.
     pub to: Lsn,
-    /// LSN up to which the log says that it was durable. Whether more than this was lost behind `to`
-    /// cannot be known.
+    /// LSN up to which the log says that it was durable. Whether more than this was lost behind
+    /// `to` cannot be known.
     pub known_durable: Lsn,
-    /// The parts of the log that are missing from `start` on, between sound records and before them.
+    /// The parts of the log that are missing from `start` on, between sound records and before
+    /// them.
     pub gaps: Vec<Gap>,
     /// The parts that cannot be read below `start`. They hold nothing of the log, but a log that is
     /// damaged there does not open.
     pub below_start: Vec<Gap>,
-    /// The ranges that the disk could not read. They need not have held any record; whether they did
-    /// behind the last sound record cannot be known.
+    /// The ranges that the disk could not read. They need not have held any record; whether they
+    /// did behind the last sound record cannot be known.
     pub unreadable: Vec<UnreadableRange>,
-    /// The segments whose headers are damaged or are those of another log or segment. What was sound in
-    /// them was taken. The whole file may be another one, so what it should hold behind the last sound
-    /// record cannot be known.
+    /// The segments whose headers are damaged or are those of another log or segment. What was
+    /// sound in them was taken. The whole file may be another one, so what it should hold behind
+    /// the last sound record cannot be known.
     pub headers: Vec<BadHeader>,
 }
 
@@ -48,8 +49,8 @@ pub struct Salvage {
 /// changed.
 ///
 /// Blocks that the disk cannot read and wrong headers of segments are passed over. Records below
-/// [`Salvage::start`], which were truncated, may be among those that are handed out. `E` is the error of
-/// `take`.
+/// [`Salvage::start`], which were truncated, may be among those that are handed out. `E` is the
+/// error of `take`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -117,8 +118,8 @@ pub fn salvage<E: From<WalError>>(
     Ok(salvaged)
 }
 
-/// Decides which gaps are losses, and adds those at the beginning and the end of what was read. `run` is
-/// where the run of consecutive segments begins that ends with the last one.
+/// Decides which gaps are losses, and adds those at the beginning and the end of what was read.
+/// `run` is where the run of consecutive segments begins that ends with the last one.
 fn sort_gaps(salvaged: &mut Salvage, layout: &Layout, run: u64) {
     // The segments before missing ones were truncated, unless a gap says otherwise.
     salvaged.headers.retain(|bad| bad.first.0 >= run);

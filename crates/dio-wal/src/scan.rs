@@ -8,8 +8,8 @@ use crate::segments::Segments;
 /// Bytes of the windows of cursors that read a whole log.
 pub(crate) const SCAN_WINDOW_BYTES: usize = 4 << 20;
 
-/// Moves to where a log can first be read. That is LSN 0 if the log still has segment 0, and the first
-/// mark in segment `first` if earlier segments were truncated.
+/// Moves to where a log can first be read. That is LSN 0 if the log still has segment 0, and the
+/// first mark in segment `first` if earlier segments were truncated.
 ///
 /// # Errors
 /// The storage's; [`WalError::Missing`] if earlier segments are gone and there is no mark.
@@ -38,8 +38,9 @@ pub(crate) fn check_end(cursor: &mut Cursor, segments: &Segments, end: u64) -> R
 
 /// Finds the first mark behind `broken`, where the chain breaks, from which the log can be read on.
 ///
-/// Such a mark exists only if a mark behind `broken` says that more was durable. Without that evidence,
-/// what stands behind `broken` was left there by an earlier opening, and `broken` is the end of the log.
+/// Such a mark exists only if a mark behind `broken` says that more was durable. Without that
+/// evidence, what stands behind `broken` was left there by an earlier opening, and `broken` is the
+/// end of the log.
 pub(crate) fn find_mark_behind_damage(
     cursor: &mut Cursor,
     segments: &Segments,
@@ -50,7 +51,8 @@ pub(crate) fn find_mark_behind_damage(
     let behind = || listing.segments.iter().filter(|number| layout.segment_start(**number + 1) > broken);
     let mut evidence = None;
     for number in behind() {
-        // Each segment is searched by itself: a missing or unreadable one must not hide those behind it.
+        // Each segment is searched by itself: a missing or unreadable one must not hide those
+        // behind it.
         cursor.set_limit(layout.segment_start(*number + 1));
         let from = layout.segment_start(*number).max(broken);
         let durable = match cursor.find_mark(from, |_, mark| mark.durable > broken) {

@@ -20,9 +20,9 @@ pub(crate) fn read_header(file: &dyn SegmentFile, name: &str) -> Result<SegmentH
     header.map_err(|fault| WalError::Header { segment: name.to_owned(), fault })
 }
 
-/// Whether an error says that the bytes are lost and that nothing but these bytes is affected. These are
-/// the numbers that the kernel returns for faults of the medium, its protection information and its
-/// checksums (kernel, `blk_errors`).
+/// Whether an error says that the bytes are lost and that nothing but these bytes is affected.
+/// These are the numbers that the kernel returns for faults of the medium, its protection
+/// information and its checksums (kernel, `blk_errors`).
 pub(crate) fn is_medium_error(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error).or_else(|| Some(error.get_ref()?.downcast_ref::<FileError>()?.errno()));
     matches!(errno, Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG))

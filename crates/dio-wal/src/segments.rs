@@ -23,12 +23,12 @@ pub(crate) struct Segments {
     pub(crate) checksum_seed: u32,
     /// Whether files are opened for writing too.
     write: bool,
-    /// Lengths of the ranges that the disk could not read, by name and offset. With `Some`, such ranges
-    /// read as zeros; with `None`, they are errors.
+    /// Lengths of the ranges that the disk could not read, by name and offset. With `Some`, such
+    /// ranges read as zeros; with `None`, they are errors.
     unreadable: Option<Mutex<BTreeMap<(String, u64), u64>>>,
     /// Faults of headers, by the number of the segment. With `Some`, such headers are ignored; with
-    /// `None`, they are errors. Ignoring them is safe, because the name of a segment says what its header
-    /// must contain, and every record says itself which log and LSN it belongs to.
+    /// `None`, they are errors. Ignoring them is safe, because the name of a segment says what its
+    /// header must contain, and every record says itself which log and LSN it belongs to.
     bad_headers: Option<Mutex<BTreeMap<u64, HeaderFault>>>,
     open: Mutex<BTreeMap<u64, Arc<dyn SegmentFile>>>,
 }
@@ -53,13 +53,14 @@ impl Segments {
         Segments { bad_headers: Some(Mutex::default()), ..Segments::new(storage, header, false) }
     }
 
-    /// As [`Segments::new`], for reading; wrong headers are ignored, and what the disk cannot read reads
-    /// as zeros.
+    /// As [`Segments::new`], for reading; wrong headers are ignored, and what the disk cannot read
+    /// reads as zeros.
     pub(crate) fn ignoring_damage(storage: Arc<dyn Storage>, header: &SegmentHeader) -> Segments {
         Segments { unreadable: Some(Mutex::default()), ..Segments::ignoring_headers(storage, header) }
     }
 
-    /// Counts as bad headers those segments of a directory whose numbers no log with this layout reaches.
+    /// Counts as bad headers those segments of a directory whose numbers no log with this layout
+    /// reaches.
     pub(crate) fn note_impossible(&self, listing: &Listing) {
         let Some(bad_headers) = &self.bad_headers else { return };
         let mut bad_headers = lock(bad_headers);
@@ -142,8 +143,8 @@ impl Segments {
             Err(error) => return Err(WalError::io("open", &name, None, error)),
         };
         if let Some(fault) = self.header_fault(&*file, number)? {
-            // A segment that was truncated after it was opened may have been reused as another segment.
-            // Its old name never returns, so a missing name shows that.
+            // A segment that was truncated after it was opened may have been reused as another
+            // segment. Its old name never returns, so a missing name shows that.
             match self.storage.open(&name, false) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 _ => {}

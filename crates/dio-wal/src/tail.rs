@@ -20,7 +20,8 @@ pub(crate) struct Tail {
     checksum_seed: u32,
     /// Random number of this opening.
     incarnation: u64,
-    /// LSN of the next byte. Invariant: it lies in `buffer`, or at the start of a block if there is none.
+    /// LSN of the next byte. Invariant: it lies in `buffer`, or at the start of a block if there is
+    /// none.
     next: u64,
     /// LSN where the last record ends.
     end: u64,
@@ -33,15 +34,16 @@ pub(crate) struct Tail {
     /// A group continues in the block where the last one ended, because that block can be rewritten
     /// atomically.
     continues_blocks: bool,
-    /// With `continues_blocks`, the bytes of the block in which the last group ended, if that block is
-    /// not full; empty otherwise. Invariant: they end at `end`.
+    /// With `continues_blocks`, the bytes of the block in which the last group ended, if that block
+    /// is not full; empty otherwise. Invariant: they end at `end`.
     partial_block: Vec<u8>,
-    /// The last record is a mark that says that everything before it is durable, or there is no record.
+    /// The last record is a mark that says that everything before it is durable, or there is no
+    /// record.
     ended: bool,
     /// LSN below which everything was truncated.
     start: u64,
-    /// For each segment with marks that was not truncated, the LSN of its first mark, by the segment's
-    /// number. Reading can begin at each of these.
+    /// For each segment with marks that was not truncated, the LSN of its first mark, by the
+    /// segment's number. Reading can begin at each of these.
     first_marks: BTreeMap<u64, u64>,
 }
 
@@ -78,8 +80,8 @@ impl Tail {
         self.end
     }
 
-    /// Whether the last record is a mark that says that everything before it is durable, or there is no
-    /// record.
+    /// Whether the last record is a mark that says that everything before it is durable, or there
+    /// is no record.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended
     }
@@ -117,10 +119,10 @@ impl Tail {
 
     /// LSN whose segment must exist before a record with `payload_bytes` is appended.
     ///
-    /// One block behind the record is then still free for a mark: truncation, which makes space, must not
-    /// need any. With blocks of 512 bytes and the log at LSN 1024, a record of 100 bytes follows a mark at
-    /// 1024 and ends at 1024 + 64 + 128 = 1216. The next block, and with it the next mark, begins at 1536,
-    /// so the segment that holds LSN 1536 must exist.
+    /// One block behind the record is then still free for a mark: truncation, which makes space,
+    /// must not need any. With blocks of 512 bytes and the log at LSN 1024, a record of 100 bytes
+    /// follows a mark at 1024 and ends at 1024 + 64 + 128 = 1216. The next block, and with it the
+    /// next mark, begins at 1536, so the segment that holds LSN 1536 must exist.
     pub(crate) fn reach_of_record(&self, payload_bytes: usize) -> u64 {
         let mark = if self.starts_group { MARK_BYTES as u64 } else { 0 };
         self.layout.block_at_or_after(self.next + mark + record_bytes(payload_bytes))
@@ -131,8 +133,9 @@ impl Tail {
         self.layout.block_at_or_after(self.next)
     }
 
-    /// Appends a record of `payload_bytes`, whose checksum `crc` is continued from that of the identity.
-    /// `durable` is called for the LSN that a mark before it, if one is due, names as durable.
+    /// Appends a record of `payload_bytes`, whose checksum `crc` is continued from that of the
+    /// identity. `durable` is called for the LSN that a mark before it, if one is due, names as
+    /// durable.
     ///
     /// # Errors
     /// The first failure of the log.
@@ -144,8 +147,8 @@ impl Tail {
         crc: u32,
         durable: impl FnOnce() -> u64,
     ) -> Result<u64, WalError> {
-        // A record that does not fit into the partial block would need two writes, one of that block and
-        // one of its successor. In a new block it needs one.
+        // A record that does not fit into the partial block would need two writes, one of that
+        // block and one of its successor. In a new block it needs one.
         let room = self.layout.block_at_or_after(self.end) - self.end;
         if self.starts_group && !self.partial_block.is_empty() && record_bytes(payload_bytes) <= room {
             self.continue_block(writer)?;
@@ -168,8 +171,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Begins a group in a new block, with a mark. The group before must have been sealed. Returns the LSN
-    /// of the mark.
+    /// Begins a group in a new block, with a mark. The group before must have been sealed. Returns
+    /// the LSN of the mark.
     ///
     /// # Errors
     /// The first failure of the log.
@@ -228,8 +231,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Ends the group: fills its last block up with zeros and passes the buffer to the writer. The next
-    /// record begins a group.
+    /// Ends the group: fills its last block up with zeros and passes the buffer to the writer. The
+    /// next record begins a group.
     pub(crate) fn seal(&mut self, writer: &Writer) {
         if let Some(mut buffer) = self.buffer.take() {
             let block_end = self.layout.block_at_or_after(self.next);

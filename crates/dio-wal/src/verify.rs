@@ -22,8 +22,8 @@ pub struct SegmentStatus {
     pub size: u64,
     /// What is wrong with the file or its header, if anything is.
     pub fault: Option<WalError>,
-    /// The segment lies before the log. It was truncated, and a power cut undid its removal; or missing
-    /// segments separate it from the log.
+    /// The segment lies before the log. It was truncated, and a power cut undid its removal; or
+    /// missing segments separate it from the log.
     pub before: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct Verification {
     pub damage: Option<WalError>,
 }
 
-/// Reads a whole log. If someone writes to the log meanwhile, it reads up to the end of the last segment
-/// that existed when it began.
+/// Reads a whole log. If someone writes to the log meanwhile, it reads up to the end of the last
+/// segment that existed when it began.
 ///
 /// Wrong headers of segments count as damage, and sound records behind them are read all the same.
 ///
@@ -75,9 +75,9 @@ pub struct Verification {
 /// ```
 ///
 /// # Errors
-/// Only what keeps the log from being read: the storage's errors; [`std::io::ErrorKind::NotFound`] if
-/// there are no segments; [`WalError::Header`] if neither a header nor a mark names a log. Everything
-/// else that is wrong is in [`Verification::damage`].
+/// Only what keeps the log from being read: the storage's errors; [`std::io::ErrorKind::NotFound`]
+/// if there are no segments; [`WalError::Header`] if neither a header nor a mark names a log.
+/// Everything else that is wrong is in [`Verification::damage`].
 pub fn verify(storage: Arc<dyn Storage>) -> Result<Verification, WalError> {
     let listing = Listing::of(&*storage)?;
     let mut reader = match Reader::open_damaged_on(Arc::clone(&storage), Lsn(0)) {

@@ -1,14 +1,14 @@
 //! From full buffers to durable blocks.
 //!
-//! The writer keeps track of the buffers that wait, of the writes that are in flight, of the files that
-//! need a sync, and of the space that is filled with zeros ahead of the log.
+//! The writer keeps track of the buffers that wait, of the writes that are in flight, of the files
+//! that need a sync, and of the space that is filled with zeros ahead of the log.
 //!
-//! A commit into space that was only allocated is as durable as any other, because its sync commits that
-//! the space is written. But the file system has to record that, which takes about as long as the commit
-//! itself. So small groups go into space that was written before. Zeros are written there in the
-//! background, ahead of the end of the log. Where that did not keep up, zeros follow the group in the same
-//! write. Large groups, of at least a buffer, go into allocated space: recording costs less than writing
-//! all of it twice.
+//! A commit into space that was only allocated is as durable as any other, because its sync commits
+//! that the space is written. But the file system has to record that, which takes about as long as
+//! the commit itself. So small groups go into space that was written before. Zeros are written
+//! there in the background, ahead of the end of the log. Where that did not keep up, zeros follow
+//! the group in the same write. Large groups, of at least a buffer, go into allocated space:
+//! recording costs less than writing all of it twice.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,10 +23,11 @@ use crate::format::{Layout, Lsn, segment_name};
 use crate::group_commit::GroupCommit;
 use crate::storage::{Durability, SegmentFile};
 
-/// How far zeros are written ahead, in buffers. When less than half of that is left, zeros are written
-/// again.
+/// How far zeros are written ahead, in buffers. When less than half of that is left, zeros are
+/// written again.
 const ZEROS_AHEAD_BUFFERS: u64 = 4;
-/// Bytes of zeros in one write in the background. A commit that needs the disk waits for no more than that.
+/// Bytes of zeros in one write in the background. A commit that needs the disk waits for no more
+/// than that.
 const ZEROS_WRITE_BYTES: u64 = 256 << 10;
 
 /// Writes buffers and makes them durable.
@@ -68,7 +69,8 @@ struct WriteQueue {
     in_flight: Vec<Range<u64>>,
     /// Numbers and files of segments that need a sync.
     unsynced: Vec<(u64, Arc<dyn SegmentFile>)>,
-    /// How many threads wait on [`Writer::write_ended`]. Waking is a system call even if no one waits.
+    /// How many threads wait on [`Writer::write_ended`]. Waking is a system call even if no one
+    /// waits.
     waiters: usize,
     /// Bytes of the buffers taken from `waiting` since the last flush.
     bytes_since_flush: u64,
@@ -113,8 +115,8 @@ impl Writer {
         })
     }
 
-    /// Returns an empty buffer for the bytes from `start` on. If all memory is in use, the caller writes a
-    /// waiting buffer, or waits for a write in flight.
+    /// Returns an empty buffer for the bytes from `start` on. If all memory is in use, the caller
+    /// writes a waiting buffer, or waits for a write in flight.
     ///
     /// # Errors
     /// The first failure of the log.
@@ -211,8 +213,8 @@ impl Writer {
             };
             drop(queue);
             let in_flight = InFlightWrite { writer: self, start: range.start };
-            // A failed sync here may be the only report of a loss of what a commit has written, so it fails
-            // the log.
+            // A failed sync here may be the only report of a loss of what a commit has written, so
+            // it fails the log.
             let outcome = self.write_zeros(&range).map_err(|error| self.fail(error));
             queue = in_flight.end();
             if queue.waiters > 0 {
@@ -232,8 +234,9 @@ impl Writer {
         self.zeros_requested.notify_all();
     }
 
-    /// Takes the first waiting buffer, which then counts as in flight, if it begins below `end` and no
-    /// write in flight overlaps it: of two writes to one block, the later one must reach the disk later.
+    /// Takes the first waiting buffer, which then counts as in flight, if it begins below `end` and
+    /// no write in flight overlaps it: of two writes to one block, the later one must reach the
+    /// disk later.
     fn take_first(&self, queue: &mut WriteQueue, end: u64) -> Option<LogBuffer> {
         let first = queue.waiting.front().filter(|first| first.start < end)?;
         let zeros = self.zeros_behind(queue, first);
@@ -254,9 +257,9 @@ impl Writer {
         buffer.map(|buffer| LogBuffer { zeros, ..buffer })
     }
 
-    /// How many zeros to write behind the first waiting buffer, so that the small groups after it find
-    /// written space. Only the last waiting buffer gets zeros: the LSNs behind it must not have been given
-    /// to another buffer.
+    /// How many zeros to write behind the first waiting buffer, so that the small groups after it
+    /// find written space. Only the last waiting buffer gets zeros: the LSNs behind it must not
+    /// have been given to another buffer.
     fn zeros_behind(&self, queue: &WriteQueue, first: &LogBuffer) -> usize {
         let filled = first.block.filled().len();
         let small = !first.is_full()
@@ -270,8 +273,8 @@ impl Writer {
         }
     }
 
-    /// Takes a range to fill with zeros, which then counts as in flight. It lies behind every buffer that
-    /// was taken (invariant 2). Buffers that come to lie in it wait until it is filled.
+    /// Takes a range to fill with zeros, which then counts as in flight. It lies behind every
+    /// buffer that was taken (invariant 2). Buffers that come to lie in it wait until it is filled.
     fn take_zeros(&self, queue: &mut WriteQueue) -> Option<Range<u64>> {
         let start = queue.unwritten;
         let number = self.layout.segment_of(start);
@@ -302,16 +305,16 @@ impl Writer {
         written.map_err(|error| WalError::io("write zeros to", &segment_name(number), Some(offset), error))
     }
 
-    /// Writes a buffer that was taken. `only_write` says that no other write has to become durable with
-    /// it.
+    /// Writes a buffer that was taken. `only_write` says that no other write has to become durable
+    /// with it.
     fn write(&self, mut buffer: LogBuffer, only_write: bool) -> Result<(), WalError> {
         let in_flight = InFlightWrite { writer: self, start: buffer.start };
         let length = buffer.block.filled().len() + std::mem::take(&mut buffer.zeros);
         buffer.block.copy_in(length, &[]);
         let outcome = self.write_blocks(&buffer, only_write).map_err(|error| self.fail(error));
         drop(buffer);
-        // The write ends only after a failure was recorded: whoever waits for its end must not take that
-        // end for a success.
+        // The write ends only after a failure was recorded: whoever waits for its end must not take
+        // that end for a success.
         let mut queue = in_flight.end();
         if let Ok((number, file, Durability::Volatile)) = &outcome
             && queue.unsynced.iter().all(|(other, _)| other != number)
@@ -363,8 +366,8 @@ impl Writer {
     }
 }
 
-/// A write in flight that begins at LSN `start`. If its thread panics, the write has failed, and the
-/// threads that wait for it must be told.
+/// A write in flight that begins at LSN `start`. If its thread panics, the write has failed, and
+/// the threads that wait for it must be told.
 struct InFlightWrite<'a> {
     writer: &'a Writer,
     start: u64,

@@ -1,4 +1,5 @@
-//! The log on real files: what was appended is read, and found again, under every method, direct and cached.
+//! The log on real files: what was appended is read, and found again, under every method, direct
+//! and cached.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +102,8 @@ fn direct_segments_leave_no_pages_behind() {
             let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
             names.map(|path| dio_test::resident_pages(&path)).sum()
         };
-        // Where the kernel does not say what is direct, what passed through the cache is dropped at the next sync or close.
+        // Where the kernel does not say what is direct, what passed through the cache is dropped at
+        // the next sync or close.
         if probe.geometry().directness() == dio::geometry::Directness::Reported {
             assert_eq!(resident(), 0, "{}", fs.name);
         }
@@ -197,7 +199,8 @@ fn one_writer_at_a_time() {
     Log::open(dir.path(), &Options::new()).unwrap();
 }
 
-/// Damage in what was durable is an error that names the place, and what is sound around it can be taken out.
+/// Damage in what was durable is an error that names the place, and what is sound around it can be
+/// taken out.
 #[test]
 fn damage_is_not_taken_for_the_end() {
     use std::os::unix::fs::FileExt;
@@ -285,7 +288,8 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     }
 }
 
-/// A reader that outlives its log does not keep others from opening it, and reads on as long as what it reads is there.
+/// A reader that outlives its log does not keep others from opening it, and reads on as long as
+/// what it reads is there.
 #[test]
 fn a_reader_keeps_no_lock() {
     for close in [true, false] {
@@ -336,7 +340,8 @@ fn a_failed_opening_keeps_no_lock() {
     drop(storage);
 }
 
-/// A reader in another process that is overtaken by truncation is told so, and not that the log is damaged.
+/// A reader in another process that is overtaken by truncation is told so, and not that the log is
+/// damaged.
 #[test]
 fn a_reader_that_was_overtaken_is_told() {
     let dir = dio_test::file_systems()[0].dir();
@@ -378,7 +383,8 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     options.segment(3 << 20).buffer(256 << 10).idle_mark(None);
     let log = Log::open(dir.path(), &options).unwrap();
     let mut records = Vec::new();
-    // One reader follows the writer closely, within windows that it has read, another from another opening.
+    // One reader follows the writer closely, within windows that it has read, another from another
+    // opening.
     let (mut follower, mut outsider) = (log.reader(Lsn(0)).unwrap(), None);
     let (mut followed, mut seen) = (0, 0);
     while log.end().0 < 24 << 20 {

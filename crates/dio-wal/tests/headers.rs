@@ -1,4 +1,5 @@
-//! Headers of segments that cannot be believed: opening says so, and salvage, readers and `verify` go on with what is sound.
+//! Headers of segments that cannot be believed: opening says so, and salvage, readers and `verify`
+//! go on with what is sound.
 
 use std::io;
 use std::path::Path;
@@ -73,7 +74,8 @@ fn change(path: &Path, number: u64, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(&path, bytes).unwrap();
 }
 
-/// A bit anywhere in the header of the first segment, one in the middle or the last: no record is lost for that.
+/// A bit anywhere in the header of the first segment, one in the middle or the last: no record is
+/// lost for that.
 #[test]
 fn a_damaged_header_costs_no_record() {
     let dir = dio_test::file_systems()[0].dir();
@@ -105,7 +107,8 @@ fn a_damaged_header_costs_no_record() {
     assert!(verify(storage(dir.path())).unwrap().damage.is_none());
 }
 
-/// A segment of another log, or another one of this, under a segment's name: what it hides is lost, and nothing else.
+/// A segment of another log, or another one of this, under a segment's name: what it hides is lost,
+/// and nothing else.
 #[test]
 fn a_foreign_file_costs_what_it_hides() {
     let dir = dio_test::file_systems()[0].dir();

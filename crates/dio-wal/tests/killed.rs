@@ -1,5 +1,5 @@
-//! A process that appends, commits and says so is killed; what it said is there. Readers through the page cache, beside a
-//! writer that goes past it, see nothing stale and nothing torn.
+//! A process that appends, commits and says so is killed; what it said is there. Readers through
+//! the page cache, beside a writer that goes past it, see nothing stale and nothing torn.
 
 mod proof;
 

@@ -1,5 +1,5 @@
-//! The protocol of commits under every schedule: the very file that the log is built from, on a model of threads, locks and
-//! conditions (`loom`), with a disk that is a number.
+//! The protocol of commits under every schedule: the very file that the log is built from, on a
+//! model of threads, locks and conditions (`loom`), with a disk that is a number.
 
 #[allow(dead_code, reason = "the log uses all of it, each model a part")]
 #[path = "../src/group_commit.rs"]
@@ -70,7 +70,8 @@ impl Model {
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Every schedule with up to three preemptions; waits are not counted. More threads or more of them take minutes.
+    // Every schedule with up to three preemptions; waits are not counted. More threads or more of
+    // them take minutes.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }

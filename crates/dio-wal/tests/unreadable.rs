@@ -1,4 +1,5 @@
-//! Salvage from a disk that cannot read some of its blocks: everything else is taken, and told is which they are.
+//! Salvage from a disk that cannot read some of its blocks: everything else is taken, and told is
+//! which they are.
 
 use std::io;
 use std::ops::Range;
@@ -144,8 +145,9 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
     let dir = dio_test::file_systems()[0].dir();
     let records = fill(dir.path(), &mut rng);
     let layout = dio_wal::Layout::new(BLOCK as u32, SEGMENT).unwrap();
-    // The header of one segment, a block within a record of another, and two within a record and behind it.
-    // That one is not within the first blocks, which with the header would be told as one piece.
+    // The header of one segment, a block within a record of another, and two within a record and
+    // behind it. That one is not within the first blocks, which with the header would be told as
+    // one piece.
     let inner = |at: &u64| (3 * BLOCK..SEGMENT - 3 * BLOCK).contains(&layout.locate(*at).1);
     let other = records[60..].iter().map(|record| record.1 - 8).find(inner).unwrap();
     let (one, other) = (layout.locate(records[20].0 + 30), layout.locate(other));
@@ -163,7 +165,8 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
             Ok(())
         });
         let found = found.unwrap();
-        // A record is lost where it has bytes in a bad block, or where the mark that its group begins with has.
+        // A record is lost where it has bytes in a bad block, or where the mark that its group
+        // begins with has.
         let lost = |from: u64, to: u64| {
             (down(from)..to).step_by(BLOCK as usize).any(|at| {
                 let (number, offset) = layout.locate(at);

@@ -8,8 +8,8 @@ use std::fmt;
 pub struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// The CRC32C of the identity. All record checksums of the log are continued from it, so a record
-    /// of another log fails its check.
+    /// The CRC32C of the identity. All record checksums of the log are continued from it, so a
+    /// record of another log fails its check.
     pub fn checksum_seed(&self) -> u32 {
         crc32c::crc32c(&self.0)
     }

@@ -71,7 +71,8 @@ impl Layout {
         self.segment - self.block_bytes()
     }
 
-    /// The number of the segment that holds an LSN, and the offset of that LSN in the segment's file.
+    /// The number of the segment that holds an LSN, and the offset of that LSN in the segment's
+    /// file.
     pub fn locate(&self, lsn: u64) -> (u64, u64) {
         (self.segment_of(lsn), self.block_bytes() + lsn % self.data_bytes())
     }

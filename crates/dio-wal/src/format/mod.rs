@@ -3,9 +3,9 @@
 //! A log is a directory of segments: files of one size, named by their number in hexadecimal
 //! (`0000000000000007.wal`). The first block of a segment is its header; all blocks behind it are
 //! data. The data of all segments, without the headers, form one stream of bytes, which begins at 0
-//! in segment 0. An offset in that stream is a *log sequence number* (LSN). Segment and offset in the
-//! file follow from an LSN by division ([`Layout::locate`]), and no LSN is used twice. All numbers on
-//! disk are little-endian.
+//! in segment 0. An offset in that stream is a *log sequence number* (LSN). Segment and offset in
+//! the file follow from an LSN by division ([`Layout::locate`]), and no LSN is used twice. All
+//! numbers on disk are little-endian.
 //!
 //! ```text
 //! segment header, at the start of the segment; the rest of its block is zero
@@ -20,7 +20,7 @@
 //!   60   4  CRC32C of bytes 0 to 60
 //!
 //! record, at an LSN that is a multiple of 8; it may span blocks and segments
-//!    0   4  CRC32C of the payload followed by bytes 4 to 24, continued from the CRC32C of the identity
+//!    0   4  CRC32C of payload and bytes 4 to 24, continued from the CRC32C of the identity
 //!    4   4  the CRC32C field of the record before it; 0 for the first record of a log
 //!    8   8  LSN of this record
 //!   16   4  length of the payload, 0 to 64 MiB
@@ -51,10 +51,10 @@
 //!
 //! # Groups and torn writes
 //!
-//! All records that one flush makes durable form a *group*. A group begins with a mark at the start of
-//! a block. The rest of the group's last block is zero, and the next group begins in the next block.
-//! So the log never writes a block twice with different contents, and a torn write cannot harm what an
-//! earlier commit made durable.
+//! All records that one flush makes durable form a *group*. A group begins with a mark at the start
+//! of a block. The rest of the group's last block is zero, and the next group begins in the next
+//! block. So the log never writes a block twice with different contents, and a torn write cannot
+//! harm what an earlier commit made durable.
 //!
 //! Two commits of a new log with blocks of 512 bytes, each of one record with 3 bytes of payload:
 //!
@@ -68,53 +68,56 @@
 //! LSN  608  zeros up to 1024                                                  ┘
 //! ```
 //!
-//! Where the disk writes single blocks atomically, the second group may continue in block 0 without a
-//! mark: "def" then stands at LSN 96, and block 0 is written again with that record in place of zeros.
-//! A reader sees no difference.
+//! Where the disk writes single blocks atomically, the second group may continue in block 0 without
+//! a mark: "def" then stands at LSN 96, and block 0 is written again with that record in place of
+//! zeros. A reader sees no difference.
 //!
 //! # Reading
 //!
 //! A reader goes from record to record. The LSN in each header must be the LSN where the header
 //! stands, and the second field must be the checksum of the record before. Where no such record
 //! follows, the reader looks at the start of the next block for a mark that continues the chain: a
-//! group that ended within a block, or that a power cut tore, is followed by the next group. Where it
-//! finds no such mark either, the log ends there or is damaged.
+//! group that ended within a block, or that a power cut tore, is followed by the next group. Where
+//! it finds no such mark either, the log ends there or is damaged.
 //!
 //! # What a reader recognises
 //!
 //! - A block of zeros, a torn write or a lost write: by the checksum, and by the zeros behind the
-//!   payload. The checksum alone does not do, because the last block of a record may hold a single byte
-//!   of it.
+//!   payload. The checksum alone does not do, because the last block of a record may hold a single
+//!   byte of it.
 //! - A block of a recycled segment, or a write that went elsewhere on the disk: by the LSN.
-//! - A block of another log: by the checksum, which is continued from the identity, and by the mark.
-//! - What an earlier opening wrote behind what turned out to be the end: by the chain, because marks
-//!   carry the incarnation.
+//! - A block of another log: by the checksum, which is continued from the identity, and by the
+//!   mark.
+//! - What an earlier opening wrote behind what turned out to be the end: by the chain, because
+//!   marks carry the incarnation.
 //!
 //! # End or damage
 //!
-//! A mark says how far the log was durable when the mark was written. If the log cannot be read past
-//! some LSN, and a mark of this log anywhere behind it says that more than this was durable, then
-//! durable records are gone: the log is damaged. In the example, a log whose block 0 was lost cannot be
-//! read past LSN 0, but the mark at LSN 512 says that it was durable up to LSN 96.
+//! A mark says how far the log was durable when the mark was written. If the log cannot be read
+//! past some LSN, and a mark of this log anywhere behind it says that more than this was durable,
+//! then durable records are gone: the log is damaged. In the example, a log whose block 0 was lost
+//! cannot be read past LSN 0, but the mark at LSN 512 says that it was durable up to LSN 96.
 //!
 //! If there is no such mark, nothing acknowledged is missing there except, at most, the last group
-//! itself, behind which nothing was ever written. [`crate::Log::close`] writes a last mark, and so does
-//! a log that was idle for a second; behind such a mark even the loss of the last group shows.
+//! itself, behind which nothing was ever written. [`crate::Log::close`] writes a last mark, and so
+//! does a log that was idle for a second; behind such a mark even the loss of the last group shows.
 //!
 //! # What cannot be known
 //!
-//! Until something durable is written behind it, a group that was acknowledged and then lost looks like
-//! a group that never existed: the log ends before both. No log can do better without a second flush
-//! for each commit, because whatever proves that the group existed must itself become durable after the
-//! group. So two losses are taken for the end of the log:
+//! Until something durable is written behind it, a group that was acknowledged and then lost looks
+//! like a group that never existed: the log ends before both. No log can do better without a second
+//! flush for each commit, because whatever proves that the group existed must itself become durable
+//! after the group. So two losses are taken for the end of the log:
 //!
 //! - the last group of a log, if the log was cut off within a second of that group's commit;
-//! - any group together with everything behind it, for example when a segment's file was cut short or
-//!   restored from an older copy along with all files that follow. The evidence went with the records.
+//! - any group together with everything behind it, for example when a segment's file was cut short
+//!   or restored from an older copy along with all files that follow. The evidence went with the
+//!   records.
 //!
-//! [`crate::Recovery::known_durable`] and [`crate::Recovery::ended`] say how far the log itself vouches
-//! for what was found. Bits that change at random in a record change its checksum; for changes that
-//! CRC32C does not always detect, the checksum stays the same with a probability of 2^-32.
+//! [`crate::Recovery::known_durable`] and [`crate::Recovery::ended`] say how far the log itself
+//! vouches for what was found. Bits that change at random in a record change its checksum; for
+//! changes that CRC32C does not always detect, the checksum stays the same with a probability of
+//! 2^-32.
 
 mod bytes;
 mod fault;

@@ -129,8 +129,8 @@ impl Mark {
 
     /// Decodes the payload of a mark at `lsn` of the log with this identity.
     ///
-    /// A mark that names an LSN behind itself is rejected: records that were appended there would count
-    /// as truncated before they were written.
+    /// A mark that names an LSN behind itself is rejected: records that were appended there would
+    /// count as truncated before they were written.
     pub(crate) fn decode(bytes: &[u8], identity: &Identity, lsn: u64) -> Option<Mark> {
         let bytes = bytes.first_chunk::<MARK_PAYLOAD_BYTES>()?;
         let (durable, start) = (u64_at(bytes, 24), u64_at(bytes, 32));
@@ -138,8 +138,8 @@ impl Mark {
         valid.then(|| Mark { identity: *identity, incarnation: u64_at(bytes, 16), durable, start })
     }
 
-    /// Decodes a whole mark at `lsn` and checks everything but the chain. Searches for marks apply this
-    /// to the start of every block.
+    /// Decodes a whole mark at `lsn` and checks everything but the chain. Searches for marks apply
+    /// this to the start of every block.
     pub(crate) fn find(
         bytes: &[u8],
         lsn: u64,
@@ -156,13 +156,17 @@ impl Mark {
     }
 }
 
-/// The header that segment `number`, a file of `file_bytes`, must have if `bytes` at `offset` in it are
-/// a valid mark: the mark contains the identity of the log, and its LSN gives the block size away.
+/// The header that segment `number`, a file of `file_bytes`, must have if `bytes` at `offset` in it
+/// are a valid mark: the mark contains the identity of the log, and its LSN gives the block size
+/// away.
 ///
-/// An LSN is `number × (file_bytes − block) + offset − block`, hence
-/// `block = (number × file_bytes + offset − LSN) / (number + 1)`.
-/// With blocks of 4096 bytes and segments of 1 MiB, the mark at offset 8192 of segment 1 has the LSN
-/// 1,044,480 + 4096 = 1,048,576, and (1 × 1,048,576 + 8192 − 1,048,576) / 2 = 4096.
+/// ```text
+/// LSN   = number × (file_bytes − block) + offset − block
+/// block = (number × file_bytes + offset − LSN) / (number + 1)
+/// ```
+///
+/// With blocks of 4096 bytes and segments of 1 MiB, the mark at offset 8192 of segment 1 has the
+/// LSN 1,044,480 + 4096 = 1,048,576, and (1 × 1,048,576 + 8192 − 1,048,576) / 2 = 4096.
 pub(crate) fn segment_of_mark(
     bytes: &[u8; MARK_BYTES],
     number: u64,

@@ -68,8 +68,8 @@ impl SegmentHeader {
         Ok(SegmentHeader { layout, identity: Identity(identity), number })
     }
 
-    /// Compares this header, of a file of `file_bytes`, with what segment `number` of the log with this
-    /// identity and layout must have. Returns what is wrong, if anything is.
+    /// Compares this header, of a file of `file_bytes`, with what segment `number` of the log with
+    /// this identity and layout must have. Returns what is wrong, if anything is.
     pub(crate) fn fault_as(
         &self,
         number: u64,

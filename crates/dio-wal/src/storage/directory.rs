@@ -36,8 +36,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens an existing directory. With `direct`, files are read and written past the page cache where
-    /// the file system supports that.
+    /// Opens an existing directory. With `direct`, files are read and written past the page cache
+    /// where the file system supports that.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -81,8 +81,8 @@ impl Storage for Directory {
     }
 
     fn unlock(&self) {
-        // Closing the descriptor is not enough. A process that another thread has just forked shares the
-        // descriptor, and with it the lock (flock(2)), until it executes its program.
+        // Closing the descriptor is not enough. A process that another thread has just forked
+        // shares the descriptor, and with it the lock (flock(2)), until it executes its program.
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 
@@ -143,8 +143,8 @@ impl Storage for Directory {
             true => geometry.offset_align().max(geometry.read_offset_align()),
             false => 1,
         };
-        // The file system runs writes of its own blocks in parallel, and a disk with sectors of 4 KiB
-        // does not have to read such a block before it writes it.
+        // The file system runs writes of its own blocks in parallel, and a disk with sectors of 4
+        // KiB does not have to read such a block before it writes it.
         Ok(BlockSizes { min, preferred: min.max(geometry.block()) })
     }
 }
@@ -265,10 +265,10 @@ impl SegmentFile for DirectoryFile {
 fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites {
     let units = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block_bytes));
     let Some(units) = units else { return AtomicWrites::Unsupported };
-    // xfs reports in `unit_max_fast` how much the disk itself writes atomically. It reports 0 in two
-    // cases: the disk writes nothing atomically; or xfs offers one block at most, and then it is the
-    // disk that does it (kernel, `xfs_get_atomic_write_max_opt`). Other file systems offer only what
-    // the disk does, and report 0.
+    // xfs reports in `unit_max_fast` how much the disk itself writes atomically. It reports 0 in
+    // two cases: the disk writes nothing atomically; or xfs offers one block at most, and then it
+    // is the disk that does it (kernel, `xfs_get_atomic_write_max_opt`). Other file systems offer
+    // only what the disk does, and report 0.
     let xfs = geometry.file_system().is_some_and(|file_system| file_system.name() == Some("xfs"));
     let by_disk = match units.unit_max_fast {
         0 => !xfs || units.unit_max <= geometry.block(),
@@ -279,11 +279,11 @@ fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites 
 
 /// A descriptor for the writes and syncs of commits, each of which is a single system call.
 ///
-/// A file of `dio` asks for its size before a write. Since timestamps became fine-grained (Linux 6.13),
-/// whoever asks for the timestamps of a file, as `fstat(2)` does, makes the next write record a new
-/// one, and the sync behind it write the inode: half of the cost of a commit, or more. Neither does a
-/// file of `dio` have a call for a single write that is durable when it returns (`RWF_DSYNC`) or that
-/// is atomic (`RWF_ATOMIC`).
+/// A file of `dio` asks for its size before a write. Since timestamps became fine-grained (Linux
+/// 6.13), whoever asks for the timestamps of a file, as `fstat(2)` does, makes the next write
+/// record a new one, and the sync behind it write the inode: half of the cost of a commit, or more.
+/// Neither does a file of `dio` have a call for a single write that is durable when it returns
+/// (`RWF_DSYNC`) or that is atomic (`RWF_ATOMIC`).
 ///
 /// The kernel reports lost writes once to each open file (`errseq_t`). Commits sync one after the
 /// other, and the syncs beside them, which are of zeros, use the other descriptors of
@@ -299,9 +299,9 @@ struct CommitFile {
 }
 
 impl CommitFile {
-    /// Opens a descriptor for commits to `file`. Returns `None` where writes pass through the page cache
-    /// although they should not, or may do so, which only `file` watches; and where the bytes of `file`
-    /// are in other files.
+    /// Opens a descriptor for commits to `file`. Returns `None` where writes pass through the page
+    /// cache although they should not, or may do so, which only `file` watches; and where the bytes
+    /// of `file` are in other files.
     fn open(path: &Path, file: &File, method: Method) -> io::Result<Option<CommitFile>> {
         let direct = match file.write_class().0 {
             _ if file.layout().is_some() => return Ok(None),

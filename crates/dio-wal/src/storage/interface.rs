@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-/// How written bytes become durable. The method is independent of whether the page cache is used; the
-/// first four are those of PostgreSQL's `wal_sync_method`.
+/// How written bytes become durable. The method is independent of whether the page cache is used;
+/// the first four are those of PostgreSQL's `wal_sync_method`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `fsync(2)` follows the writes of a commit.
@@ -53,8 +53,8 @@ pub enum Durability {
 pub enum AtomicWrites {
     /// Nothing claims that.
     Unsupported,
-    /// The file system claims it. It writes the block elsewhere and records where (`RWF_ATOMIC` of xfs
-    /// on any disk), which is slower than a plain write.
+    /// The file system claims it. It writes the block elsewhere and records where (`RWF_ATOMIC` of
+    /// xfs on any disk), which is slower than a plain write.
     Software,
     /// The disk claims it. An atomic write costs no more than a plain one.
     Hardware,
@@ -65,9 +65,9 @@ pub enum AtomicWrites {
 pub struct BlockSizes {
     /// Offsets and lengths of writes must be multiples of this.
     pub min: u64,
-    /// Offsets and lengths of writes should be multiples of this. For smaller ones the file system or
-    /// the disk reads a block and writes it again, which costs time, and endangers the other bytes of
-    /// that block when the power fails.
+    /// Offsets and lengths of writes should be multiples of this. For smaller ones the file system
+    /// or the disk reads a block and writes it again, which costs time, and endangers the other
+    /// bytes of that block when the power fails.
     pub preferred: u64,
 }
 
@@ -98,15 +98,15 @@ pub trait SegmentFile: Send + Sync {
 
     /// Writes whole blocks, all of them.
     ///
-    /// `commit` says that this is the last write before these blocks are to become durable, and the only
-    /// write since the last [`SegmentFile::sync`].
+    /// `commit` says that this is the last write before these blocks are to become durable, and the
+    /// only write since the last [`SegmentFile::sync`].
     ///
     /// # Errors
     /// The storage's. The contents of the range are unknown then.
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Durability>;
 
-    /// Overwrites `length` bytes, whole blocks that hold no record yet, with zeros. `zeros` is memory
-    /// that holds nothing but zeros; each write takes at most all of it.
+    /// Overwrites `length` bytes, whole blocks that hold no record yet, with zeros. `zeros` is
+    /// memory that holds nothing but zeros; each write takes at most all of it.
     ///
     /// What the writes change of the file other than its bytes is durable afterwards.
     ///
@@ -126,21 +126,23 @@ pub trait SegmentFile: Send + Sync {
     /// As [`SegmentFile::write_at`] for one block, atomically.
     ///
     /// # Errors
-    /// The storage's. [`io::ErrorKind::Unsupported`] and [`io::ErrorKind::InvalidInput`] say that the
-    /// claim was wrong and nothing was written.
+    /// The storage's. [`io::ErrorKind::Unsupported`] and [`io::ErrorKind::InvalidInput`] say that
+    /// the claim was wrong and nothing was written.
     fn write_atomic(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Durability>;
 
-    /// Makes durable what was written before the call, and the metadata that reading it requires. Where
-    /// space was allocated only, that includes the fact that it is written now (`fdatasync(2)`).
+    /// Makes durable what was written before the call, and the metadata that reading it requires.
+    /// Where space was allocated only, that includes the fact that it is written now
+    /// (`fdatasync(2)`).
     ///
     /// # Errors
     /// The storage's. What was written may be lost then, even if later syncs succeed.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes durable what anyone wrote before the call, and makes later reads return what the disk holds.
+    /// Makes durable what anyone wrote before the call, and makes later reads return what the disk
+    /// holds.
     ///
-    /// After a sync that failed, the page cache may hold pages that it considers clean although they
-    /// were not written, and the next sync succeeds.
+    /// After a sync that failed, the page cache may hold pages that it considers clean although
+    /// they were not written, and the next sync succeeds.
     ///
     /// # Errors
     /// As [`SegmentFile::sync`].
@@ -155,8 +157,8 @@ pub trait SegmentFile: Send + Sync {
 
 /// A directory of segments.
 pub trait Storage: Send + Sync {
-    /// Locks the log for writing until [`Storage::unlock`] is called or the storage is dropped. Returns
-    /// `false` if another writer holds the lock.
+    /// Locks the log for writing until [`Storage::unlock`] is called or the storage is dropped.
+    /// Returns `false` if another writer holds the lock.
     ///
     /// # Errors
     /// The storage's.

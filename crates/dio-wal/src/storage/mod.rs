@@ -1,8 +1,8 @@
 //! What a log needs of the storage that its segments are in.
 //!
-//! [`Directory`] is a directory of the system, accessed through `dio`. Tests implement [`Storage`] by a
-//! simulated directory whose power can be cut. A storage executes calls and reports what happened; all
-//! policy is above it.
+//! [`Directory`] is a directory of the system, accessed through `dio`. Tests implement [`Storage`]
+//! by a simulated directory whose power can be cut. A storage executes calls and reports what
+//! happened; all policy is above it.
 
 mod directory;
 mod interface;

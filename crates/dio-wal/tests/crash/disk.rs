@@ -1,5 +1,5 @@
-//! A simulated directory whose power can be cut: everything that happens to it is a list of events, of which any beginning
-//! can be looked at, with any part of what was not synced.
+//! A simulated directory whose power can be cut: everything that happens to it is a list of events,
+//! of which any beginning can be looked at, with any part of what was not synced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -71,7 +71,8 @@ pub(crate) struct Faults {
     pub(crate) names: bool,
     /// From the first of these attempts to rename or remove a file to the last they fail.
     pub(crate) moves: (u64, u64),
-    /// The next write, sync or attempt to make a segment panics, by its name, and so do all behind it.
+    /// The next write, sync or attempt to make a segment panics, by its name, and so do all behind
+    /// it.
     pub(crate) panics: Option<&'static str>,
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,

@@ -1,5 +1,5 @@
-//! Any bytes at all: whatever a directory holds, the reader of the format neither panics nor runs away, and what it returns as
-//! a record was appended, unless somebody forged its checksum.
+//! Any bytes at all: whatever a directory holds, the reader of the format neither panics nor runs
+//! away, and what it returns as a record was appended, unless somebody forged its checksum.
 
 use std::collections::HashSet;
 
@@ -84,7 +84,8 @@ fn with_closed_logs(mut work: impl FnMut(&Setting, &Image, &Found, &mut Rng)) {
 #[test]
 fn mutated_logs_yield_only_what_was_appended() {
     with_closed_logs(|setting, image, appended, random| {
-        // Truncated ones too, of which a segment that was used again may still hold some: under its old name they are back.
+        // Truncated ones too, of which a segment that was used again may still hold some: under its
+        // old name they are back.
         let known: HashSet<&(u64, Vec<u8>)> = appended.iter().collect();
         assert!(read_every_way(setting, image).iter().all(|record| known.contains(record)));
         for _ in 0..20 {
@@ -97,7 +98,8 @@ fn mutated_logs_yield_only_what_was_appended() {
     });
 }
 
-/// With checksums made right again, so that absurd sizes and lengths are believed as far as they can be.
+/// With checksums made right again, so that absurd sizes and lengths are believed as far as they
+/// can be.
 #[test]
 fn forged_headers_do_no_harm() {
     with_closed_logs(|setting, image, _, random| {

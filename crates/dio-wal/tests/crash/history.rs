@@ -1,4 +1,5 @@
-//! Random histories of a log, with what was promised at every moment, and the judge of what recovery finds.
+//! Random histories of a log, with what was promised at every moment, and the judge of what
+//! recovery finds.
 
 use dio_test::Rng;
 use dio_wal::{Log, Lsn, Method, Options, Preallocate, WalError};
@@ -203,7 +204,8 @@ impl History {
         }
     }
 
-    /// Judges what was found in a log that starts at `start`; returns the history cut to what is there.
+    /// Judges what was found in a log that starts at `start`; returns the history cut to what is
+    /// there.
     pub(crate) fn judge(&self, promise: &Promise, start: u64, found: &[(u64, Vec<u8>)]) -> Result<History, String> {
         if start < promise.start_done || start > promise.start_tried {
             return Err(format!("the log starts at {start}: {promise:?}"));

@@ -1,8 +1,10 @@
-//! Power cuts, by the thousand: random histories of appends, commits, truncations, segment changes and failing syncs are
-//! recorded on a simulated disk, the power is cut after some of the events with some of what was volatile, and
-//! recovery must find everything that was acknowledged and nothing that was not appended.
+//! Power cuts, by the thousand: random histories of appends, commits, truncations, segment changes
+//! and failing syncs are recorded on a simulated disk, the power is cut after some of the events
+//! with some of what was volatile, and recovery must find everything that was acknowledged and
+//! nothing that was not appended.
 //!
-//! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one history of it.
+//! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one
+//! history of it.
 
 mod disk;
 mod fuzz;
@@ -81,7 +83,8 @@ struct Story<'a> {
     events: std::ops::Range<usize>,
 }
 
-/// Cuts the power at some of the events of a history, in some of the possible ways, and with luck goes on from there.
+/// Cuts the power at some of the events of a history, in some of the possible ways, and with luck
+/// goes on from there.
 fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tally) {
     let Story { setting, base, disk, history, events: range } = story;
     let events = disk.events();
@@ -118,7 +121,8 @@ fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tall
     }
 }
 
-/// Runs a history on a disk and cuts the power in it. Its process may die, with the power on, and another go on.
+/// Runs a history on a disk and cuts the power in it. Its process may die, with the power on, and
+/// another go on.
 #[expect(clippy::too_many_arguments, reason = "all of a test")]
 fn tell(
     setting: &Setting,
@@ -198,8 +202,8 @@ impl Drop for Told {
     }
 }
 
-/// A block that was written, lost its predecessor and was never acknowledged stays dead, although the same records are
-/// appended before it again: a mark knows which opening wrote it.
+/// A block that was written, lost its predecessor and was never acknowledged stays dead, although
+/// the same records are appended before it again: a mark knows which opening wrote it.
 #[test]
 fn what_was_cut_off_does_not_come_back() {
     let mut random = Seed::fixed(1).rng();
@@ -211,7 +215,8 @@ fn what_was_cut_off_does_not_come_back() {
         ..Setting::number(0, &mut random)
     };
     let disk = setting.disk(Image::default(), 1);
-    // With the mark a record fills a block, so that the next one begins with the next block and needs no mark.
+    // With the mark a record fills a block, so that the next one begins with the next block and
+    // needs no mark.
     let record = [7; 512 - 64 - 24];
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
     let before = disk.happened();
@@ -236,8 +241,9 @@ fn what_was_cut_off_does_not_come_back() {
     assert_eq!(log.recovery().records, 1, "a record of the first opening came back");
 }
 
-/// A record that reaches into the next block by one byte stays dead when that block was lost, although what is written there
-/// later begins with the same byte: what follows it there are not the zeros that would.
+/// A record that reaches into the next block by one byte stays dead when that block was lost,
+/// although what is written there later begins with the same byte: what follows it there are not
+/// the zeros that would.
 #[test]
 fn a_record_whose_last_byte_was_lost_does_not_come_back() {
     let first_byte = after_a_lost_byte(1);
@@ -246,7 +252,8 @@ fn a_record_whose_last_byte_was_lost_does_not_come_back() {
     after_a_lost_byte(first_byte);
 }
 
-/// Loses the block with the last byte of a record, writes another one there, and returns what that begins with.
+/// Loses the block with the last byte of a record, writes another one there, and returns what that
+/// begins with.
 fn after_a_lost_byte(last: u8) -> u8 {
     const BLOCK: usize = 512;
     let mut random = Seed::fixed(1).rng();
@@ -286,7 +293,8 @@ fn after_a_lost_byte(last: u8) -> u8 {
     disk.live().files[file][place]
 }
 
-/// Where blocks are gone on with, small commits share them, and a reader beside the writer sees each as it becomes durable.
+/// Where blocks are gone on with, small commits share them, and a reader beside the writer sees
+/// each as it becomes durable.
 #[test]
 fn small_commits_share_a_block_that_is_written_untorn() {
     let mut random = Seed::fixed(2).rng();
@@ -336,7 +344,8 @@ fn a_disk_that_lies_is_found_out() {
     assert!(caught > 40, "only {caught} of 160 were noticed");
 }
 
-/// Contents that are not what was written: a lost write, a write to another place, a block of another log, a changed bit.
+/// Contents that are not what was written: a lost write, a write to another place, a block of
+/// another log, a changed bit.
 #[test]
 fn whatever_happens_to_a_closed_log_is_noticed() {
     let seed = Seed::new();
@@ -365,7 +374,8 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
     assert!(noticed > 500, "{noticed} of 2400");
 }
 
-/// A log that was closed, with its records, and all that were ever appended; the same operations for every `identity`.
+/// A log that was closed, with its records, and all that were ever appended; the same operations
+/// for every `identity`.
 fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Found), Found) {
     let disk = setting.disk(Image::default(), identity);
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();

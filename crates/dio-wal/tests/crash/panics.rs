@@ -1,4 +1,5 @@
-//! A panic, of a storage or of a callback, is a failure that everybody is told of, and nobody waits for ever.
+//! A panic, of a storage or of a callback, is a failure that everybody is told of, and nobody waits
+//! for ever.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
@@ -43,7 +44,8 @@ fn a_panic_amidst_io_fails_every_commit() {
             let outcomes: Vec<Option<WalError>> =
                 (0..6).map(|_| ends.recv_timeout(EVER).unwrap_or_else(|_| std::process::abort())).collect();
             let failed = outcomes.iter().flatten().filter(|error| matches!(error, WalError::Failed { .. })).count();
-            // Those whose own I/O panicked; a group and a new segment may be under way at the same time.
+            // Those whose own I/O panicked; a group and a new segment may be under way at the same
+            // time.
             let (panicked, panics) = (outcomes.iter().filter(|outcome| outcome.is_none()).count(), disk.panics());
             assert!(panicked <= panics.min(2) && panics > 0, "{what} {background}: {panics} panics, {outcomes:?}");
             assert_eq!(failed, outcomes.iter().flatten().count(), "{what} {background}: {outcomes:?}");

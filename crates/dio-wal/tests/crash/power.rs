@@ -26,7 +26,8 @@ enum Change {
 pub(crate) enum Fate {
     Kept,
     Lost,
-    /// The disk was writing there: a sector holds neither the old bytes nor the new. What is never torn is kept.
+    /// The disk was writing there: a sector holds neither the old bytes nor the new. What is never
+    /// torn is kept.
     Shorn,
 }
 
@@ -154,8 +155,8 @@ impl Cut {
         image
     }
 
-    /// Some of the images that a power cut may leave here: all where they are few, else the plain ones (nothing, everything,
-    /// beginnings, all but one, one alone) and random ones.
+    /// Some of the images that a power cut may leave here: all where they are few, else the plain
+    /// ones (nothing, everything, beginnings, all but one, one alone) and random ones.
     pub(crate) fn images(&self, random: &mut Rng, most: usize, mut visit: impl FnMut(Image)) {
         let count = self.undecided();
         if 1usize.checked_shl(count as u32).is_some_and(|all| all <= most) {

@@ -1,4 +1,5 @@
-//! Room on the disk: what is written how often, what happens when there is none, how much is read to begin in the middle.
+//! Room on the disk: what is written how often, what happens when there is none, how much is read
+//! to begin in the middle.
 
 use dio_wal::{Log, Lsn, Method, Options, Preallocate, Reader, WalError};
 
@@ -31,8 +32,8 @@ fn written(disk: &Disk) -> u64 {
     lengths.sum()
 }
 
-/// Large groups go to the disk once. Small ones find space that was written: as many bytes again, and few flushes that
-/// have to tell the file system anything.
+/// Large groups go to the disk once. Small ones find space that was written: as many bytes again,
+/// and few flushes that have to tell the file system anything.
 #[test]
 fn large_groups_are_written_once() {
     for (records, commit_every, most) in [(2000u64, 100, 1.05), (600, 1, 2.2)] {
@@ -56,8 +57,9 @@ fn large_groups_are_written_once() {
     }
 }
 
-/// Where segments are written with zeros when they are made, each is once, and a commit writes its own blocks and nothing else:
-/// into these, and into those that truncation gave back, which are not filled again.
+/// Where segments are written with zeros when they are made, each is once, and a commit writes its
+/// own blocks and nothing else: into these, and into those that truncation gave back, which are not
+/// filled again.
 #[test]
 fn segments_are_filled_when_they_are_made() {
     let disk = disk();
@@ -127,7 +129,8 @@ fn zeros_in_the_background_harm_nothing() {
     }
 }
 
-/// Where there is no room an append fails and says why, what was appended can be committed, and truncation makes room.
+/// Where there is no room an append fails and says why, what was appended can be committed, and
+/// truncation makes room.
 #[test]
 fn a_full_disk_is_survived() {
     for spares in [0, 1] {
@@ -169,7 +172,8 @@ fn a_full_disk_is_survived() {
     }
 }
 
-/// A directory that cannot be synced is another matter: a name may be lost, and nothing is acknowledged any more.
+/// A directory that cannot be synced is another matter: a name may be lost, and nothing is
+/// acknowledged any more.
 #[test]
 fn a_segment_whose_name_may_be_lost_is_not_used() {
     let disk = disk();
@@ -189,8 +193,8 @@ fn a_segment_whose_name_may_be_lost_is_not_used() {
     }
 }
 
-/// A truncation that could give up only some of its segments is gone on with by the next one; those that somebody has removed
-/// are done.
+/// A truncation that could give up only some of its segments is gone on with by the next one; those
+/// that somebody has removed are done.
 #[test]
 fn a_truncation_that_failed_half_way_is_gone_on_with() {
     for spares in [0, 2, 8] {
@@ -258,7 +262,8 @@ fn reading_begins_where_it_is_asked_to() {
         check(log.reader(lsns[number]).unwrap(), number);
         let reader = Reader::open_on(disk.storage(), lsns[number]).unwrap();
         let (opened, behind) = (check(reader, number) - before, 900 - number as u64);
-        // 64 KiB on the way back, the rest of the way, and once more where nothing was found at the end.
+        // 64 KiB on the way back, the rest of the way, and once more where nothing was found at the
+        // end.
         assert!(opened < (behind + 20) * 2 * BLOCK + (200 << 10), "{opened} bytes for {behind} blocks");
     }
     let mut reader = Reader::open_on(disk.storage(), Lsn(u64::MAX)).unwrap();
@@ -273,7 +278,8 @@ fn reading_begins_where_it_is_asked_to() {
     assert_eq!(reader.next().unwrap().unwrap().data, [9; 100_000]);
 }
 
-/// What an earlier opening left behind the end is not where a reader begins, even when it is asked for a place there.
+/// What an earlier opening left behind the end is not where a reader begins, even when it is asked
+/// for a place there.
 #[test]
 fn a_reader_does_not_begin_in_what_was_cut_off() {
     let disk = disk();

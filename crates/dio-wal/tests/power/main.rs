@@ -1,8 +1,10 @@
-//! The power fails below a real file system, while a process appends to a log on it: everything it acknowledged is there.
+//! The power fails below a real file system, while a process appends to a log on it: everything it
+//! acknowledged is there.
 //!
-//! Two ways: the file system is stopped by its own ioctl without writing its journal (`FS_IOC_SHUTDOWN` of ext4,
-//! `XFS_IOC_GOINGDOWN` of xfs; `xfs_io` calls it), then unmounted and mounted again; or every write and flush of its disk is
-//! recorded, and the disk made again as it was at some moment, with a part of what was not flushed.
+//! Two ways: the file system is stopped by its own ioctl without writing its journal
+//! (`FS_IOC_SHUTDOWN` of ext4, `XFS_IOC_GOINGDOWN` of xfs; `xfs_io` calls it), then unmounted and
+//! mounted again; or every write and flush of its disk is recorded, and the disk made again as it
+//! was at some moment, with a part of what was not flushed.
 //!
 //! `DIO_WAL_ROUNDS` sets the number of power cuts of each, `DIO_SEED` repeats a run. Root only.
 
@@ -230,7 +232,8 @@ fn replay(kind: Kind) {
         for _ in 0..CUTS.min(wanted - done) {
             let at = random.range_usize(began..events.len() + 1);
             let last = said.iter().rev().find(|(happened, _)| *happened <= at).map_or(Said::default(), |said| said.1);
-            // What was done is heard later: of a log that ends before a record, all that was done before it is known.
+            // What was done is heard later: of a log that ends before a record, all that was done
+            // before it is known.
             let latest = |end: u64| {
                 let heard = said.iter().map(|(_, said)| said).find(|said| said.durable >= end);
                 heard.unwrap_or(&said[said.len() - 1].1).latest_start()
@@ -257,7 +260,8 @@ fn replay(kind: Kind) {
     }
 }
 
-/// A real disk that is full: the append says so, what was appended is committed, truncation makes room.
+/// A real disk that is full: the append says so, what was appended is committed, truncation makes
+/// room.
 #[test]
 fn a_full_file_system_fails_an_append_and_nothing_else() {
     let Some(ground) = Ground::new(EXT4) else { return };

@@ -1,4 +1,5 @@
-//! A disk whose every write and flush is recorded: one file of a file system of our own, below a loop device.
+//! A disk whose every write and flush is recorded: one file of a file system of our own, below a
+//! loop device.
 
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
@@ -208,8 +209,8 @@ impl Drop for Recorded {
     }
 }
 
-/// Makes of an image what a power cut leaves after some events: all before the last flush, and some of what came after it,
-/// sector by sector.
+/// Makes of an image what a power cut leaves after some events: all before the last flush, and some
+/// of what came after it, sector by sector.
 pub(crate) fn cut(image: &Path, events: &[Event], random: &mut Rng) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(image)?;
     let flushed = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);

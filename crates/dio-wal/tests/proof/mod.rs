@@ -1,4 +1,5 @@
-//! A process that appends and says what was acknowledged, and the judge of what is found when it was stopped.
+//! A process that appends and says what was acknowledged, and the judge of what is found when it
+//! was stopped.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -152,7 +153,8 @@ impl Drop for Running {
     }
 }
 
-/// Reads a log that was opened as any program would after the accident, and judges it by what was said. Returns what is there.
+/// Reads a log that was opened as any program would after the accident, and judges it by what was
+/// said. Returns what is there.
 pub(crate) fn judge(log: &Log, said: Said, what: &str) -> Said {
     judge_by(log, said, what, |_| said.latest_start())
 }
@@ -164,7 +166,8 @@ impl Said {
     }
 }
 
-/// As [`judge`]; `latest` tells the first record at most of a log that ends before the record with a number.
+/// As [`judge`]; `latest` tells the first record at most of a log that ends before the record with
+/// a number.
 pub(crate) fn judge_by(log: &Log, said: Said, what: &str, latest: impl Fn(u64) -> u64) -> Said {
     let mut reader = log.reader(log.start()).unwrap();
     let mut found: Option<(u64, u64)> = None;
