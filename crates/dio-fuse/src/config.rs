@@ -1,4 +1,4 @@
-//! What kernel and server agree on at first.
+//! The negotiation of features and limits between the kernel and the server (`FUSE_INIT`).
 
 use zerocopy::FromBytes;
 
@@ -7,22 +7,23 @@ use crate::flags::InitFlags;
 use crate::request::{Body, TooShort};
 use crate::types::Version;
 
-/// Largest write that can be agreed on, bytes.
-const MOST_WRITE: u32 = 16 << 20;
-/// Smallest write that the kernel accepts (`fuse_init_out.max_write`), bytes.
-const LEAST_WRITE: u32 = 4096;
+/// Largest write that can be negotiated, in bytes.
+const WRITE_BYTES_MAX: u32 = 16 << 20;
+/// Smallest write that the kernel accepts (`fuse_init_out.max_write`), in bytes.
+const WRITE_BYTES_MIN: u32 = 4096;
 /// `FILESYSTEM_MAX_STACK_DEPTH` of `include/linux/fs.h`.
-const MOST_STACKED: u32 = 2;
+const STACK_DEPTH_MAX: u32 = 2;
 
-/// What is asked for whenever the kernel offers it: nothing depends on the file system for these.
-const ALWAYS: InitFlags = InitFlags::FUSE_BIG_WRITES
+/// Features that are requested whenever the kernel offers them, because they do not concern the
+/// file system.
+const ALWAYS_REQUESTED: InitFlags = InitFlags::FUSE_BIG_WRITES
     .union(InitFlags::FUSE_MAX_PAGES)
     .union(InitFlags::FUSE_SETXATTR_EXT)
     .union(InitFlags::FUSE_INIT_EXT);
 
-/// What the kernel offers and what of it is taken.
+/// What the kernel offers, and which of it the file system requests.
 ///
-/// The setters answer the value of before, or an error with the nearest value that is possible.
+/// Each setter returns the previous value, or, as its error, the nearest value that is possible.
 #[derive(Debug, Clone)]
 pub struct KernelConfig {
     capabilities: InitFlags,
@@ -37,7 +38,7 @@ pub struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// Takes the kernel's first request apart.
+    /// Decodes the body of the kernel's first request.
     pub(crate) fn parse(mut body: Body<'_>) -> Result<KernelConfig, TooShort> {
         let head: InitIn = body.take()?;
         let low = InitFlags::from_bits_retain(head.flags.into());
@@ -48,7 +49,7 @@ impl KernelConfig {
         }
         Ok(KernelConfig {
             capabilities,
-            requested: ALWAYS & capabilities,
+            requested: ALWAYS_REQUESTED & capabilities,
             version: Version(head.major, head.minor),
             offered_readahead: head.max_readahead,
             max_readahead: head.max_readahead,
@@ -59,13 +60,14 @@ impl KernelConfig {
         })
     }
 
-    /// The version of another major number, of which only these two numbers are sure to be where they are.
+    /// Decodes only the version. In a request of another major version, no other fields are certain
+    /// to be where they are in this one.
     pub(crate) fn version(mut body: Body<'_>) -> Result<Version, TooShort> {
-        let [major, minor] = body.take::<Two>()?.0;
+        let [major, minor] = body.take::<VersionIn>()?.0;
         Ok(Version(major, minor))
     }
 
-    /// What the kernel can do.
+    /// The features that the kernel offers.
     pub fn capabilities(&self) -> InitFlags {
         self.capabilities - InitFlags::FUSE_INIT_EXT
     }
@@ -75,10 +77,10 @@ impl KernelConfig {
         self.version
     }
 
-    /// Asks for all of these.
+    /// Requests all features in `wanted`.
     ///
     /// # Errors
-    /// Those that the kernel does not offer; none is asked for then.
+    /// The features in `wanted` that the kernel does not offer. None is requested then.
     pub fn add_capabilities(&mut self, wanted: InitFlags) -> Result<(), InitFlags> {
         let missing = wanted - self.capabilities;
         if !missing.is_empty() {
@@ -88,34 +90,36 @@ impl KernelConfig {
         Ok(())
     }
 
-    /// Largest write of one request, bytes; 1 MiB if not set. The kernel may stay below it (`fs.fuse.max_pages_limit`).
+    /// Sets the largest write of one request, in bytes; 1 MiB if not set. The kernel may use less
+    /// (`fs.fuse.max_pages_limit`).
     ///
     /// # Errors
-    /// The nearest value of 4 KiB to 16 MiB.
+    /// The nearest value between 4 KiB and 16 MiB.
     pub fn set_max_write(&mut self, bytes: u32) -> Result<u32, u32> {
-        set(&mut self.max_write, bytes, LEAST_WRITE, MOST_WRITE)
+        set(&mut self.max_write, bytes, WRITE_BYTES_MIN, WRITE_BYTES_MAX)
     }
 
-    /// Most bytes that the kernel reads ahead; what it offers if not set.
+    /// Sets how many bytes the kernel reads ahead at most; if not set, as many as it offers.
     ///
     /// # Errors
-    /// What it offers, if that is less.
+    /// The number that the kernel offers, if that is less.
     pub fn set_max_readahead(&mut self, bytes: u32) -> Result<u32, u32> {
         set(&mut self.max_readahead, bytes, 0, self.offered_readahead)
     }
 
-    /// Most requests under way for which no program waits; 16 if not set.
+    /// Sets how many requests that no program waits for may be in flight; 16 if not set.
     ///
     /// # Errors
-    /// 1 for 0.
+    /// 1, if `requests` is 0.
     pub fn set_max_background(&mut self, requests: u16) -> Result<u16, u16> {
         set(&mut self.max_background, requests, 1, u16::MAX)
     }
 
-    /// From how many of these on the device counts as congested; three quarters of them if not set.
+    /// Sets how many of these requests make the kernel treat the device as congested; three
+    /// quarters of the most that may be in flight if not set.
     ///
     /// # Errors
-    /// 1 for 0.
+    /// 1, if `requests` is 0.
     pub fn set_congestion_threshold(&mut self, requests: u16) -> Result<u16, u16> {
         let mut threshold = self.congestion_threshold();
         let before = set(&mut threshold, requests, 1, u16::MAX)?;
@@ -123,13 +127,15 @@ impl KernelConfig {
         Ok(before)
     }
 
-    /// How deep files may be stacked that the kernel is given: 1 for those that are not on a stacked file system themselves;
-    /// 0, if not set, for none.
+    /// Sets how deep the mount may be stacked on backing files (see
+    /// [`ReplyOpen::opened_passthrough`](crate::ReplyOpen::opened_passthrough)). With 1, backing
+    /// files must not be on a stacked file system themselves. With 0, the default, there are no
+    /// backing files.
     ///
     /// # Errors
-    /// 2, the kernel's own limit.
+    /// 2, which is the kernel's limit.
     pub fn set_max_stack_depth(&mut self, depth: u32) -> Result<u32, u32> {
-        set(&mut self.max_stack_depth, depth, 0, MOST_STACKED)
+        set(&mut self.max_stack_depth, depth, 0, STACK_DEPTH_MAX)
     }
 
     fn congestion_threshold(&self) -> u16 {
@@ -137,8 +143,8 @@ impl KernelConfig {
         self.congestion_threshold.unwrap_or(usual).min(self.max_background)
     }
 
-    /// The answer to the kernel.
-    pub(crate) fn answer(&self) -> InitOut {
+    /// The reply to the kernel's first request.
+    pub(crate) fn reply(&self) -> InitOut {
         let flags = self.requested.bits();
         InitOut {
             major: abi::MAJOR,
@@ -156,14 +162,14 @@ impl KernelConfig {
         }
     }
 
-    /// Pages of the largest request or answer.
+    /// Pages of the largest request or reply.
     fn pages(&self) -> u32 {
         self.max_write.max(self.max_readahead).div_ceil(rustix::param::page_size() as u32).min(u16::MAX.into())
     }
 
-    /// What the threads that serve must know of it.
-    pub(crate) fn agreed(&self) -> Agreed {
-        Agreed {
+    /// The values that the serving threads use.
+    pub(crate) fn negotiated(&self) -> Negotiated {
+        Negotiated {
             max_write: self.max_write,
             // `max_payload_sz` of `fuse_uring_create` (fs/fuse/dev_uring.c).
             max_payload: self.max_write.max(self.pages() * rustix::param::page_size() as u32),
@@ -173,22 +179,23 @@ impl KernelConfig {
     }
 }
 
-/// What was agreed on.
+/// Negotiated values that the serving threads use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Agreed {
+pub(crate) struct Negotiated {
     pub(crate) max_write: u32,
-    /// Largest request or answer, bytes without headers.
+    /// Largest request or reply without headers, in bytes.
     pub(crate) max_payload: u32,
     pub(crate) setxattr_ext: bool,
-    /// Requests come by rings.
+    /// Requests come through io_uring.
     pub(crate) over_io_uring: bool,
 }
 
 #[derive(FromBytes, zerocopy::KnownLayout, zerocopy::Immutable)]
 #[repr(C)]
-struct Two([u32; 2]);
+struct VersionIn([u32; 2]);
 
-/// Sets `place` and answers what it was, or the nearest value between `least` and `most`.
+/// Sets `place` and returns its previous value, or, as the error, the nearest value between `least`
+/// and `most`.
 fn set<T: Copy + Ord>(place: &mut T, value: T, least: T, most: T) -> Result<T, T> {
     let possible = value.min(most).max(least);
     if possible != value {
@@ -218,20 +225,20 @@ mod tests {
         let mut config = KernelConfig::parse(Body(&offer(45, offered))).unwrap();
         let both = InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL;
         assert_eq!(config.add_capabilities(both), Err(InitFlags::FUSE_POSIX_ACL));
-        assert_eq!(config.answer().flags2, 0);
+        assert_eq!(config.reply().flags2, 0);
         config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).unwrap();
-        let answer = config.answer();
-        assert_eq!((answer.flags, answer.flags2), (1 << 5 | 1 << 30, 1 << 5));
-        assert!(!config.agreed().setxattr_ext);
+        let reply = config.reply();
+        assert_eq!((reply.flags, reply.flags2), (1 << 5 | 1 << 30, 1 << 5));
+        assert!(!config.negotiated().setxattr_ext);
     }
 
     #[test]
     fn an_old_kernel_is_answered_in_its_own_version() {
         let config = KernelConfig::parse(Body(&offer(31, InitFlags::FUSE_MAX_PAGES))).unwrap();
-        let answer = config.answer();
-        assert_eq!((answer.major, answer.minor, answer.flags2), (7, 31, 0));
+        let reply = config.reply();
+        assert_eq!((reply.major, reply.minor, reply.flags2), (7, 31, 0));
         let newer = KernelConfig::parse(Body(&offer(60, InitFlags::FUSE_INIT_EXT))).unwrap();
-        assert_eq!(newer.answer().minor, abi::MINOR);
+        assert_eq!(newer.reply().minor, abi::MINOR);
     }
 
     #[test]
@@ -245,13 +252,13 @@ mod tests {
         assert_eq!(config.set_max_background(64), Ok(16));
         assert_eq!(config.set_congestion_threshold(1000), Ok(48));
         assert_eq!(config.set_max_stack_depth(3), Err(2));
-        let answer = config.answer();
+        let reply = config.reply();
         let page = rustix::param::page_size();
-        assert_eq!((answer.max_write, usize::from(answer.max_pages)), (256 << 10, (256 << 10) / page));
-        assert_eq!((answer.max_background, answer.congestion_threshold), (64, 64));
+        assert_eq!((reply.max_write, usize::from(reply.max_pages)), (256 << 10, (256 << 10) / page));
+        assert_eq!((reply.max_background, reply.congestion_threshold), (64, 64));
         config.set_max_write(200_000).unwrap();
-        assert_eq!(config.agreed().max_payload as usize, usize::from(config.answer().max_pages) * page);
-        assert!(config.agreed().max_payload >= 200_000);
+        assert_eq!(config.negotiated().max_payload as usize, usize::from(config.reply().max_pages) * page);
+        assert!(config.negotiated().max_payload >= 200_000);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A message becomes a call of the file system.
+//! Decodes messages and calls the file system.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::channel::Channel;
-use crate::config::Agreed;
+use crate::config::Negotiated;
 use crate::filesystem::Filesystem;
 use crate::interrupts::Interrupts;
 use crate::operation::Operation;
@@ -18,68 +18,71 @@ use crate::request::{Malformed, Message, Request};
 use crate::serving;
 use crate::types::{INodeNo, RequestId};
 
-/// One thread's share of a connection.
+/// What one thread needs to serve the requests of a connection.
 #[derive(Debug)]
-pub(crate) struct Desk<F: Filesystem> {
-    pub(crate) filesystem: Arc<Served<F>>,
+pub(crate) struct Dispatcher<F: Filesystem> {
+    pub(crate) filesystem: Arc<MountedFilesystem<F>>,
     pub(crate) channel: Arc<Channel>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) thread: usize,
-    pub(crate) agreed: Agreed,
+    pub(crate) negotiated: Negotiated,
 }
 
-/// A file system that is told of its end, by whichever thread is the last.
+/// A file system whose `destroy` is called when the last serving thread drops it.
 #[derive(Debug)]
-pub(crate) struct Served<F: Filesystem>(pub(crate) F);
+pub(crate) struct MountedFilesystem<F: Filesystem>(pub(crate) F);
 
-impl<F: Filesystem> Drop for Served<F> {
+impl<F: Filesystem> Drop for MountedFilesystem<F> {
     fn drop(&mut self) {
         self.0.destroy();
     }
 }
 
-impl<F: Filesystem> Desk<F> {
-    /// Has one message answered. Whatever is in it, and whatever the file system does, this returns.
+impl<F: Filesystem> Dispatcher<F> {
+    /// Serves one message. This returns whatever the message contains, and even if the file system
+    /// panics.
     pub(crate) fn handle(&self, bytes: &[u8]) {
         let message = match Message::parse(bytes) {
             Ok(message) => message,
             Err(malformed) => return self.refuse(malformed),
         };
         let header = &message.header;
-        let Ok(operation) = Operation::parse(header.opcode, message.body, self.agreed.setxattr_ext) else {
+        let Ok(operation) = Operation::parse(header.opcode, message.body, self.negotiated.setxattr_ext) else {
             return self.refuse(Malformed::Short(header.unique));
         };
         if let Operation::Interrupt { unique } = operation {
             return self.interrupt(unique);
         }
-        serving::answers();
-        if serving::is_answering(header.pid) && operation.is_asked() {
+        serving::register_thread();
+        if serving::is_serving(header.pid) && operation.may_be_refused() {
             return Reply::new(&self.channel, header.unique).error(Errno::DEADLK);
         }
         let request = message.request(self.interrupts.begin(self.thread, header.unique));
-        // The file system is behind shared references all the time; what its locks guard after a panic, they poison.
+        // Catching a panic is safe here: the file system is only used by shared reference, and a
+        // panic poisons its locks.
         let call = AssertUnwindSafe(|| {
             let _answering = self.filesystem.0.answer(header.pid);
             self.call(&request, INodeNo(header.nodeid), operation, Reply::new(&self.channel, header.unique));
         });
         if catch_unwind(call).is_err() {
-            self.channel.faults.panicked();
+            self.channel.errors.count_panic();
         }
         self.interrupts.end(self.thread);
     }
 
     fn refuse(&self, malformed: Malformed) {
-        self.channel.faults.was_malformed();
+        self.channel.errors.count_malformed();
         if let Malformed::Short(unique) = malformed {
             Reply::new(&self.channel, unique).error(Errno::IO);
         }
     }
 
-    /// The kernel wants no answer: an error would have it send the interrupt again, or never more.
+    /// Serves an interrupt. It sends no reply, because the kernel expects none: after an error the
+    /// kernel would send the interrupt again (`EAGAIN`), or no interrupt any more (`ENOSYS`).
     fn interrupt(&self, unique: u64) {
         self.interrupts.interrupt(unique);
         if catch_unwind(AssertUnwindSafe(|| self.filesystem.0.interrupt(RequestId(unique)))).is_err() {
-            self.channel.faults.panicked();
+            self.channel.errors.count_panic();
         }
     }
 
@@ -87,8 +90,10 @@ impl<F: Filesystem> Desk<F> {
         let fs = &self.filesystem.0;
         match operation {
             Operation::Lookup { name } => fs.lookup(request, inode, name, ReplyEntry(reply)),
-            Operation::Forget { count } => fs_forgets(reply, || fs.forget(request, inode, count)),
-            Operation::BatchForget { mut nodes } => fs_forgets(reply, || fs.batch_forget(request, &mut nodes)),
+            Operation::Forget { count } => forget_without_reply(reply, || fs.forget(request, inode, count)),
+            Operation::BatchForget { mut nodes } => {
+                forget_without_reply(reply, || fs.batch_forget(request, &mut nodes))
+            }
             Operation::Getattr { fh } => fs.getattr(request, inode, fh, ReplyAttr(reply)),
             Operation::Statx { fh, flags, mask } => fs.statx(request, inode, fh, flags, mask, ReplyStatx(reply)),
             Operation::Setattr(changes) => fs.setattr(request, inode, &changes, ReplyAttr(reply)),
@@ -113,16 +118,17 @@ impl<F: Filesystem> Desk<F> {
             }
             Operation::Fsyncdir { fh, data_only } => fs.fsyncdir(request, inode, fh, data_only, ReplyEmpty(reply)),
             Operation::Syncfs => fs.syncfs(request, inode, ReplyEmpty(reply)),
-            // The end comes when the device says so: there may be requests under way.
+            // `destroy` is called later, when the device reports the end of the mount: requests may
+            // still be in flight.
             Operation::Destroy => reply.send(&[]),
             Operation::Unknown => reply.error(Errno::NOSYS),
-            // Answered already, or not to be answered.
-            Operation::Interrupt { .. } | Operation::NotifyReply => reply.forego(),
+            // The kernel expects no reply to these. Interrupts are served in `handle`.
+            Operation::Interrupt { .. } | Operation::NotifyReply => reply.skip_reply(),
             names_or_data => self.call_names(request, inode, names_or_data, reply),
         }
     }
 
-    /// What makes, moves and removes names.
+    /// Calls the file system to make, move or remove names.
     fn call_names(&self, request: &Request<'_>, inode: INodeNo, operation: Operation<'_>, reply: Reply) {
         let fs = &self.filesystem.0;
         match operation {
@@ -138,7 +144,7 @@ impl<F: Filesystem> Desk<F> {
             Operation::Rename { name, new_parent, new_name, flags } => {
                 fs.rename(request, inode, name, new_parent, new_name, flags, ReplyEmpty(reply));
             }
-            // The header has the new directory here, not the inode.
+            // Here the header names the new directory, not the inode.
             Operation::Link { inode: linked, new_name } => {
                 fs.link(request, linked, inode, new_name, ReplyEntry(reply));
             }
@@ -153,7 +159,7 @@ impl<F: Filesystem> Desk<F> {
         }
     }
 
-    /// What is done with open files.
+    /// Calls the file system for open files.
     fn call_data(&self, request: &Request<'_>, inode: INodeNo, operation: Operation<'_>, reply: Reply) {
         let fs = &self.filesystem.0;
         match operation {
@@ -196,9 +202,9 @@ impl<F: Filesystem> Desk<F> {
     }
 }
 
-/// Forgets: there is no answer to that, not even if it panics.
-fn fs_forgets(reply: Reply, forget: impl FnOnce()) {
-    reply.forego();
+/// Calls `forget`. The kernel expects no reply, not even if `forget` panics.
+fn forget_without_reply(reply: Reply, forget: impl FnOnce()) {
+    reply.skip_reply();
     forget();
 }
 

@@ -1,4 +1,4 @@
-//! What a file system has to answer.
+//! The trait that a file system implements.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,63 +15,72 @@ use crate::reply::{
 use crate::request::Request;
 use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId};
 
-/// A file system. Its methods are called from several threads; each gets the right to answer, which may be passed on to
-/// another thread. Parameters that are not explained are those of the system call that has the method's name.
+/// A file system. Its methods are called from several threads. Each method gets a reply, which it
+/// may pass on to another thread. Parameters that are not explained here are those of the system
+/// call with the method's name.
 ///
-/// What is not implemented answers `ENOSYS`, which makes the kernel do without and, for some, not ask again; opening
-/// succeeds without a handle, closing succeeds.
+/// A method that is not implemented replies `ENOSYS`. The kernel then does without the operation,
+/// and for some operations never asks again. Opening and closing succeed without an implementation;
+/// the handle is then 0.
 #[allow(clippy::too_many_arguments)] // The protocol has as many.
 pub trait Filesystem: Send + Sync + 'static {
-    /// Before everything else: what kernel and server agree on.
+    /// Called before every other method, to negotiate features with the kernel.
     ///
     /// # Errors
-    /// The mount fails with it.
+    /// The mount fails with the error.
     fn init(&mut self, request: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
         let _ = (request, config);
         Ok(())
     }
 
-    /// After everything else; also where `init` failed.
+    /// Called after every other method, even if `init` failed.
     fn destroy(&mut self) {}
 
-    /// The program that waits for request `unique` has got a signal; [`Request::is_interrupted`] is true there, or will be.
-    /// There is nothing to answer: whoever makes requests wait wakes them up here, so that they look.
+    /// Called when the program that waits for request `unique` has received a signal.
+    /// [`Request::is_interrupted`] of that request is true now, or will be when the request begins.
+    /// There is no reply. A file system in which requests wait wakes them here, so that they check.
     fn interrupt(&self, unique: RequestId) {
         let _ = unique;
     }
 
-    /// A request has come while all threads were busy, and waits for this one, or another that has become free.
+    /// Called when a request has arrived while all threads were busy. It waits for the calling
+    /// thread, or for another thread that has become free.
     fn queued(&self) {}
 
-    /// The calling thread answers a request of the thread `caller` from now on, until what this gives is dropped. The number is 0
-    /// where that thread cannot be seen from here.
+    /// Called before the method that serves a request, by the same thread. The returned value is
+    /// dropped after that method. `caller` is the number of the thread that made the request, or 0
+    /// if this process cannot see that thread.
     fn answer(&self, caller: u32) -> impl Sized {
         let _ = caller;
     }
 
-    /// Finds a name. Every entry that is answered, here and elsewhere, counts as one lookup of its inode.
+    /// Looks up a name. Every entry in a reply, of this method and others, counts as one lookup of
+    /// its inode.
     fn lookup(&self, request: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _ = (request, parent, name);
         reply.error(Errno::NOSYS);
     }
 
-    /// The kernel forgets `count` lookups of an inode. When the mount ends, it forgets all without telling.
+    /// Takes back `count` lookups of an inode, which the kernel has forgotten. At the end of the
+    /// mount the kernel forgets all inodes without calling this.
     fn forget(&self, request: &Request<'_>, inode: INodeNo, count: u64) {
         let _ = (request, inode, count);
     }
 
-    /// The same for many.
+    /// As [`Filesystem::forget`], for several inodes.
     fn batch_forget(&self, request: &Request<'_>, nodes: &mut dyn Iterator<Item = (INodeNo, u64)>) {
         nodes.for_each(|(inode, count)| self.forget(request, inode, count));
     }
 
-    /// Attributes.
+    /// Gets the attributes of an inode.
     fn getattr(&self, request: &Request<'_>, inode: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         let _ = (request, inode, fh);
         reply.error(Errno::NOSYS);
     }
 
-    /// Attributes with what `stat(2)` lacks. `flags` are `AT_STATX_*`, `mask` is what is asked for; more and less may be told.
+    /// Gets the attributes of an inode, with those that `stat(2)` lacks. `flags` are `AT_STATX_*`,
+    /// and `mask` has the fields that the program requests. The reply may have more or fewer
+    /// fields.
     fn statx(
         &self,
         request: &Request<'_>,
@@ -85,19 +94,19 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Changes attributes and answers all.
+    /// Changes attributes. The reply has all attributes, the unchanged ones too.
     fn setattr(&self, request: &Request<'_>, inode: INodeNo, changes: &Changes, reply: ReplyAttr) {
         let _ = (request, inode, changes);
         reply.error(Errno::NOSYS);
     }
 
-    /// The target of a symbolic link, without a byte that ends it.
+    /// Reads the target of a symbolic link. The reply does not end with a zero byte.
     fn readlink(&self, request: &Request<'_>, inode: INodeNo, reply: ReplyData) {
         let _ = (request, inode);
         reply.error(Errno::NOSYS);
     }
 
-    /// Creates an inode of any type but directory and symbolic link. `rdev` is encoded, see
+    /// Creates an inode of any type except directory and symbolic link. `rdev` is encoded, see
     /// [`decode_device`](crate::decode_device).
     fn mknod(
         &self,
@@ -119,7 +128,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Removes a name that is no directory's.
+    /// Removes a name of anything but a directory.
     fn unlink(&self, request: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _ = (request, parent, name);
         reply.error(Errno::NOSYS);
@@ -137,7 +146,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Moves a name.
+    /// Renames a file or directory, within a directory or to another one.
     fn rename(
         &self,
         request: &Request<'_>,
@@ -152,21 +161,23 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Gives an inode one more name; also the first one to what [`Filesystem::tmpfile`] made.
+    /// Gives an inode another name, or its first name if [`Filesystem::tmpfile`] made it.
     fn link(&self, request: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let _ = (request, inode, new_parent, new_name);
         reply.error(Errno::NOSYS);
     }
 
-    /// Opens a file. `kill_suidgid`: its set-user-ID and set-group-ID bits are to be cleared with its contents (`O_TRUNC` by a
-    /// caller that may not keep them; only with `FUSE_HANDLE_KILLPRIV_V2`).
+    /// Opens a file. With `kill_suidgid`, the file system clears the set-user-ID and set-group-ID
+    /// bits when it truncates the file (`O_TRUNC` by a caller that may not keep them; only with
+    /// `FUSE_HANDLE_KILLPRIV_V2`).
     fn open(&self, request: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill_suidgid: bool, reply: ReplyOpen) {
         let _ = (request, inode, flags, kill_suidgid);
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
 
-    /// Reads; fewer bytes than `size` mean the end of the file. `flags` are those that the file has now. `lock_owner` is
-    /// `None` where the kernel fills its cache.
+    /// Reads from a file. A reply with fewer than `size` bytes means the end of the file. `flags`
+    /// are the current flags of the open file. `lock_owner` is `None` if the kernel reads into its
+    /// cache.
     fn read(
         &self,
         request: &Request<'_>,
@@ -182,8 +193,8 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Writes. `data` begins at a multiple of [`dio::block::BLOCK_ALIGN`] in memory and is gone when the method returns.
-    /// `flags` are those that the file has now, by which this write has come.
+    /// Writes to a file. `data` begins at a multiple of [`dio::block::BLOCK_ALIGN`] in memory, and
+    /// is valid until the method returns. `flags` are the current flags of the open file.
     fn write(
         &self,
         request: &Request<'_>,
@@ -200,13 +211,14 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// A descriptor of an open file is closed, perhaps one of several; an error is what `close(2)` answers.
+    /// Called when a descriptor of an open file is closed, which may be one of several. An error in
+    /// the reply is the error of `close(2)`.
     fn flush(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
         let _ = (request, inode, fh, lock_owner);
         reply.error(Errno::NOSYS);
     }
 
-    /// Nobody has the file open by this handle any more.
+    /// Called when the kernel has dropped its last reference to a file handle.
     fn release(
         &self,
         request: &Request<'_>,
@@ -221,7 +233,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.ok();
     }
 
-    /// Makes what was written durable; `data_only` as `fdatasync(2)`.
+    /// Makes the written data durable. `data_only` as for `fdatasync(2)`.
     fn fsync(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _ = (request, inode, fh, data_only);
         reply.error(Errno::NOSYS);
@@ -233,13 +245,14 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
 
-    /// Names in a directory, from `offset`: 0, or one that was given with a name.
+    /// Reads the names in a directory from `offset`, which is 0 or an offset that was passed to
+    /// [`ReplyDirectory::add`].
     fn readdir(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
         let _ = (request, inode, fh, offset);
         reply.error(Errno::NOSYS);
     }
 
-    /// The same with what they stand for.
+    /// As [`Filesystem::readdir`], with the inode of each name.
     fn readdirplus(
         &self,
         request: &Request<'_>,
@@ -252,7 +265,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Nobody has the directory open by this handle any more.
+    /// Called when the kernel has dropped its last reference to a directory handle.
     fn releasedir(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, flags: OpenFlags, reply: ReplyEmpty) {
         let _ = (request, inode, fh, flags);
         reply.ok();
@@ -264,7 +277,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Figures of the file system.
+    /// Gets statistics of the file system, see `statvfs(3)`.
     fn statfs(&self, request: &Request<'_>, inode: INodeNo, reply: ReplyStatfs) {
         let _ = (request, inode);
         reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
@@ -285,13 +298,15 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// An extended attribute; with `size` 0 its length, `ERANGE` if it is longer than `size`.
+    /// Gets an extended attribute. With `size` 0 the reply is its length. If it is longer than
+    /// `size`, the reply is `ERANGE`.
     fn getxattr(&self, request: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _ = (request, inode, name, size);
         reply.error(Errno::NOSYS);
     }
 
-    /// Names of extended attributes, each ended by a zero byte; `size` as in [`Filesystem::getxattr`].
+    /// Lists the names of extended attributes, each followed by a zero byte. `size` is as in
+    /// [`Filesystem::getxattr`].
     fn listxattr(&self, request: &Request<'_>, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let _ = (request, inode, size);
         reply.error(Errno::NOSYS);
@@ -303,13 +318,15 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Whether the caller may; not asked where the kernel checks (`default_permissions`).
+    /// Checks whether the caller has the permissions in `mask`. It is not called if the kernel
+    /// checks permissions (`default_permissions`).
     fn access(&self, request: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let _ = (request, inode, mask);
         reply.error(Errno::NOSYS);
     }
 
-    /// Creates a file, or opens it if it is there, unless `flags` have `O_EXCL`. `kill_suidgid` as in [`Filesystem::open`].
+    /// Creates and opens a file. An existing file is opened, unless `flags` have `O_EXCL`.
+    /// `kill_suidgid` is as in [`Filesystem::open`].
     fn create(
         &self,
         request: &Request<'_>,
@@ -325,7 +342,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Creates a file without a name (`O_TMPFILE`).
+    /// Creates and opens a file without a name (`O_TMPFILE`).
     fn tmpfile(
         &self,
         request: &Request<'_>,
@@ -339,7 +356,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Allocates, or punches holes, and so on: `mode` as in `fallocate(2)`.
+    /// Allocates space, punches a hole, or does what else `mode` says, see `fallocate(2)`.
     fn fallocate(
         &self,
         request: &Request<'_>,
@@ -354,13 +371,13 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// `ioctl(2)`; `ENOSYS` becomes `ENOTTY`.
+    /// Does an `ioctl(2)`. Programs get `ENOTTY` if the reply is `ENOSYS`.
     fn ioctl(&self, request: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
         let _ = (request, inode, ioctl);
         reply.error(Errno::NOSYS);
     }
 
-    /// Looks for data or holes; the kernel does other seeks itself.
+    /// Finds the next data or hole. The kernel does all other seeks itself.
     fn lseek(
         &self,
         request: &Request<'_>,
@@ -374,7 +391,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Copies from one file to another, at most [`ReplyCopy::most`] bytes.
+    /// Copies from one file to another, at most [`ReplyCopy::bytes_max`] bytes.
     fn copy_file_range(
         &self,
         request: &Request<'_>,
@@ -392,7 +409,8 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Makes everything durable that was written (`syncfs(2)`). Kernels ask this of a few kinds of mount only.
+    /// Makes everything that was written durable (`syncfs(2)`). Kernels call this only on a few
+    /// kinds of mount.
     fn syncfs(&self, request: &Request<'_>, inode: INodeNo, reply: ReplyEmpty) {
         let _ = (request, inode);
         reply.error(Errno::NOSYS);

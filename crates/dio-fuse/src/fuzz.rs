@@ -1,5 +1,5 @@
-//! Messages of the kernel for the fuzzer, which is in a crate of its own (`fuzz/`): a connection
-//! whose other end is not the kernel, and a file system that looks at all that it is told.
+//! The crate's part of the fuzzer in `fuzz/`: a connection whose other end is not the kernel, and a
+//! file system that reads everything it gets.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,9 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader, opcode};
-use crate::channel::{Channel, Faults};
-use crate::config::{Agreed, KernelConfig};
-use crate::dispatch::{Desk, Served};
+use crate::channel::Channel;
+use crate::config::{KernelConfig, Negotiated};
+use crate::dispatch::{Dispatcher, MountedFilesystem};
+use crate::error_counts::ErrorCounts;
 use crate::filesystem::Filesystem;
 use crate::flags::{FopenFlags, RenameFlags, SetxattrFlags, WriteFlags};
 use crate::interrupts::Interrupts;
@@ -24,56 +25,57 @@ use crate::reply::{
 use crate::request::{Message, Request};
 use crate::types::{Changes, FileHandle, FileType, INodeNo, Ioctl, LockOwner, OpenFlags};
 
-/// A connection on which messages are answered.
+/// A connection that serves messages.
 #[derive(Debug)]
 pub struct Connection {
-    desk: Desk<Listener>,
+    dispatcher: Dispatcher<Listener>,
     kernel: OwnedFd,
 }
 
 impl Connection {
-    /// A new one.
+    /// Makes a connection.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// If no socket can be made.
     pub fn new() -> Result<Connection, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (kernel, device) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let agreed = Agreed { max_write: 1 << 20, max_payload: 1 << 20, setxattr_ext: true, over_io_uring: false };
-        let desk = Desk {
-            filesystem: Arc::new(Served(Listener)),
-            channel: Arc::new(Channel::new(Arc::new(device), Arc::new(Faults::default()))),
+        let negotiated =
+            Negotiated { max_write: 1 << 20, max_payload: 1 << 20, setxattr_ext: true, over_io_uring: false };
+        let dispatcher = Dispatcher {
+            filesystem: Arc::new(MountedFilesystem(Listener)),
+            channel: Arc::new(Channel::new(Arc::new(device), Arc::new(ErrorCounts::default()))),
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
-            agreed,
+            negotiated,
         };
-        Ok(Connection { desk, kernel })
+        Ok(Connection { dispatcher, kernel })
     }
 
-    /// Has one message answered, and once more with the length in its header put right.
+    /// Serves a message, and serves it again with the length in its header corrected.
     ///
     /// # Panics
-    /// When it is answered twice, or by an answer that the kernel would not take.
+    /// If a message gets two replies, or a reply that the kernel would refuse.
     pub fn message(&self, bytes: &[u8]) {
-        self.answered(bytes);
+        self.serve(bytes);
         let Some(behind) = bytes.get(4..) else { return };
         let right = [&(bytes.len() as u32).to_ne_bytes(), behind].concat();
-        self.answered(&right);
+        self.serve(&right);
         if let Ok(message) = Message::parse(&right)
             && message.header.opcode == opcode::INIT
             && let Ok(mut config) = KernelConfig::parse(message.body)
         {
-            // The setters answer what is possible, whatever the kernel offers.
+            // The setters return a possible value, whatever the kernel offers.
             let _ = (config.set_max_write(u32::MAX), config.set_max_readahead(u32::MAX));
-            assert!(!config.answer().as_bytes().is_empty());
-            let agreed = config.agreed();
-            assert!(agreed.max_payload >= agreed.max_write, "{agreed:?}");
+            assert!(!config.reply().as_bytes().is_empty());
+            let negotiated = config.negotiated();
+            assert!(negotiated.max_payload >= negotiated.max_write, "{negotiated:?}");
         }
     }
 
-    fn answered(&self, bytes: &[u8]) {
-        self.desk.handle(bytes);
-        assert_eq!(self.desk.channel.faults.panics(), 0, "a handler panicked");
+    fn serve(&self, bytes: &[u8]) {
+        self.dispatcher.handle(bytes);
+        assert_eq!(self.dispatcher.channel.errors.panics(), 0, "a handler panicked");
         let asked = InHeader::read_from_prefix(bytes).map(|(header, _)| header.unique);
         let mut answer = [0; 4096];
         let mut answers = 0;
@@ -88,11 +90,11 @@ impl Connection {
     }
 }
 
-/// Looks at everything, and answers a little.
+/// Reads everything, and replies with little.
 #[derive(Debug)]
 struct Listener;
 
-/// Looks at every byte of a name.
+/// Reads every byte of a name, and returns its length.
 fn length(name: &OsStr) -> usize {
     assert!(!name.as_encoded_bytes().contains(&0), "a name ends before its first NUL");
     name.len()

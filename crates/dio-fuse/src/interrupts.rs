@@ -1,90 +1,95 @@
-//! Which requests are under way, and which of them the kernel wants interrupted.
+//! Which requests are being served, and which of them the kernel wants interrupted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interrupts of requests that have not begun: at most so many are remembered.
-const MOST_EARLY: usize = 64;
-/// And for so long. They are there only for the moment between the reading of a request and its beginning.
-const EARLY_FOR: Duration = Duration::from_secs(10);
+/// Most interrupts that are kept for requests that have not begun.
+const EARLY_MAX: usize = 64;
+/// How long these are kept. They are needed only between the reading of a request and its beginning.
+const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What one thread is doing. On cache lines of its own: every request writes to it.
+/// The request that one thread serves. Every request writes to its slot, so each slot has cache lines of
+/// its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Slot {
-    /// The request under way, 0 for none.
+pub(crate) struct ThreadSlot {
+    /// The request being served; 0 for none.
     unique: AtomicU64,
-    /// The request last interrupted here. Numbers are never used again, so it need not be cleared.
+    /// The request that was interrupted here last. It is never cleared, because the kernel uses no number
+    /// twice.
     interrupted: AtomicU64,
 }
 
-impl Slot {
+impl ThreadSlot {
     pub(crate) fn is_interrupted(&self, unique: u64) -> bool {
         self.interrupted.load(Ordering::Acquire) == unique
     }
 }
 
-/// What all threads are doing.
+/// The requests that all threads serve.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
-    slots: Box<[Slot]>,
-    /// Interrupts that came before their request began: another thread has read it, no more.
+    slots: Box<[ThreadSlot]>,
+    /// Interrupts that came before their request began: another thread has read that request, but not
+    /// begun to serve it.
     early: Mutex<VecDeque<(u64, Instant)>>,
-    /// How many these are, so that a request looks only when there are some.
-    waiting: AtomicUsize,
+    /// Length of `early`. A request locks `early` only if this is not 0.
+    early_count: AtomicUsize,
 }
 
 impl Interrupts {
     pub(crate) fn new(threads: usize) -> Interrupts {
-        let slots = (0..threads).map(|_| Slot::default()).collect();
-        Interrupts { slots, early: Mutex::default(), waiting: AtomicUsize::new(0) }
+        let slots = (0..threads).map(|_| ThreadSlot::default()).collect();
+        Interrupts { slots, early: Mutex::default(), early_count: AtomicUsize::new(0) }
     }
 
-    /// Thread `thread` begins a request.
-    pub(crate) fn begin(&self, thread: usize, unique: u64) -> &Slot {
+    /// Thread `thread` begins to serve a request.
+    pub(crate) fn begin(&self, thread: usize, unique: u64) -> &ThreadSlot {
         let slot = &self.slots[thread];
-        // Either this is seen by `interrupt`, or what that put aside is seen here: both are sequentially consistent.
+        // This store and load, and the store and load in `interrupt`, are sequentially consistent. So
+        // either `interrupt` finds the request in the slot, or this finds the early interrupt.
         slot.unique.store(unique, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) != 0 {
-            let mut early = self.early();
-            early.retain(|(_, since)| since.elapsed() < EARLY_FOR);
-            if self.take(&mut early, unique) {
+        if self.early_count.load(Ordering::SeqCst) != 0 {
+            let mut early = self.lock_early();
+            early.retain(|(_, since)| since.elapsed() < EARLY_AGE_MAX);
+            if self.remove(&mut early, unique) {
                 slot.interrupted.store(unique, Ordering::Release);
             }
         }
         slot
     }
 
-    /// Thread `thread` has done with its request.
+    /// Thread `thread` has served its request.
     pub(crate) fn end(&self, thread: usize) {
         self.slots[thread].unique.store(0, Ordering::Release);
     }
 
     /// Marks a request as interrupted, now or when it begins.
     pub(crate) fn interrupt(&self, unique: u64) {
-        let mut early = self.early();
-        while early.len() >= MOST_EARLY {
+        let mut early = self.lock_early();
+        while early.len() >= EARLY_MAX {
             early.pop_front();
         }
         early.push_back((unique, Instant::now()));
-        self.waiting.store(early.len(), Ordering::SeqCst);
-        let under_way = self.slots.iter().find(|slot| slot.unique.load(Ordering::SeqCst) == unique);
-        if let Some(slot) = under_way {
+        self.early_count.store(early.len(), Ordering::SeqCst);
+        let serving = self.slots.iter().find(|slot| slot.unique.load(Ordering::SeqCst) == unique);
+        if let Some(slot) = serving {
             slot.interrupted.store(unique, Ordering::Release);
-            self.take(&mut early, unique);
+            self.remove(&mut early, unique);
         }
     }
 
-    fn early(&self) -> MutexGuard<'_, VecDeque<(u64, Instant)>> {
+    fn lock_early(&self) -> MutexGuard<'_, VecDeque<(u64, Instant)>> {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, early: &mut VecDeque<(u64, Instant)>, unique: u64) -> bool {
+    /// Removes the early interrupt of a request. Returns whether there was one.
+    fn remove(&self, early: &mut VecDeque<(u64, Instant)>, unique: u64) -> bool {
         let before = early.len();
         early.retain(|(other, _)| *other != unique);
-        self.waiting.store(early.len(), Ordering::SeqCst);
+        self.early_count.store(early.len(), Ordering::SeqCst);
         early.len() < before
     }
 }
@@ -110,14 +115,14 @@ mod tests {
         all.interrupt(20);
         assert!(!all.begin(0, 18).is_interrupted(18));
         assert!(all.begin(0, 20).is_interrupted(20));
-        assert_eq!(all.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(all.early_count.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn interrupts_of_what_is_done_are_bounded() {
         let all = Interrupts::new(1);
         (0..1000).for_each(|unique| all.interrupt(unique * 2 + 2));
-        assert_eq!(all.early().len(), MOST_EARLY);
+        assert_eq!(all.lock_early().len(), EARLY_MAX);
         assert!(all.begin(0, 2000).is_interrupted(2000));
     }
 

@@ -1,20 +1,41 @@
-//! The protocol between the Linux kernel and a file system in user space (FUSE, `include/uapi/linux/fuse.h`), as far as a file
-//! system needs it that hands everything through to another.
+//! The FUSE protocol between the Linux kernel and a file system in user space
+//! (`include/uapi/linux/fuse.h`). It covers what a file system needs that passes requests on to
+//! another file system.
 //!
-//! Implement [`Filesystem`], mount by `mount(2)` or `fusermount3`, and give the device to [`Session::from_fd`]:
+//! Implement [`Filesystem`], mount by `mount(2)` or `fusermount3`, and pass the device to
+//! [`Session::from_fd`]:
 //!
-//! - requests come on several threads; each is answered through a reply, of the type that fits it, once;
-//! - bytes to be written lie on a page boundary in memory, so that they can go on by direct I/O without a copy;
-//! - bytes that were read go to the kernel from where they are;
-//! - the number by which the kernel names an inode is apart from what programs see as `st_ino`;
-//! - a handler that panics, and one that forgets to answer, answers `EIO`, and serving goes on.
+//! - Several threads serve requests. Each request gets one reply, of the type that fits it.
+//! - The bytes of a write begin on a page boundary in memory, so direct I/O can take them without a copy.
+//! - The bytes of a read go to the kernel from where they are; with io_uring, they are copied once.
+//! - The number by which the kernel names an inode is independent of the `st_ino` that programs see.
+//! - If a handler panics, or drops its reply, the reply is `EIO`, and serving goes on.
 //!
-//! Version 7.45 is spoken, and every one from 7.31 (Linux 5.4) on. Not here: locks in the server, ioctls, poll, CUSE, DAX.
+//! The crate speaks version 7.45 and every version from 7.31 (Linux 5.4) on. It has no locks in the
+//! server, no unrestricted ioctls, no poll, no CUSE and no DAX.
+//!
+//! ```no_run
+//! use dio_fuse::{Filesystem, Session, SessionConfig};
+//!
+//! /// An empty file system: every method of [`Filesystem`] has a default.
+//! #[derive(Debug)]
+//! struct Empty;
+//! impl Filesystem for Empty {}
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let device = std::fs::File::options().read(true).write(true).open("/dev/fuse")?;
+//! // Here the program mounts the device by mount(2), with the option `fd=`.
+//! let config = SessionConfig { threads: 4, clone_device: true };
+//! let session = Session::from_fd(Empty, device.into(), config)?;
+//! session.spawn()?.join() // Returns when the mount is gone.
+//! # }
+//! ```
 
 mod abi;
 mod channel;
 mod config;
 mod dispatch;
+mod error_counts;
 mod filesystem;
 mod flags;
 #[cfg(feature = "fuzzing")]
@@ -22,9 +43,9 @@ pub mod fuzz;
 mod interrupts;
 mod notify;
 mod operation;
-mod outbox;
 mod passthrough;
 mod reply;
+mod reply_slot;
 mod request;
 mod ring;
 mod serving;
@@ -32,8 +53,8 @@ mod session;
 mod testing;
 mod types;
 
-pub use channel::Faults;
 pub use config::KernelConfig;
+pub use error_counts::ErrorCounts;
 pub use filesystem::Filesystem;
 pub use flags::{
     AccessFlags, CopyFileRangeFlags, FopenFlags, InitFlags, RenameFlags, SetxattrFlags, StatxAttributes, StatxMask,
@@ -48,7 +69,7 @@ pub use reply::{
 pub use request::Request;
 pub use ring::{leave_processor, rings_are_possible};
 pub use rustix::io::Errno;
-pub use session::{BackgroundSession, Config, Session};
+pub use session::{BackgroundSession, Session, SessionConfig};
 pub use types::{
     Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId, Statx,
     TimeOrNow, Version, decode_device, encode_device,

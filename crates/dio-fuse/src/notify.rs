@@ -1,4 +1,4 @@
-//! What the kernel is told without being asked.
+//! Notifications to the kernel.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,11 +13,13 @@ use crate::abi::{self, notify};
 use crate::channel::Channel;
 use crate::types::INodeNo;
 
-/// Tells the kernel what it must not believe any more. It waits for locks of the kernel's, so it must never be used while
-/// answering a request about the same inode or directory; a thread of its own is safe.
+/// Tells the kernel which cached names, attributes and pages are no longer valid.
+///
+/// A notification waits for locks of the kernel. So it must never be sent while a request about the same
+/// inode or directory is being served; a separate thread is safe.
 #[derive(Debug, Clone)]
 pub struct Notifier {
-    /// Weak, so that it does not keep a connection alive.
+    /// Weak, so that a notifier does not keep the connection alive.
     device: Weak<OwnedFd>,
 }
 
@@ -26,30 +28,31 @@ impl Notifier {
         Notifier { device: Arc::downgrade(device) }
     }
 
-    /// The kernel forgets the attributes of an inode, and `length` bytes of its cache from `offset`; `length` 0: to the end;
-    /// a negative `offset`: none.
+    /// Makes the kernel forget the attributes of an inode, and `length` bytes of its cache from `offset`
+    /// on. A `length` of 0 means up to the end; a negative `offset` means no bytes.
     ///
     /// # Errors
-    /// `ENODEV` if the mount is gone. That the kernel does not know the inode is no error.
+    /// `ENODEV` if the mount is gone. It is no error if the kernel does not know the inode.
     pub fn inval_inode(&self, inode: INodeNo, offset: i64, length: i64) -> io::Result<()> {
         let out = abi::NotifyInvalInodeOut { ino: inode.0, off: offset, len: length };
         self.send(notify::INVAL_INODE, &[out.as_bytes()])
     }
 
-    /// The kernel forgets what a name stands for.
+    /// Makes the kernel forget which inode a name refers to.
     ///
     /// # Errors
-    /// `ENODEV` if the mount is gone, `ENOTDIR` if `parent` is no directory, `ENAMETOOLONG`. That the kernel does not know
-    /// the name is no error.
+    /// `ENODEV` if the mount is gone, `ENOTDIR` if `parent` is no directory, `ENAMETOOLONG`. It is no
+    /// error if the kernel does not know the name.
     pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
         let out = abi::NotifyInvalEntryOut { parent: parent.0, namelen: length(name)?, flags: 0 };
         self.send(notify::INVAL_ENTRY, &[out.as_bytes(), name.as_bytes(), &[0]])
     }
 
-    /// A name is gone that stood for `child`: as [`Notifier::inval_entry`], and those who watch it are told.
+    /// As [`Notifier::inval_entry`], for a name of `child` that was removed: programs that watch the name
+    /// are notified too.
     ///
     /// # Errors
-    /// As there; `ENOTEMPTY` or `EBUSY` if a directory cannot be gone.
+    /// As [`Notifier::inval_entry`]; `ENOTEMPTY` or `EBUSY` if a directory cannot have been removed.
     pub fn delete(&self, parent: INodeNo, child: INodeNo, name: &OsStr) -> io::Result<()> {
         let out = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen: length(name)?, padding: 0 };
         self.send(notify::DELETE, &[out.as_bytes(), name.as_bytes(), &[0]])

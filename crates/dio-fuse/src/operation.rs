@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Decodes the body of a request to an operation.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,12 +8,12 @@ use crate::flags::{AccessFlags, CopyFileRangeFlags, RenameFlags, SetxattrFlags, 
 use crate::request::{Body, TooShort};
 use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, TimeOrNow, system_time};
 
-/// Makes `Option<LockOwner>` of an owner that is told only where a flag says so.
-fn owner(told: bool, owner: u64) -> Option<LockOwner> {
-    told.then_some(LockOwner(owner))
+/// The owner of a request, or `None` if a flag of the request says that there is none.
+fn owner(valid: bool, owner: u64) -> Option<LockOwner> {
+    valid.then_some(LockOwner(owner))
 }
 
-/// Reading, of a file or of a directory.
+/// A read of a file or of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) fh: FileHandle,
@@ -23,7 +23,7 @@ pub(crate) struct Read {
     pub(crate) lock_owner: Option<LockOwner>,
 }
 
-/// Closing of a file or of a directory.
+/// The closing of a file or of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Release {
     pub(crate) fh: FileHandle,
@@ -32,7 +32,7 @@ pub(crate) struct Release {
     pub(crate) flush: bool,
 }
 
-/// Creation of a file, with a name or without.
+/// The creation of a file, with a name or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Create<'a> {
     pub(crate) name: &'a OsStr,
@@ -42,7 +42,7 @@ pub(crate) struct Create<'a> {
     pub(crate) kill_suidgid: bool,
 }
 
-/// Copying between files.
+/// A copy between files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyRange {
     pub(crate) from: FileHandle,
@@ -52,11 +52,11 @@ pub(crate) struct CopyRange {
     pub(crate) to_offset: u64,
     pub(crate) length: u64,
     pub(crate) flags: CopyFileRangeFlags,
-    /// The answer has 64 bits.
+    /// The reply has 64 bits.
     pub(crate) wide: bool,
 }
 
-/// What a request asks for; the inode it is about is in the header.
+/// The operation that a request asks for. Its inode is in the header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation<'a> {
     Lookup { name: &'a OsStr },
@@ -104,8 +104,9 @@ pub(crate) enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Whether the caller waits for the answer, and needs none for what it has already.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Whether the request may be refused. That is so if a program waits for the reply, and the
+    /// request does not give up what the program has already.
+    pub(crate) fn may_be_refused(&self) -> bool {
         !matches!(
             self,
             Operation::Forget { .. }
@@ -118,7 +119,7 @@ impl<'a> Operation<'a> {
         )
     }
 
-    /// Takes the body apart. `setxattr_ext`: whether `FUSE_SETXATTR_EXT` was agreed on.
+    /// Decodes a body. `setxattr_ext`: whether `FUSE_SETXATTR_EXT` was negotiated.
     pub(crate) fn parse(code: u32, mut body: Body<'a>, setxattr_ext: bool) -> Result<Operation<'a>, TooShort> {
         let body = &mut body;
         Ok(match code {
@@ -167,7 +168,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Inodes to be forgotten, and how often each.
+/// Inodes to forget, and how many lookups of each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nodes<'a> {
     count: u32,
@@ -177,7 +178,7 @@ pub(crate) struct Nodes<'a> {
 impl<'a> Nodes<'a> {
     fn parse(body: &mut Body<'a>) -> Result<Nodes<'a>, TooShort> {
         let count = body.take::<abi::BatchForgetIn>()?.count;
-        // Those that are there are forgotten even if some are missing: nobody waits for an answer.
+        // If some are missing, the others are forgotten all the same: no reply could say so.
         Ok(Nodes { count, body: *body })
     }
 }
@@ -207,7 +208,7 @@ fn statx<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
     Ok(Operation::Statx { fh: handle(head.getattr_flags, head.fh), flags: head.sx_flags, mask })
 }
 
-/// A time that is none makes the request malformed.
+/// Decodes changes of attributes. An invalid time makes the request malformed.
 fn changes(head: &abi::SetattrIn) -> Result<Changes, TooShort> {
     let has = |bit| head.valid & bit != 0;
     let time =

@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 
 use dio_sys::fuse::{backing_close, backing_open};
 
-/// A file that the kernel was given. It is taken back when this is dropped; files that are open by it stay usable.
+/// A file that was handed to the kernel. Dropping this takes the file back from the kernel; files that
+/// are open by it stay usable.
 #[derive(Debug)]
 pub struct BackingId {
-    /// Weak, so that a forgotten number does not keep a connection alive.
+    /// Weak, so that a forgotten id does not keep the connection alive.
     device: Weak<OwnedFd>,
     number: u32,
 }
@@ -28,7 +29,7 @@ impl BackingId {
 impl Drop for BackingId {
     fn drop(&mut self) {
         if let Some(device) = self.device.upgrade() {
-            // The kernel has it no more: so be it.
+            // If this fails, the kernel does not have the file any more, which is the purpose.
             let _ = backing_close(device.as_fd(), self.number);
         }
     }

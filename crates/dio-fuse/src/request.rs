@@ -1,4 +1,4 @@
-//! One request of the kernel, taken apart.
+//! Decodes the parts of a message from the kernel.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -6,16 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::abi::{self, InHeader};
-use crate::interrupts::Slot;
+use crate::interrupts::ThreadSlot;
 use crate::types::RequestId;
 
-/// Why bytes are no request.
+/// Why a message cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// There is not even a number to answer to.
+    /// The header is incomplete, so there is no number to reply to.
     #[error("shorter than a header")]
     NoHeader,
-    /// The request with this number is shorter than it says, or than it must be.
+    /// The length of the request with this number is not the one in its header, or is too small for
+    /// its operation.
     #[error("request {0} is cut short")]
     Short(u64),
 }
@@ -41,18 +42,18 @@ impl<'a> Message<'a> {
         Ok(Message { header, body: Body(body), extensions })
     }
 
-    /// What is told about it to who answers it.
-    pub(crate) fn request(&self, slot: &'a Slot) -> Request<'a> {
+    /// The request as the methods of the file system get it.
+    pub(crate) fn request(&self, slot: &'a ThreadSlot) -> Request<'a> {
         Request { header: self.header, extensions: self.extensions, slot }
     }
 }
 
-/// Who asks, and the number of the request.
+/// The caller and the number of a request.
 #[derive(Debug)]
 pub struct Request<'a> {
     header: InHeader,
     extensions: &'a [u8],
-    slot: &'a Slot,
+    slot: &'a ThreadSlot,
 }
 
 impl Request<'_> {
@@ -71,13 +72,15 @@ impl Request<'_> {
         self.header.gid
     }
 
-    /// Process of the caller; 0 for the kernel, and for processes that this one cannot see.
+    /// Thread of the caller (as of `gettid(2)`); 0 for the kernel, and for threads that this
+    /// process cannot see.
     pub fn pid(&self) -> u32 {
         self.header.pid
     }
 
-    /// Supplementary groups of the caller that matter: that of the directory in which something is created, if the caller
-    /// has it (`FUSE_CREATE_SUPP_GROUP`; mknod, mkdir, symlink, create and tmpfile). Malformed ones are left out.
+    /// Supplementary groups of the caller. The kernel sends only one: the group of the directory in
+    /// which something is created, if the caller has it (`FUSE_CREATE_SUPP_GROUP`; mknod, mkdir,
+    /// symlink, create and tmpfile). Malformed groups are skipped.
     pub fn groups(&self) -> impl Iterator<Item = u32> {
         let groups = Extensions(self.extensions).find(|(kind, _)| *kind == abi::EXT_GROUPS);
         let groups = groups.and_then(|(_, bytes)| u32::read_from_prefix(bytes).ok());
@@ -85,15 +88,17 @@ impl Request<'_> {
         groups.chunks_exact(4).take(count as usize).filter_map(|bytes| u32::read_from_bytes(bytes).ok())
     }
 
-    /// Whether the program that waits for the answer has got a signal, and the request should end early with `EINTR` if that
-    /// changes nothing for anyone else. To be looked at by what waits; [`Filesystem::interrupt`](crate::Filesystem::interrupt)
-    /// is called when it becomes true. It goes with the thread that handles the request.
+    /// Whether the program that waits for the reply has received a signal. The request should then
+    /// end early with `EINTR`, if that affects no other program. Methods that wait check this,
+    /// until they return. [`Filesystem::interrupt`](crate::Filesystem::interrupt) is called when it
+    /// becomes true.
     pub fn is_interrupted(&self) -> bool {
         self.slot.is_interrupted(self.header.unique)
     }
 }
 
-/// The extensions of a request: kind and contents of each, up to the first that is malformed.
+/// The extensions of a request. Iterates over kind and contents of each, up to the first malformed
+/// one.
 struct Extensions<'a>(&'a [u8]);
 
 impl<'a> Iterator for Extensions<'a> {
@@ -101,7 +106,7 @@ impl<'a> Iterator for Extensions<'a> {
 
     fn next(&mut self) -> Option<(u32, &'a [u8])> {
         let (header, _) = abi::ExtHeader::read_from_prefix(self.0).ok()?;
-        // Each is padded to 8 bytes, and counts that.
+        // Each extension is padded to 8 bytes, and its size includes the padding.
         let size = header.size as usize;
         let contents = self.0.get(size_of::<abi::ExtHeader>()..size)?;
         self.0 = &self.0[size..];
@@ -109,7 +114,7 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// What is behind the header, taken from the front.
+/// The bytes behind the header. Each method takes a value from the front.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Body<'a>(pub(crate) &'a [u8]);
 
@@ -118,21 +123,21 @@ pub(crate) struct Body<'a>(pub(crate) &'a [u8]);
 pub(crate) struct TooShort;
 
 impl<'a> Body<'a> {
-    /// The structure that comes next.
+    /// Takes a structure.
     pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, TooShort> {
         let (value, rest) = T::read_from_prefix(self.0).map_err(|_| TooShort)?;
         self.0 = rest;
         Ok(value)
     }
 
-    /// The name that comes next, without the byte that ends it.
+    /// Takes a name, without the zero byte that ends it.
     pub(crate) fn name(&mut self) -> Result<&'a OsStr, TooShort> {
         let name = CStr::from_bytes_until_nul(self.0).map_err(|_| TooShort)?;
         self.0 = &self.0[name.count_bytes() + 1..];
         Ok(OsStr::from_bytes(name.to_bytes()))
     }
 
-    /// The bytes that come next.
+    /// Takes `count` bytes.
     pub(crate) fn bytes(&mut self, count: u32) -> Result<&'a [u8], TooShort> {
         let (bytes, rest) = self.0.split_at_checked(count as usize).ok_or(TooShort)?;
         self.0 = rest;
@@ -165,7 +170,7 @@ mod tests {
         let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
         let group = words(&[16, abi::EXT_GROUPS, 1, 50]);
         let context = words(&[16, 1, 0, 0]);
-        let slot = Slot::default();
+        let slot = ThreadSlot::default();
         for extensions in [group.clone(), [context, group.clone()].concat()] {
             let bytes = message(9, 2, &extensions, b"\xed\x01\0\0\x12\0\0\0new\0");
             let message = Message::parse(&bytes).unwrap();
@@ -187,7 +192,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_extensions_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let slot = Slot::default();
+            let slot = ThreadSlot::default();
             let padded: Vec<u8> = bytes.iter().copied().chain([0; 8]).take(bytes.len().div_ceil(8) * 8).collect();
             let whole = message(9, 2, &padded, b"");
             let groups = Message::parse(&whole).unwrap().request(&slot).groups().count();

@@ -1,7 +1,9 @@
-//! Requests by io_uring: threads that each have a ring, stay on one processor and get what programs ask there.
+//! Serves requests that come through io_uring. Each thread has a ring, is bound to one processor,
+//! and serves the programs on that processor.
 //!
-//! Answering a request and waiting for the next is one system call, and a program and the thread that serves it take turns on
-//! one processor instead of waking each other across two. The device goes on to bring interrupts and what is forgotten.
+//! Replying to a request and waiting for the next one is one system call. A program and the thread
+//! that serves it take turns on one processor, instead of waking each other across two. Interrupts
+//! and forgotten inodes still come through the device.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,37 +20,38 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
-use crate::channel::LEAST;
-use crate::dispatch::Desk;
+use crate::channel::PAYLOAD_ROOM_MIN;
+use crate::dispatch::Dispatcher;
 use crate::filesystem::Filesystem;
-use crate::outbox::{Outbox, START};
+use crate::reply_slot::{PAYLOAD_OFFSET, ReplySlot};
 
 type FuseRing = fuse_ring::FuseRing<Block>;
 type Arrived = fuse_ring::Arrived<Block>;
 
-/// Bytes before the payload of a request, at most: its header, and the first part of its body.
-const HEAD: usize = size_of::<InHeader>() + 128;
+/// Most bytes that a request has before its payload: the header, and the first part of the body.
+const REQUEST_HEADER_BYTES_MAX: usize = size_of::<InHeader>() + 128;
 
-/// Threads of each queue, at least: requests of one processor may have to wait for the disk together.
-const LEAST_THREADS: usize = 8;
+/// Fewest threads of a queue. Several requests of one processor may wait for the disk at a time.
+const QUEUE_THREADS_MIN: usize = 8;
 
-/// Threads of all queues, at most.
-const MOST_THREADS: usize = 1024;
+/// Most threads of all queues.
+const RING_THREADS_MAX: usize = 1024;
 
-/// Rings that a thread makes one after the other because of errors.
-const MOST_RINGS: usize = 8;
+/// Most rings that a thread makes anew after errors.
+const RING_RESTARTS_MAX: usize = 8;
 
-/// Whether this process can make the rings for about `threads` threads, without which
-/// [`FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) must not be agreed on: the kernel would wait for them.
+/// Whether this process can make the rings for about `threads` threads. If not,
+/// [`FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) must not be negotiated, because the
+/// kernel would wait for the rings.
 pub fn rings_are_possible(threads: usize) -> bool {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // Each ring is a descriptor; at least as many are left to files.
-    let fit = |shape: Shape| shape.threads() as u64 <= descriptors / 2 && can_begin(shape.threads());
-    Shape::new(threads).is_ok_and(fit)
+    // Each ring is a descriptor. At least as many descriptors are left for files.
+    let fit = |queues: QueueThreads| queues.threads() as u64 <= descriptors / 2 && can_begin(queues.threads());
+    QueueThreads::new(threads).is_ok_and(fit)
 }
 
-/// Whether so many threads can have a ring each, by trying it: limits are many (`ulimit -u`, `pids.max`, memory), and when the
-/// kernel has been told that rings will come it is too late.
+/// Whether `count` threads can have a ring each. It tries, because there are many limits (the
+/// user's threads, `pids.max`, memory), and after the negotiation it is too late to find out.
 fn can_begin(count: usize) -> bool {
     let ((tell, told), gate) = (mpsc::channel(), Mutex::new(()));
     thread::scope(|scope| {
@@ -56,7 +59,7 @@ fn can_begin(count: usize) -> bool {
         let begin = || {
             let trial = fuse_ring::trial();
             let _ = tell.send(trial.is_ok());
-            // All are there at a time.
+            // Each thread keeps its ring until all threads have one.
             drop(gate.lock());
         };
         let begun = (0..count).take_while(|_| thread::Builder::new().spawn_scoped(scope, begin).is_ok()).count();
@@ -66,18 +69,19 @@ fn can_begin(count: usize) -> bool {
     })
 }
 
-/// The processors on which this process may run when nothing of it is bound to one.
-static HOME: OnceLock<CpuSet> = OnceLock::new();
+/// The processors on which a thread of this process may run if it is not bound to one.
+static PROCESS_PROCESSORS: OnceLock<CpuSet> = OnceLock::new();
 
-/// For a thread that was started by one that serves requests, and so begins on its processor: it may run on all again.
+/// Lets the calling thread run on all processors of the process again. A thread that is started by
+/// a serving thread is bound to the same processor at first.
 pub fn leave_processor() {
-    if let Some(home) = HOME.get() {
-        // It runs where it can.
+    if let Some(home) = PROCESS_PROCESSORS.get() {
+        // If this fails, the thread stays on its processor, which is only slower.
         let _ = sched_setaffinity(None, home);
     }
 }
 
-/// The processors of a list such as `0-3,8` (cpuset(7), "List format").
+/// Parses a list of processors such as `0-3,8` (cpuset(7), "List format").
 fn processors(list: &str) -> Option<BTreeSet<u16>> {
     let mut found = BTreeSet::new();
     for part in list.trim().split(',') {
@@ -87,79 +91,82 @@ fn processors(list: &str) -> Option<BTreeSet<u16>> {
     Some(found)
 }
 
-/// How many threads each queue has. There is a queue for each processor that there can be (`num_possible_cpus`), and none may
-/// be without a thread, though from a processor that is not there nothing comes.
+/// The number of threads of each queue. There is a queue for each possible processor
+/// (`num_possible_cpus`). Each queue needs a thread, even that of an offline processor, from which
+/// no requests come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shape(Vec<usize>);
+pub(crate) struct QueueThreads(Vec<usize>);
 
-impl Shape {
-    /// For about `threads` threads.
+impl QueueThreads {
+    /// Distributes about `threads` threads.
     ///
     /// # Errors
-    /// If the processors cannot be told, or there are too many for enough threads on each.
-    pub(crate) fn new(threads: usize) -> io::Result<Shape> {
+    /// If the processors cannot be determined, or if there are too many for enough threads on each.
+    pub(crate) fn new(threads: usize) -> io::Result<QueueThreads> {
         let list = |name: &str| {
             let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}"))?;
             processors(&text).filter(|found| !found.is_empty()).ok_or(io::Error::from(io::ErrorKind::InvalidData))
         };
-        Shape::of(&list("possible")?, &list("online")?, threads).ok_or(io::ErrorKind::Unsupported.into())
+        QueueThreads::of(&list("possible")?, &list("online")?, threads).ok_or(io::ErrorKind::Unsupported.into())
     }
 
-    fn of(possible: &BTreeSet<u16>, online: &BTreeSet<u16>, threads: usize) -> Option<Shape> {
+    fn of(possible: &BTreeSet<u16>, online: &BTreeSet<u16>, threads: usize) -> Option<QueueThreads> {
         let (queues, here) = (possible.len(), online.len().max(1));
-        // The kernel numbers its queues by processors, and counts these: with holes between them it has too few.
+        // The kernel numbers queues as their processors, but makes only as many queues as there are
+        // processors. With gaps between the numbers, it has too few.
         let holes = possible.last().is_none_or(|last| usize::from(*last) + 1 != queues);
-        let most = MOST_THREADS.saturating_sub(queues) / here;
-        if holes || most < LEAST_THREADS {
+        let most = RING_THREADS_MAX.saturating_sub(queues) / here;
+        if holes || most < QUEUE_THREADS_MIN {
             return None;
         }
-        let each = threads.div_ceil(here).clamp(LEAST_THREADS, most);
-        Some(Shape(possible.iter().map(|queue| if online.contains(queue) { each } else { 1 }).collect()))
+        let each = threads.div_ceil(here).clamp(QUEUE_THREADS_MIN, most);
+        Some(QueueThreads(possible.iter().map(|queue| if online.contains(queue) { each } else { 1 }).collect()))
     }
 
     pub(crate) fn threads(&self) -> usize {
         self.0.iter().sum()
     }
 
-    /// The queue of each thread, and how many others it has there.
-    fn places(&self) -> impl Iterator<Item = (u16, usize)> {
+    /// The queue of each thread, and the number of threads of that queue.
+    fn of_threads(&self) -> impl Iterator<Item = (u16, usize)> {
         self.0.iter().enumerate().flat_map(|(queue, count)| std::iter::repeat_n((queue as u16, *count), *count))
     }
 }
 
-/// Starts the threads, of which each tells how it began. `desk` makes what one has, from its number and the way of its answers. All of them wait for requests, or
-/// there is an error.
+/// Starts the threads, and returns when all of them wait for requests or one has failed.
+/// `dispatcher` makes the dispatcher of a thread, from the number of the thread and the slot for
+/// its replies.
 ///
 /// # Errors
-/// What starting threads, `mmap(2)`, `io_uring_setup(2)` and the kernel's part of FUSE answer.
+/// Those of starting threads, `mmap(2)`, `io_uring_setup(2)` and the registration with FUSE.
 pub(crate) fn start<F: Filesystem>(
-    shape: &Shape,
+    queue_threads: &QueueThreads,
     device: &Arc<OwnedFd>,
     max_payload: u32,
-    desk: impl Fn(usize, Arc<Outbox>) -> Desk<F>,
+    dispatcher: impl Fn(usize, Arc<ReplySlot>) -> Dispatcher<F>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    HOME.get_or_init(|| sched_getaffinity(None).unwrap_or_default());
-    let busy: Vec<_> = shape.0.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
-    let room = (max_payload as usize).max(LEAST);
+    PROCESS_PROCESSORS.get_or_init(|| sched_getaffinity(None).unwrap_or_default());
+    let busy: Vec<_> = queue_threads.0.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let room = (max_payload as usize).max(PAYLOAD_ROOM_MIN);
     let (tell, told) = mpsc::channel();
-    let mut threads = Vec::with_capacity(shape.threads());
-    for (number, (queue, count)) in shape.places().enumerate() {
-        let outbox = Arc::new(Outbox::new(room));
-        let worker = Worker {
-            desk: desk(number, Arc::clone(&outbox)),
-            outbox,
+    let mut threads = Vec::with_capacity(queue_threads.threads());
+    for (number, (queue, count)) in queue_threads.of_threads().enumerate() {
+        let reply_slot = Arc::new(ReplySlot::new(room));
+        let worker = RingWorker {
+            dispatcher: dispatcher(number, Arc::clone(&reply_slot)),
+            reply_slot,
             busy: Arc::clone(&busy[usize::from(queue)]),
             threads: count,
-            place: Place { device: Arc::clone(device), queue, room },
+            queue: QueueBinding { device: Arc::clone(device), queue, room },
         };
         let tell = tell.clone();
         let serve = move || {
-            worker.place.stay();
-            let (ring, told) = match worker.place.begin() {
+            worker.queue.bind_thread();
+            let (ring, told) = match worker.queue.make_ring() {
                 Ok(ring) => (ring, Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // If nobody listens, a thread could not be started.
+            // Without a receiver, another thread could not be started, and `start` has returned.
             let _ = tell.send(told);
             drop(tell);
             ring.map_or(Ok(()), |ring| worker.serve(ring))
@@ -167,7 +174,7 @@ pub(crate) fn start<F: Filesystem>(
         threads.push(thread::Builder::new().name(format!("fuse-ring-{number}")).spawn(serve)?);
     }
     drop(tell);
-    // From all of them, so that none is under way when the mount is given up for an error.
+    // Waits for all of them, so that none still begins when the mount is given up after an error.
     let begun: Vec<io::Result<()>> = told.iter().collect();
     if begun.len() < threads.len() {
         return Err(io::Error::other("a thread could not begin"));
@@ -176,61 +183,61 @@ pub(crate) fn start<F: Filesystem>(
     Ok(threads)
 }
 
-/// Where a thread waits for requests.
+/// The queue that a thread serves.
 #[derive(Debug)]
-struct Place {
+struct QueueBinding {
     device: Arc<OwnedFd>,
     queue: u16,
-    /// Bytes of the largest payload.
+    /// Size of the largest payload, in bytes.
     room: usize,
 }
 
-impl Place {
+impl QueueBinding {
     /// Binds the calling thread to the processor of the queue, if this process may run there.
-    fn stay(&self) {
+    fn bind_thread(&self) {
         let number = usize::from(self.queue);
-        if number < CpuSet::MAX_CPU && HOME.get().is_some_and(|home| home.is_set(number)) {
+        if number < CpuSet::MAX_CPU && PROCESS_PROCESSORS.get().is_some_and(|home| home.is_set(number)) {
             let mut here = CpuSet::new();
             here.set(number);
-            // Elsewhere it serves as well, if not as fast.
+            // If this fails, the thread runs on other processors, which is only slower.
             let _ = sched_setaffinity(None, &here);
         }
     }
 
-    /// Makes a ring for the calling thread and registers it; `None` if the mount is gone, as it may be before the last thread
-    /// has begun.
-    fn begin(&self) -> io::Result<Option<FuseRing>> {
-        let payload: Range<usize> = START..START + self.room;
+    /// Makes a ring for the calling thread and registers it. Returns `None` if the mount is gone,
+    /// which can happen before the last thread has begun.
+    fn make_ring(&self) -> io::Result<Option<FuseRing>> {
+        let payload: Range<usize> = PAYLOAD_OFFSET..PAYLOAD_OFFSET + self.room;
         let mut block = Pool::new(payload.end, 1)?.try_take().expect("the only block of a new pool is free");
-        // From now on all of it can be looked at.
+        // This makes all of the block count as filled, so that all of it can be read.
         let _ = block.bytes_mut();
         let mut ring = FuseRing::new(Arc::clone(&self.device), self.queue, payload)?;
         Ok(ring.register(block)?.then_some(ring))
     }
 }
 
-/// One thread that serves one queue.
+/// A thread that serves one queue.
 #[derive(Debug)]
-struct Worker<F: Filesystem> {
-    desk: Desk<F>,
-    outbox: Arc<Outbox>,
-    /// Threads of the queue that handle a request.
+struct RingWorker<F: Filesystem> {
+    dispatcher: Dispatcher<F>,
+    reply_slot: Arc<ReplySlot>,
+    /// Threads of the queue that serve a request at the moment.
     busy: Arc<AtomicUsize>,
-    /// All that it has.
+    /// All threads of the queue.
     threads: usize,
-    place: Place,
+    queue: QueueBinding,
 }
 
-impl<F: Filesystem> Worker<F> {
-    /// Serves until the mount is gone. What goes wrong with a ring is counted, and a new one takes its place: without it the
-    /// programs of its processor would wait for ever.
+impl<F: Filesystem> RingWorker<F> {
+    /// Serves until the mount is gone. An error of the ring is counted, and a new ring replaces it:
+    /// without one, the programs on its processor would wait for ever.
     fn serve(&self, mut ring: FuseRing) -> io::Result<()> {
-        for _ in 0..MOST_RINGS {
+        for _ in 0..RING_RESTARTS_MAX {
             if self.serve_by(ring).is_ok() {
                 return Ok(());
             }
-            self.desk.channel.faults.was_refused();
-            match self.place.begin()? {
+            self.dispatcher.channel.errors.count_refused();
+            match self.queue.make_ring()? {
                 Some(new) => ring = new,
                 None => return Ok(()),
             }
@@ -245,35 +252,35 @@ impl<F: Filesystem> Worker<F> {
             let all_were_busy = self.busy.fetch_sub(1, Ordering::Relaxed) == self.threads;
             let bytes = header.as_bytes().try_into().expect("the header has this size");
             ring.answer(block, bytes, payload);
-            // Until now nobody could take what has come.
+            // Until now no thread could take a request that has arrived.
             if all_were_busy && ring.has_come()? {
-                self.desk.filesystem.0.queued();
+                self.dispatcher.filesystem.0.queued();
             }
         }
         Ok(())
     }
 
-    /// Puts the parts of a request together and has it answered.
+    /// Assembles a request from its parts, serves it and waits for the reply.
     fn handle(&self, ring: &FuseRing, arrived: Arrived) -> (OutHeader, usize, Block) {
         let (header, operation) = ring.request();
-        let own = size_of::<InHeader>();
+        let in_header_bytes = size_of::<InHeader>();
         let length = InHeader::read_from_prefix(header).map_or(0, |(header, _)| header.len as usize);
-        // What is malformed by this is refused where messages are taken apart.
-        let head = length.saturating_sub(arrived.payload).clamp(own, HEAD);
-        let mut bytes = [0; HEAD];
-        bytes[..own].copy_from_slice(&header[..own]);
-        bytes[own..head].copy_from_slice(&operation[..head - own]);
+        // If these lengths are inconsistent, decoding the message fails.
+        let header_bytes = length.saturating_sub(arrived.payload).clamp(in_header_bytes, REQUEST_HEADER_BYTES_MAX);
+        let mut bytes = [0; REQUEST_HEADER_BYTES_MAX];
+        bytes[..in_header_bytes].copy_from_slice(&header[..in_header_bytes]);
+        bytes[in_header_bytes..header_bytes].copy_from_slice(&operation[..header_bytes - in_header_bytes]);
         let Arrived { mut block, payload } = arrived;
         let kept = if payload == 0 {
-            self.outbox.lend(block);
-            self.desk.handle(&bytes[..head]);
+            self.reply_slot.lend(block);
+            self.dispatcher.handle(&bytes[..header_bytes]);
             None
         } else {
-            block.bytes_mut()[START - head..START].copy_from_slice(&bytes[..head]);
-            self.desk.handle(&block.filled()[START - head..START + payload]);
+            block.bytes_mut()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET].copy_from_slice(&bytes[..header_bytes]);
+            self.dispatcher.handle(&block.filled()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET + payload]);
             Some(block)
         };
-        self.outbox.take(kept)
+        self.reply_slot.take(kept)
     }
 }
 
@@ -288,18 +295,18 @@ mod tests {
         assert_eq!(read("0"), Some(vec![0]));
         assert_eq!(read("0-2,8,10-11"), Some(vec![0, 1, 2, 8, 10, 11]));
         assert_eq!(read(""), None);
-        assert!(Shape::new(1).unwrap().0.len() >= thread::available_parallelism().unwrap().get());
+        assert!(QueueThreads::new(1).unwrap().0.len() >= thread::available_parallelism().unwrap().get());
     }
 
     #[test]
     fn every_queue_has_a_thread_and_those_of_processors_that_are_there_have_more() {
         let shape = |possible: std::ops::Range<u16>, online: std::ops::Range<u16>, threads| {
-            Shape::of(&possible.collect(), &online.collect(), threads)
+            QueueThreads::of(&possible.collect(), &online.collect(), threads)
         };
-        assert_eq!(shape(0..4, 0..2, 16), Some(Shape(vec![8, 8, 1, 1])));
-        assert_eq!(shape(0..2, 0..2, 64), Some(Shape(vec![32, 32])));
+        assert_eq!(shape(0..4, 0..2, 16), Some(QueueThreads(vec![8, 8, 1, 1])));
+        assert_eq!(shape(0..2, 0..2, 64), Some(QueueThreads(vec![32, 32])));
         assert_eq!(
-            shape(0..2, 0..2, 3).unwrap().places().map(|(queue, _)| queue).filter(|queue| *queue == 1).count(),
+            shape(0..2, 0..2, 3).unwrap().of_threads().map(|(queue, _)| queue).filter(|queue| *queue == 1).count(),
             8
         );
         assert_eq!(shape(0..64, 0..64, 64).unwrap().threads(), 512);
@@ -314,12 +321,12 @@ mod tests {
 
     #[test]
     fn a_thread_can_leave_the_processor_that_it_was_started_on() {
-        let home = HOME.get_or_init(|| sched_getaffinity(None).unwrap());
+        let home = PROCESS_PROCESSORS.get_or_init(|| sched_getaffinity(None).unwrap());
         let first = (0..CpuSet::MAX_CPU).find(|number| home.is_set(*number)).unwrap() as u16;
         let device = Arc::new(std::fs::File::open("/dev/null").unwrap().into());
-        let place = Place { device, queue: first, room: LEAST };
+        let binding = QueueBinding { device, queue: first, room: PAYLOAD_ROOM_MIN };
         let served = thread::spawn(move || {
-            place.stay();
+            binding.bind_thread();
             let bound = sched_getaffinity(None).unwrap().count();
             let started = thread::spawn(|| {
                 leave_processor();

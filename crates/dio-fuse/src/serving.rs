@@ -1,29 +1,33 @@
-//! Threads of this process that answer requests. One that made a request itself, of any mount that this process serves, would wait
-//! for an answer that is its own to give: a name that leads back into a mount takes all threads that way, one after the other.
+//! The threads of this process that serve requests.
+//!
+//! Such a thread must not make requests to a mount that this process serves, because another thread
+//! would have to serve them. A path that leads back into the mount would block all threads that
+//! way, one after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// The bit of each thread that answers, or has answered: most callers are told from them at a glance.
-static GLANCE: AtomicU64 = AtomicU64::new(0);
+/// One bit for each thread that serves or has served, by its number modulo 64. The bit of most
+/// callers is not set, so most requests need not lock `THREADS`.
+static THREAD_BITS: AtomicU64 = AtomicU64::new(0);
 
 static THREADS: RwLock<Vec<u32>> = RwLock::new(Vec::new());
 
-thread_local!(static OWN: Answering = Answering::begin());
+thread_local!(static OWN: ServingThread = ServingThread::begin());
 
-/// This thread answers, until it ends.
-struct Answering(u32);
+/// The registration of a thread, which lasts until the thread ends.
+struct ServingThread(u32);
 
-impl Answering {
-    fn begin() -> Answering {
+impl ServingThread {
+    fn begin() -> ServingThread {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         THREADS.write().unwrap_or_else(PoisonError::into_inner).push(thread);
-        GLANCE.fetch_or(bit(thread), Ordering::Relaxed);
-        Answering(thread)
+        THREAD_BITS.fetch_or(bit(thread), Ordering::Relaxed);
+        ServingThread(thread)
     }
 }
 
-impl Drop for Answering {
+impl Drop for ServingThread {
     fn drop(&mut self) {
         THREADS.write().unwrap_or_else(PoisonError::into_inner).retain(|thread| *thread != self.0);
     }
@@ -33,14 +37,15 @@ fn bit(thread: u32) -> u64 {
     1 << (thread % 64)
 }
 
-/// Counts the calling thread among those that answer.
-pub(crate) fn answers() {
+/// Registers the calling thread as one that serves requests.
+pub(crate) fn register_thread() {
     OWN.with(|_| ());
 }
 
-/// Whether the caller of a request, by the number of its thread, is one of those that answer.
-pub(crate) fn is_answering(caller: u32) -> bool {
-    GLANCE.load(Ordering::Relaxed) & bit(caller) != 0
+/// Whether `caller`, the number of the thread that made a request, is itself a thread that serves
+/// requests.
+pub(crate) fn is_serving(caller: u32) -> bool {
+    THREAD_BITS.load(Ordering::Relaxed) & bit(caller) != 0
         && THREADS.read().unwrap_or_else(PoisonError::into_inner).contains(&caller)
 }
 
@@ -52,13 +57,13 @@ mod tests {
     fn a_thread_answers_until_it_ends() {
         let answering = std::thread::spawn(|| {
             let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-            assert!(!is_answering(own));
-            answers();
-            answers();
-            assert!(is_answering(own) && !is_answering(u32::MAX - 63 + own % 64));
+            assert!(!is_serving(own));
+            register_thread();
+            register_thread();
+            assert!(is_serving(own) && !is_serving(u32::MAX - 63 + own % 64));
             own
         });
-        assert!(!is_answering(answering.join().unwrap()));
-        assert!(!is_answering(0));
+        assert!(!is_serving(answering.join().unwrap()));
+        assert!(!is_serving(0));
     }
 }

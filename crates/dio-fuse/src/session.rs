@@ -10,74 +10,80 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, InitOut, opcode};
-use crate::channel::{Buffer, Channel, Faults, Received};
-use crate::config::{Agreed, KernelConfig};
-use crate::dispatch::{Desk, Served};
+use crate::channel::{Buffer, Channel, Received};
+use crate::config::{KernelConfig, Negotiated};
+use crate::dispatch::{Dispatcher, MountedFilesystem};
+use crate::error_counts::ErrorCounts;
 use crate::filesystem::Filesystem;
-use crate::interrupts::{Interrupts, Slot};
+use crate::interrupts::{Interrupts, ThreadSlot};
 use crate::notify::Notifier;
 use crate::request::Message;
-use crate::ring::{self, Shape};
+use crate::ring::{self, QueueThreads};
 use crate::types::Version;
 
-/// Threads that read from the device while requests come by rings: what comes there is answered at once, or not at all.
+/// Threads that read from the device while requests come through io_uring. Each message on the
+/// device is then served at once.
 const DEVICE_THREADS: usize = 2;
 
-/// How a connection is served.
+/// How a session is served.
 ///
-/// With [`InitFlags::FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) in the handshake, each thread has a ring and serves what is asked on its
-/// processor.
+/// If [`InitFlags::FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) is negotiated, each
+/// thread has a ring and serves the requests of its processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Config {
-    /// Threads, each of which handles one request at a time; at least one. While all of them wait, nothing comes in, interrupts
-    /// neither: there should be more than requests that may wait for each other or for a user. With rings there are eight for
-    /// each processor at least, and interrupts come in all the time, but the kernel makes none of a signal that comes while
-    /// the request has not been taken.
+pub struct SessionConfig {
+    /// Number of threads, at least one. Each thread serves one request at a time. While all of them
+    /// wait, no message is read, not even an interrupt. So there should be more threads than
+    /// requests that may wait for each other or for a user.
+    ///
+    /// With io_uring there are at least eight threads for each processor, and interrupts are always
+    /// read. But the kernel sends no interrupt for a signal that arrives before a thread has taken
+    /// the request.
     pub threads: usize,
-    /// Each thread reads from a descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able to
-    /// open `/dev/fuse`.
-    pub clone: bool,
+    /// Each thread reads from its own descriptor (`FUSE_DEV_IOC_CLONE`, fuse(4)). This process must
+    /// be able to open `/dev/fuse` for that.
+    pub clone_device: bool,
 }
 
-/// A mount whose kernel has been greeted. Dropped, the connection ends.
+/// A mount whose features are negotiated. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct Session<F: Filesystem> {
-    filesystem: Arc<Served<F>>,
+    filesystem: Arc<MountedFilesystem<F>>,
     channel: Channel,
-    config: Config,
-    agreed: Agreed,
+    config: SessionConfig,
+    negotiated: Negotiated,
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Takes over the device of a mount, and agrees with the kernel on how to go on.
+    /// Takes over the device of a mount, and negotiates features with the kernel.
     ///
     /// # Errors
-    /// What [`Filesystem::init`] answers; `NotConnected` if the mount is gone; `Unsupported` for a kernel before Linux 5.4
-    /// (7.31); `InvalidData` if the first request is another, as of a device that was in use.
-    pub fn from_fd(filesystem: F, device: OwnedFd, config: Config) -> io::Result<Session<F>> {
-        let mut filesystem = Served(filesystem);
+    /// The error of [`Filesystem::init`]; `NotConnected` if the mount is gone; `Unsupported` for a
+    /// kernel before Linux 5.4 (7.31); `InvalidData` if the first request is not `FUSE_INIT`, for
+    /// example because the device was in use.
+    pub fn from_fd(filesystem: F, device: OwnedFd, config: SessionConfig) -> io::Result<Session<F>> {
+        let mut filesystem = MountedFilesystem(filesystem);
         let channel = Channel::new(Arc::new(device), Arc::default());
-        let agreed = greet(&mut filesystem.0, &channel)?;
-        Ok(Session { filesystem: Arc::new(filesystem), channel, config, agreed })
+        let negotiated = negotiate(&mut filesystem.0, &channel)?;
+        Ok(Session { filesystem: Arc::new(filesystem), channel, config, negotiated })
     }
 
-    /// What tells the kernel something without being asked.
+    /// Returns a notifier for this mount.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(self.channel.device())
     }
 
-    /// Begins to serve, with threads of its own.
+    /// Starts threads that serve the requests.
     ///
     /// # Errors
-    /// What cloning the device, `mmap(2)` and starting threads answer. The mount is to be taken down then, which ends what
-    /// threads there are.
+    /// Those of cloning the device, `mmap(2)` and starting threads. The caller must then unmount,
+    /// which ends the threads that were started.
     pub fn spawn(self) -> io::Result<BackgroundSession> {
-        let faults = Arc::clone(&self.channel.faults);
-        let rings = self.agreed.over_io_uring.then(|| Shape::new(self.config.threads)).transpose()?;
+        let errors = Arc::clone(&self.channel.errors);
+        let rings = self.negotiated.over_io_uring.then(|| QueueThreads::new(self.config.threads)).transpose()?;
         let count = if rings.is_some() { DEVICE_THREADS } else { self.config.threads.max(1) };
-        let interrupts = Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, Shape::threads)));
+        let interrupts = Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, QueueThreads::threads)));
         let workers = self.workers(count, &interrupts)?;
-        // None begins before all are there.
+        // No thread serves before all are started.
         let gate = Arc::new(RwLock::new(false));
         let mut open = gate.write().unwrap_or_else(PoisonError::into_inner);
         let mut threads = Vec::with_capacity(count);
@@ -91,53 +97,58 @@ impl<F: Filesystem> Session<F> {
         }
         *open = true;
         drop(open);
-        if let Some(shape) = &rings {
+        if let Some(queue_threads) = &rings {
             let device = self.channel.device();
-            threads.extend(ring::start(shape, device, self.agreed.max_payload, |number, outbox| {
-                let channel = Channel::into_outbox(Arc::clone(device), Arc::clone(&faults), outbox);
-                self.desk(channel, &interrupts, count + number)
+            threads.extend(ring::start(queue_threads, device, self.negotiated.max_payload, |number, reply_slot| {
+                let channel = Channel::with_reply_slot(Arc::clone(device), Arc::clone(&errors), reply_slot);
+                self.dispatcher(channel, &interrupts, count + number)
             })?);
         }
-        Ok(BackgroundSession { threads, faults })
+        Ok(BackgroundSession { threads, errors })
     }
 
-    fn workers(&self, count: usize, interrupts: &Arc<Interrupts>) -> io::Result<Vec<Worker<F>>> {
-        let (first, faults) = (self.channel.device(), &self.channel.faults);
+    fn workers(&self, count: usize, interrupts: &Arc<Interrupts>) -> io::Result<Vec<DeviceWorker<F>>> {
+        let (first, errors) = (self.channel.device(), &self.channel.errors);
         let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
             let device = match thread {
-                1.. if self.config.clone => Arc::new(dio_sys::fuse::clone_device(first.as_fd())?),
+                1.. if self.config.clone_device => Arc::new(dio_sys::fuse::clone_device(first.as_fd())?),
                 _ => Arc::clone(first),
             };
-            let desk = self.desk(Channel::new(device, Arc::clone(faults)), interrupts, thread);
-            Ok(Worker { desk, buffer: Buffer::new(self.agreed.max_write)?, busy: Arc::clone(&busy), threads: count })
+            let dispatcher = self.dispatcher(Channel::new(device, Arc::clone(errors)), interrupts, thread);
+            Ok(DeviceWorker {
+                dispatcher,
+                buffer: Buffer::new(self.negotiated.max_write)?,
+                busy: Arc::clone(&busy),
+                threads: count,
+            })
         };
         (0..count).map(worker).collect()
     }
 
-    fn desk(&self, channel: Channel, interrupts: &Arc<Interrupts>, thread: usize) -> Desk<F> {
-        Desk {
+    fn dispatcher(&self, channel: Channel, interrupts: &Arc<Interrupts>, thread: usize) -> Dispatcher<F> {
+        Dispatcher {
             filesystem: Arc::clone(&self.filesystem),
             channel: Arc::new(channel),
             interrupts: Arc::clone(interrupts),
             thread,
-            agreed: self.agreed,
+            negotiated: self.negotiated,
         }
     }
 }
 
-/// Threads that serve until the mount is gone. Dropped, they go on.
+/// The threads that serve a mount until it is gone. They continue if this is dropped.
 #[derive(Debug)]
 pub struct BackgroundSession {
     threads: Vec<JoinHandle<io::Result<()>>>,
-    faults: Arc<Faults>,
+    errors: Arc<ErrorCounts>,
 }
 
 impl BackgroundSession {
     /// Waits until the mount is gone and [`Filesystem::destroy`] is done.
     ///
     /// # Errors
-    /// The first of what reading from the device answered to any thread.
+    /// The first error that a thread got from the device.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {
@@ -147,40 +158,40 @@ impl BackgroundSession {
         result
     }
 
-    /// What has gone wrong so far.
-    pub fn faults(&self) -> Arc<Faults> {
-        Arc::clone(&self.faults)
+    /// The counts of errors, which are updated while the threads serve.
+    pub fn errors(&self) -> Arc<ErrorCounts> {
+        Arc::clone(&self.errors)
     }
 }
 
-/// One thread that serves.
+/// A thread that serves the requests from the device.
 #[derive(Debug)]
-struct Worker<F: Filesystem> {
-    desk: Desk<F>,
+struct DeviceWorker<F: Filesystem> {
+    dispatcher: Dispatcher<F>,
     buffer: Buffer,
-    /// Threads of the connection that handle a request.
+    /// Threads of the connection that serve a request at the moment.
     busy: Arc<AtomicUsize>,
-    /// All of them.
+    /// All threads that read from the device.
     threads: usize,
 }
 
-impl<F: Filesystem> Worker<F> {
+impl<F: Filesystem> DeviceWorker<F> {
     fn serve(&mut self) -> io::Result<()> {
-        while self.desk.channel.receive(&mut self.buffer)? == Received::Message {
+        while self.dispatcher.channel.receive(&mut self.buffer)? == Received::Message {
             self.busy.fetch_add(1, Ordering::Relaxed);
-            self.desk.handle(self.buffer.message());
-            // Until now nobody could take what lies there.
+            self.dispatcher.handle(self.buffer.message());
+            // Until now no thread could take a request that has arrived.
             let all_were_busy = self.busy.fetch_sub(1, Ordering::Relaxed) == self.threads;
-            if all_were_busy && self.desk.channel.is_pending() {
-                self.desk.filesystem.0.queued();
+            if all_were_busy && self.dispatcher.channel.is_pending() {
+                self.dispatcher.filesystem.0.queued();
             }
         }
         Ok(())
     }
 }
 
-/// The first request and its answer.
-fn greet(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<Agreed> {
+/// Receives the first request and replies to it.
+fn negotiate(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<Negotiated> {
     let mut buffer = Buffer::new(0)?;
     loop {
         if channel.receive(&mut buffer)? == Received::End {
@@ -190,16 +201,17 @@ fn greet(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<Agre
         let message = Message::parse(buffer.message()).map_err(|malformed| {
             io::Error::new(io::ErrorKind::InvalidData, format!("no greeting of the kernel: {malformed}"))
         })?;
-        let refuse = |errno| channel.answer(message.header.unique, Err(errno));
+        let refuse = |errno| channel.reply(message.header.unique, Err(errno));
         if message.header.opcode != opcode::INIT {
             refuse(Errno::IO);
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the device is in use: no greeting of the kernel"));
         }
         let version = KernelConfig::version(message.body).inspect_err(|_| refuse(Errno::IO)).map_err(|_| odd(()))?;
         if version.0 > abi::MAJOR {
-            // It asks again in this version (`Version negotiation` of include/uapi/linux/fuse.h).
-            let answer = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };
-            channel.answer(message.header.unique, Ok(&[answer.as_bytes()]));
+            // The kernel then sends the request again in this version (`Version negotiation` of
+            // include/uapi/linux/fuse.h).
+            let reply = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };
+            channel.reply(message.header.unique, Ok(&[reply.as_bytes()]));
             continue;
         }
         if version < Version(abi::MAJOR, abi::OLDEST_MINOR) {
@@ -209,13 +221,13 @@ fn greet(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<Agre
             return Err(io::Error::new(io::ErrorKind::Unsupported, said));
         }
         let mut config = KernelConfig::parse(message.body).inspect_err(|_| refuse(Errno::IO)).map_err(|_| odd(()))?;
-        let slot = Slot::default();
+        let slot = ThreadSlot::default();
         if let Err(error) = filesystem.init(&message.request(&slot), &mut config) {
             refuse(Errno::from_io_error(&error).unwrap_or(Errno::IO));
             return Err(error);
         }
-        channel.answer(message.header.unique, Ok(&[config.answer().as_bytes()]));
-        return Ok(config.agreed());
+        channel.reply(message.header.unique, Ok(&[config.reply().as_bytes()]));
+        return Ok(config.negotiated());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the tests share: messages as the kernel sends them, and a socket in the place of the device.
+//! Shared by the tests: messages as the kernel sends them, and a socket that replaces the device.
 #![cfg(test)]
 
 use std::ffi::OsStr;
@@ -41,10 +41,10 @@ pub(crate) fn longs(longs: &[u64]) -> Vec<u8> {
     longs.iter().flat_map(|long| long.to_ne_bytes()).collect()
 }
 
-/// The other end of what takes the place of the device: each message is read and written whole.
+/// The kernel's end of the socket that replaces the device. Each message is read and written whole.
 pub(crate) struct Kernel(pub(crate) OwnedFd);
 
-/// An answer, or a notification.
+/// A reply, or a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) error: i32,
@@ -53,7 +53,7 @@ pub(crate) struct Answer {
 }
 
 impl Kernel {
-    /// The two ends.
+    /// Makes the two ends.
     pub(crate) fn pair() -> (Kernel, OwnedFd) {
         let (ours, device) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -75,7 +75,7 @@ impl Kernel {
         assert_eq!(write(&self.0, message).unwrap(), message.len());
     }
 
-    /// The next answer; fails if none comes.
+    /// Receives the next reply. Fails if none comes.
     pub(crate) fn answer(&self) -> Answer {
         let mut bytes = vec![0; 1 << 20];
         let length = read(&self.0, &mut bytes).expect("an answer comes in time");

@@ -7,7 +7,8 @@ use rustix::fs::{FileType as Kind, major, minor};
 use crate::abi;
 use crate::flags::{StatxAttributes, StatxMask};
 
-/// The number by which the kernel names an inode (`nodeid`), which need not be what programs see as `st_ino`.
+/// The number by which the kernel names an inode (`nodeid`). It may differ from the `st_ino` that
+/// programs see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct INodeNo(pub u64);
 
@@ -20,11 +21,12 @@ impl INodeNo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle(pub u64);
 
-/// Tells apart the inodes that have had one number; an inode number with its generation is never used again.
+/// Distinguishes inodes that had the same number one after the other. A pair of inode number and
+/// generation is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation(pub u64);
 
-/// Who holds locks: a number for each table of open files.
+/// An owner of locks: a number for each table of open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockOwner(pub u64);
 
@@ -32,19 +34,20 @@ pub struct LockOwner(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A request of `ioctl(2)`, in the restricted form: what it reads and writes is one piece of memory, whose size its number
-/// tells.
+/// An `ioctl(2)` in the restricted form: it reads and writes one contiguous piece of memory, whose
+/// size is part of its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ioctl<'a> {
     /// The open file or directory.
     pub fh: FileHandle,
-    /// The number of the request.
+    /// The number of the ioctl.
     pub command: u32,
-    /// Where the memory is in the program; 0 if the kernel asks by itself, on behalf of a program that it has checked.
+    /// Address of the memory in the program; 0 for an ioctl that the kernel makes itself, on behalf
+    /// of a program that it has checked.
     pub address: u64,
-    /// What the memory holds, if the request reads it.
+    /// Contents of the memory, if the ioctl reads it.
     pub data: &'a [u8],
-    /// How many bytes are answered.
+    /// Number of bytes that the reply has.
     pub answer_bytes: usize,
 }
 
@@ -56,7 +59,7 @@ pub struct OpenFlags(pub i32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32);
 
-/// What an inode is.
+/// The type of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// Named pipe.
@@ -76,7 +79,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The bits of `st_mode`.
+    /// The bits of the type in `st_mode`.
     fn mode(self) -> u32 {
         let kind = match self {
             FileType::NamedPipe => Kind::Fifo,
@@ -90,8 +93,8 @@ impl FileType {
         kind.as_raw_mode()
     }
 
-    /// As `d_type` of `readdir(3)`.
-    pub(crate) fn of_entry(self) -> u32 {
+    /// The type as in `d_type` of `readdir(3)`.
+    pub(crate) fn dirent_type(self) -> u32 {
         self.mode() >> 12
     }
 }
@@ -99,11 +102,11 @@ impl FileType {
 /// Attributes of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileAttr {
-    /// What programs see as `st_ino`. It names nothing to the kernel.
+    /// The `st_ino` that programs see. The kernel does not name the inode by it.
     pub ino: INodeNo,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Allocated, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub blocks: u64,
     /// Last access.
     pub atime: SystemTime,
@@ -111,9 +114,9 @@ pub struct FileAttr {
     pub mtime: SystemTime,
     /// Last change of the inode.
     pub ctime: SystemTime,
-    /// Creation; only [`Statx`] tells it.
+    /// Creation. Programs get it only by [`Statx`].
     pub crtime: SystemTime,
-    /// What it is.
+    /// Type.
     pub kind: FileType,
     /// Permissions, with the set-user-ID, set-group-ID and sticky bits.
     pub perm: u16,
@@ -123,9 +126,9 @@ pub struct FileAttr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device, its number in 32 bits: `new_encode_dev` of `include/linux/kdev_t.h`.
+    /// Number of a device, in 32 bits: `new_encode_dev` of `include/linux/kdev_t.h`.
     pub rdev: u32,
-    /// Size of requests that suits it, bytes.
+    /// Preferred size of reads and writes, in bytes.
     pub blksize: u32,
     /// `FUSE_ATTR_*`.
     pub flags: u32,
@@ -162,18 +165,18 @@ impl From<&FileAttr> for abi::Attr {
     }
 }
 
-/// What a name stands for, and how long the kernel may believe it.
+/// The inode that a name refers to, and how long the kernel may cache it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The number by which the kernel names the inode from now on, until it has forgotten it as often as it was told.
+    /// The number by which the kernel names the inode, until it has forgotten all lookups of it.
     pub inode: INodeNo,
-    /// Tells it apart from others that have had the number.
+    /// Distinguishes the inode from earlier ones with the same number.
     pub generation: Generation,
-    /// How long the name may be believed.
+    /// How long the kernel may cache the name.
     pub entry_ttl: Duration,
-    /// Its attributes.
+    /// Attributes of the inode.
     pub attr: FileAttr,
-    /// How long they may be believed.
+    /// How long the kernel may cache the attributes.
     pub attr_ttl: Duration,
 }
 
@@ -191,16 +194,16 @@ impl From<&Entry> for abi::EntryOut {
     }
 }
 
-/// Attributes with what `stat(2)` lacks.
+/// Attributes of an inode, with those that `stat(2)` lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statx {
-    /// As `stat(2)` has them, and [`FileAttr::crtime`].
+    /// The attributes of `stat(2)`, and [`FileAttr::crtime`].
     pub attr: FileAttr,
-    /// What of it holds.
+    /// Fields of `attr` that are valid.
     pub mask: StatxMask,
-    /// Such as "cannot be changed".
+    /// Flags, for example [`StatxAttributes::IMMUTABLE`].
     pub attributes: StatxAttributes,
-    /// Which of these the file system knows.
+    /// Flags that the file system supports.
     pub attributes_mask: StatxAttributes,
 }
 
@@ -235,36 +238,37 @@ impl From<&Statx> for abi::Statx {
     }
 }
 
-/// A device number in the 32 bits of the protocol (`new_encode_dev` of `include/linux/kdev_t.h`), from `st_rdev`.
+/// Encodes an `st_rdev` in the 32 bits of the protocol (`new_encode_dev` of
+/// `include/linux/kdev_t.h`).
 pub fn encode_device(number: u64) -> u32 {
     let (major, minor) = (major(number), minor(number));
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 
-/// The reverse of [`encode_device`]: a number as `mknod(2)` takes it.
+/// Decodes a number from [`encode_device`], for example for `mknod(2)`.
 pub fn decode_device(encoded: u32) -> u64 {
     rustix::fs::makedev(encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00)
 }
 
-/// A time to be set.
+/// A time to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeOrNow {
-    /// This one.
+    /// This time.
     SpecificTime(SystemTime),
     /// The time at which it is set.
     Now,
 }
 
-/// Attributes to be changed.
+/// Attributes to change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Permissions, with the type's bits.
+    /// Permissions and type, as in `st_mode`.
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<TimeOrNow>,
@@ -272,15 +276,16 @@ pub struct Changes {
     pub mtime: Option<TimeOrNow>,
     /// Last change of the inode; only with `FUSE_WRITEBACK_CACHE`.
     pub ctime: Option<SystemTime>,
-    /// The open file by which it is done, if it is.
+    /// The open file by which the program changes the attributes, if there is one.
     pub fh: Option<FileHandle>,
-    /// Who does it, when the size changes.
+    /// The lock owner, if the size changes.
     pub lock_owner: Option<LockOwner>,
-    /// Set-user-ID and set-group-ID bits are to be cleared; only with `FUSE_HANDLE_KILLPRIV_V2`.
+    /// The file system clears the set-user-ID and set-group-ID bits; only with
+    /// `FUSE_HANDLE_KILLPRIV_V2`.
     pub kill_suidgid: bool,
 }
 
-/// Whole seconds from 1970, rounded down, and nanoseconds beyond them.
+/// The seconds since 1970, rounded down, and the remaining nanoseconds.
 fn since_epoch(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),
@@ -295,7 +300,7 @@ fn since_epoch(time: SystemTime) -> (i64, u32) {
     }
 }
 
-/// The reverse; `None` for what is no time.
+/// The inverse of [`since_epoch`]; `None` if the numbers are not a valid time.
 pub(crate) fn system_time(seconds: i64, nanoseconds: u32) -> Option<SystemTime> {
     if nanoseconds >= 1_000_000_000 {
         return None;
@@ -340,6 +345,6 @@ mod tests {
     fn the_type_of_an_entry_is_that_of_readdir() {
         use FileType::*;
         let all = [NamedPipe, CharDevice, Directory, BlockDevice, RegularFile, Symlink, Socket];
-        assert_eq!(all.map(FileType::of_entry), [1, 2, 4, 6, 8, 10, 12]);
+        assert_eq!(all.map(FileType::dirent_type), [1, 2, 4, 6, 8, 10, 12]);
     }
 }

@@ -20,9 +20,9 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use dio_fuse::{
-    Changes, Config, Entry, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    Request, Session, WriteFlags,
+    Changes, Entry, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    Session, SessionConfig, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -68,7 +68,7 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     let timed = Arc::new(AtomicBool::new(false));
     let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
     let disks = disks.map_err(failed("make images for"))?;
-    let config = Config { threads: THREADS, clone: true };
+    let config = SessionConfig { threads: THREADS, clone_device: true };
     let session = Session::from_fd(Images { disks, bytes: service.bytes }, fuse.into(), config);
     let _serving = session.and_then(Session::spawn).map_err(failed("serve"))?;
     println!("{READY}");

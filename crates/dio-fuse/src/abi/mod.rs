@@ -1,62 +1,25 @@
 //! The structures of `include/uapi/linux/fuse.h` (7.45), in native byte order, with its names.
 //!
-//! Padding is spelt out, so that every structure is nothing but its fields. Sizes and offsets are checked when compiled
-//! against the numbers of the C header.
+//! Padding is spelt out, so that every byte of a structure belongs to a field. Sizes and offsets are
+//! checked at compile time against the numbers of the C header.
 
+mod header;
+mod layout;
 mod replies;
 mod requests;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
+pub(crate) use header::{InHeader, OutHeader};
 pub(crate) use replies::*;
 pub(crate) use requests::*;
 
 /// `FUSE_KERNEL_VERSION`.
 pub(crate) const MAJOR: u32 = 7;
-/// Newest minor version that is spoken here.
+/// Newest minor version that this crate speaks.
 pub(crate) const MINOR: u32 = 45;
-/// Oldest minor version that is understood (Linux 5.4).
+/// Oldest minor version that this crate understands (Linux 5.4).
 pub(crate) const OLDEST_MINOR: u32 = 31;
 
-/// Checks size and offsets of a structure when compiled.
-macro_rules! layout {
-    ($name:ty, $size:literal $(, $field:ident @ $offset:literal)*) => {
-        const _: () = {
-            assert!(size_of::<$name>() == $size);
-            $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
-        };
-    };
-}
-pub(crate) use layout;
-
-/// `struct fuse_in_header`.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct InHeader {
-    pub(crate) len: u32,
-    pub(crate) opcode: u32,
-    pub(crate) unique: u64,
-    pub(crate) nodeid: u64,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) pid: u32,
-    /// In units of 8 bytes (since 7.38; 0 before).
-    pub(crate) total_extlen: u16,
-    pub(crate) padding: u16,
-}
-layout!(InHeader, 40, opcode @ 4, unique @ 8, nodeid @ 16, uid @ 24, gid @ 28, pid @ 32, total_extlen @ 36);
-
-/// `struct fuse_out_header`.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct OutHeader {
-    pub(crate) len: u32,
-    pub(crate) error: i32,
-    pub(crate) unique: u64,
-}
-layout!(OutHeader, 16, error @ 4, unique @ 8);
-
-/// `enum fuse_opcode`, as far as something is done for it.
+/// `enum fuse_opcode`, the codes that this crate handles.
 pub(crate) mod opcode {
     pub(crate) const LOOKUP: u32 = 1;
     pub(crate) const FORGET: u32 = 2;
@@ -104,7 +67,7 @@ pub(crate) mod opcode {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// `enum fuse_notify_code`; stands in the place of the error where `unique` is 0.
+/// `enum fuse_notify_code`. It stands in the field `error` of a message whose `unique` is 0.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;

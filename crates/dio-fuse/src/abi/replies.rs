@@ -1,8 +1,8 @@
-//! What is answered behind the header, and what the kernel is told without being asked.
+//! What follows the header in replies and notifications.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::layout;
+use super::layout::layout;
 
 /// One structure of a reply.
 macro_rules! reply {
@@ -39,7 +39,7 @@ reply! {
 layout!(InitOut, 64, flags @ 12, max_background @ 16, max_write @ 20, time_gran @ 24, max_pages @ 28, flags2 @ 32,
     max_stack_depth @ 36, request_timeout @ 40);
 reply! {
-    /// `struct fuse_attr`; seconds are unsigned there and taken as signed.
+    /// `struct fuse_attr`. Its seconds are unsigned in C, and the kernel takes them as signed.
     Attr = 88 {
         ino: u64,
         size: u64,
@@ -133,7 +133,7 @@ reply! { GetxattrOut = 8 { size: u32, padding: u32, } }
 reply! { IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } }
 reply! { LseekOut = 8 { offset: i64, } }
 reply! {
-    /// `struct fuse_dirent` without its name, which follows and is padded to 8 bytes.
+    /// `struct fuse_dirent` without the name, which follows it and is padded to 8 bytes.
     Dirent = 24 { ino: u64, off: u64, namelen: u32, kind: u32, }
 }
 reply! { NotifyInvalInodeOut = 24 { ino: u64, off: i64, len: i64, } }

@@ -1,8 +1,8 @@
-//! What the kernel sends behind the header.
+//! What follows the header in requests.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::layout;
+use super::layout::layout;
 
 /// One structure of a request.
 macro_rules! request {
@@ -18,11 +18,11 @@ macro_rules! request {
 }
 
 request! {
-    /// `struct fuse_init_in` up to 7.35. Later ones go on with [`InitInMore`].
+    /// `struct fuse_init_in` up to 7.35. Later versions continue with [`InitInMore`].
     InitIn = 16 { major: u32, minor: u32, max_readahead: u32, flags: u32, }
 }
 request! {
-    /// What `struct fuse_init_in` has had since 7.36 behind [`InitIn`].
+    /// The fields of `struct fuse_init_in` behind [`InitIn`], since 7.36.
     InitInMore = 48 { flags2: u32, unused: [u32; 11], }
 }
 request! { ForgetIn = 8 { nlookup: u64, } }

@@ -1,4 +1,5 @@
-//! Requests as Linux 6.18 sends them become calls; what is no request harms nobody.
+//! Requests as Linux 6.18 sends them become calls of the file system; malformed messages do no
+//! harm.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::flags::*;
 use crate::testing::{Answer, Kernel, entry, longs, message, name, words};
 use crate::types::*;
 
-/// Writes down how it is called.
+/// Records how it is called.
 #[derive(Debug, Default)]
 struct Recorder(Mutex<Vec<String>>);
 
@@ -129,32 +130,32 @@ impl Filesystem for Recorder {
 
 struct Scene {
     kernel: Kernel,
-    desk: Desk<Recorder>,
+    dispatcher: Dispatcher<Recorder>,
 }
 
 impl Scene {
     fn new() -> Scene {
         let (kernel, channel) = Kernel::channel();
-        let desk = Desk {
-            filesystem: Arc::new(Served(Recorder::default())),
+        let dispatcher = Dispatcher {
+            filesystem: Arc::new(MountedFilesystem(Recorder::default())),
             channel,
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
-            agreed: Agreed { max_write: 4096, max_payload: 4096, setxattr_ext: true, over_io_uring: false },
+            negotiated: Negotiated { max_write: 4096, max_payload: 4096, setxattr_ext: true, over_io_uring: false },
         };
-        Scene { kernel, desk }
+        Scene { kernel, dispatcher }
     }
 
-    /// How the file system is called for a request, and what is answered.
+    /// The calls that a request makes, and the reply.
     fn call(&self, opcode: u32, body: &[u8]) -> (String, Answer) {
-        self.desk.handle(&message(opcode, 42, &[], body));
+        self.dispatcher.handle(&message(opcode, 42, &[], body));
         let answer = self.kernel.answer();
         assert_eq!(answer.unique, 42);
         (self.calls().join(", "), answer)
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut *self.desk.filesystem.0.0.lock().unwrap())
+        std::mem::take(&mut *self.dispatcher.filesystem.0.0.lock().unwrap())
     }
 }
 
@@ -174,7 +175,7 @@ fn requests_about_names_arrive_whole() {
         "tmpfile 5 100600 22 20200002"
     );
     let group = [words(&[16, 32, 1, 50])].concat();
-    scene.desk.handle(&message(opcode::MKDIR, 42, &group, &[words(&[0o755, 0o22]), names("new\0")].concat()));
+    scene.dispatcher.handle(&message(opcode::MKDIR, 42, &group, &[words(&[0o755, 0o22]), names("new\0")].concat()));
     assert_eq!(scene.calls(), [r#"mkdir 5 "new" 755 22 [50]"#]);
 }
 
@@ -194,7 +195,7 @@ fn requests_about_data_arrive_whole() {
     assert_eq!(called(opcode::SYNCFS, &[longs(&[0])]), "syncfs 5");
 }
 
-/// As Linux 6.18 asks for the flags of an inode, and sets them, by itself (`fuse_priv_ioctl`).
+/// As Linux 6.18 itself reads and sets the flags of an inode (`fuse_priv_ioctl`).
 #[test]
 fn an_ioctl_arrives_whole_and_is_answered_in_two_parts() {
     let scene = Scene::new();
@@ -210,7 +211,7 @@ fn an_ioctl_arrives_whole_and_is_answered_in_two_parts() {
 #[test]
 fn without_the_extension_a_setxattr_has_no_extra_flags() {
     let mut scene = Scene::new();
-    scene.desk.agreed.setxattr_ext = false;
+    scene.dispatcher.negotiated.setxattr_ext = false;
     let body = [words(&[1, 0]), b"user.x\0".to_vec(), b"v".to_vec()].concat();
     assert_eq!(scene.call(opcode::SETXATTR, &body).0, r#"setxattr 5 "user.x" [118] 0 0"#);
 }
@@ -250,13 +251,13 @@ fn only_what_is_valid_of_setattr_is_told() {
 #[test]
 fn forgetting_has_no_answer() {
     let scene = Scene::new();
-    scene.desk.handle(&message(opcode::FORGET, 2, &[], &longs(&[3])));
+    scene.dispatcher.handle(&message(opcode::FORGET, 2, &[], &longs(&[3])));
     let nodes = [words(&[2, 0]), longs(&[7, 1, 8, 4])].concat();
-    scene.desk.handle(&message(opcode::BATCH_FORGET, 4, &[], &nodes));
-    scene.desk.handle(&message(opcode::FORGET, 6, &[], &longs(&[99])));
-    scene.desk.handle(&message(opcode::NOTIFY_REPLY, 8, &[], &[]));
+    scene.dispatcher.handle(&message(opcode::BATCH_FORGET, 4, &[], &nodes));
+    scene.dispatcher.handle(&message(opcode::FORGET, 6, &[], &longs(&[99])));
+    scene.dispatcher.handle(&message(opcode::NOTIFY_REPLY, 8, &[], &[]));
     assert_eq!(scene.calls(), ["forget 5 3", "forget 7 1", "forget 8 4"]);
-    assert_eq!(scene.desk.channel.faults.panics(), 1);
+    assert_eq!(scene.dispatcher.channel.errors.panics(), 1);
     assert_eq!(scene.call(opcode::LOOKUP, b"x\0").1.error, 0, "it is the first answer");
 }
 
@@ -265,7 +266,7 @@ fn a_panic_answers_eio_and_is_counted() {
     let scene = Scene::new();
     assert_eq!(scene.call(opcode::LOOKUP, b"panic\0").1, Answer { error: -5, unique: 42, body: vec![] });
     assert_eq!(scene.call(opcode::LOOKUP, b"forget to answer\0").1.error, -5);
-    assert_eq!(scene.desk.channel.faults.panics(), 1);
+    assert_eq!(scene.dispatcher.channel.errors.panics(), 1);
     assert_eq!(scene.call(opcode::LOOKUP, b"fine\0").1.error, 0);
 }
 
@@ -276,21 +277,21 @@ fn what_is_unknown_or_not_implemented_is_enosys() {
         assert_eq!(scene.call(opcode, &[0; 100]).1, Answer { error: -38, unique: 42, body: vec![] }, "{opcode}");
     }
     assert_eq!(scene.call(opcode::DESTROY, &[]).1.error, 0);
-    assert_eq!(scene.desk.channel.faults.malformed(), 0);
+    assert_eq!(scene.dispatcher.channel.errors.malformed(), 0);
 }
 
 #[test]
 fn an_interrupt_reaches_the_request_and_has_no_answer() {
     let scene = Scene::new();
-    scene.desk.handle(&message(opcode::INTERRUPT, 43, &[], &longs(&[42])));
+    scene.dispatcher.handle(&message(opcode::INTERRUPT, 43, &[], &longs(&[42])));
     assert_eq!(scene.calls(), ["interrupt 42"]);
     assert!(scene.call(opcode::LOOKUP, b"x\0").0.ends_with("true)"));
     assert!(scene.call(opcode::LOOKUP, b"x\0").0.ends_with("true)"), "the number is that of the same request");
-    scene.desk.handle(&message(opcode::LOOKUP, 44, &[], b"x\0"));
+    scene.dispatcher.handle(&message(opcode::LOOKUP, 44, &[], b"x\0"));
     assert!(scene.calls()[0].ends_with("false)"));
 }
 
-/// All that are taken apart, with a body that is long enough for each.
+/// All opcodes that are decoded, each with a body that is long enough.
 const TAKEN_APART: std::ops::RangeInclusive<u32> = 1..=53;
 
 #[test]
@@ -304,8 +305,8 @@ fn truncated_requests_answer_eio_and_nothing_panics() {
             assert!([0, -1, -5, -38].contains(&answer.error), "{opcode} {length} {answer:?}");
         }
     }
-    assert_eq!(scene.desk.channel.faults.panics(), 0);
-    assert!(scene.desk.channel.faults.malformed() > 500);
+    assert_eq!(scene.dispatcher.channel.errors.panics(), 0);
+    assert!(scene.dispatcher.channel.errors.malformed() > 500);
 }
 
 #[test]
@@ -313,10 +314,10 @@ fn a_message_that_lies_about_its_length_answers_eio() {
     let scene = Scene::new();
     let mut bytes = message(opcode::LOOKUP, 42, &[], b"x\0");
     bytes[0] += 1;
-    scene.desk.handle(&bytes);
+    scene.dispatcher.handle(&bytes);
     assert_eq!(scene.kernel.answer(), Answer { error: -5, unique: 42, body: vec![] });
-    scene.desk.handle(&bytes[..39]);
-    assert_eq!(scene.desk.channel.faults.malformed(), 2);
+    scene.dispatcher.handle(&bytes[..39]);
+    assert_eq!(scene.dispatcher.channel.errors.malformed(), 2);
     assert_eq!(name(""), "");
 }
 
@@ -327,14 +328,14 @@ proptest! {
         let scene = Scene::new();
         let mut bytes = message(opcode, 42, &[], &body);
         bytes[36..38].copy_from_slice(&ext.to_ne_bytes());
-        scene.desk.handle(&bytes);
-        prop_assert_eq!(scene.desk.channel.faults.panics(), 0);
+        scene.dispatcher.handle(&bytes);
+        prop_assert_eq!(scene.dispatcher.channel.errors.panics(), 0);
     }
 
     #[test]
     fn random_bytes_panic_nowhere(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let scene = Scene::new();
-        scene.desk.handle(&bytes);
-        prop_assert_eq!(scene.desk.channel.faults.panics(), 0);
+        scene.dispatcher.handle(&bytes);
+        prop_assert_eq!(scene.dispatcher.channel.errors.panics(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to reading a directory.
+//! Replies to reads of directories.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,17 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::Reply;
+use super::handle::Reply;
 use crate::abi;
 use crate::types::{Entry, FileType, INodeNo};
 
-/// Names are padded to this (`FUSE_DIRENT_ALIGN`).
+/// Alignment of entries, in bytes (`FUSE_DIRENT_ALIGN`).
 const ALIGN: usize = 8;
 
-/// Most bytes for which room is made at once; a larger answer grows.
-const AT_ONCE: usize = 128 << 10;
+/// Most bytes that are reserved at first. A longer list grows.
+const RESERVED_BYTES_MAX: usize = 128 << 10;
 
-/// Entries, one behind the other.
+/// Entries of a directory, one behind the other.
 #[derive(Debug)]
 struct List {
     bytes: Vec<u8>,
@@ -26,22 +26,23 @@ struct List {
 impl List {
     fn new(size: u32) -> List {
         let room = size as usize;
-        List { bytes: Vec::with_capacity(room.min(AT_ONCE)), room }
+        List { bytes: Vec::with_capacity(room.min(RESERVED_BYTES_MAX)), room }
     }
 
-    /// Whether there is room for an entry with a head of that length.
+    /// Whether there is room for an entry with `head` bytes before it.
     fn fits(&self, head: usize, name: &OsStr) -> bool {
         self.bytes.len() + head + size_of::<abi::Dirent>() + name.len().next_multiple_of(ALIGN) <= self.room
     }
 
-    /// Adds `head` (of a length that is a multiple of 8) and an entry, or answers true if there is no room.
+    /// Adds `head`, whose length is a multiple of 8, and an entry. Returns true, and adds nothing,
+    /// if there is no room.
     fn push(&mut self, head: &[u8], ino: u64, off: u64, kind: FileType, name: &OsStr) -> bool {
         if !self.fits(head.len(), name) {
             return true;
         }
         let name = name.as_bytes();
         let padded = name.len().next_multiple_of(ALIGN);
-        let dirent = abi::Dirent { ino, off, namelen: name.len() as u32, kind: kind.of_entry() };
+        let dirent = abi::Dirent { ino, off, namelen: name.len() as u32, kind: kind.dirent_type() };
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(dirent.as_bytes());
         self.bytes.extend_from_slice(name);
@@ -50,7 +51,7 @@ impl List {
     }
 }
 
-/// Answers with names in a directory.
+/// A reply of names in a directory.
 #[derive(Debug)]
 pub struct ReplyDirectory {
     reply: Reply,
@@ -62,24 +63,25 @@ impl ReplyDirectory {
         ReplyDirectory { reply, list: List::new(size) }
     }
 
-    /// Adds a name with its `st_ino`; `offset` is from where the next read goes on behind it. True if there is no room for it.
+    /// Adds a name with its `st_ino`. The next read continues behind this name if it starts at
+    /// `offset`. Returns true, and adds nothing, if there is no room.
     #[must_use]
     pub fn add(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
         self.list.push(&[], ino.0, offset, kind, name.as_ref())
     }
 
-    /// Gives what was added; nothing: the end.
+    /// Sends the added names. No names mean the end of the directory.
     pub fn ok(self) {
         self.reply.send(&[&self.list.bytes]);
     }
 
-    /// Answers with an error.
+    /// Replies with an error.
     pub fn error(self, errno: Errno) {
         self.reply.error(errno);
     }
 }
 
-/// Answers with names in a directory and what they stand for.
+/// A reply of names in a directory and their inodes.
 #[derive(Debug)]
 pub struct ReplyDirectoryPlus {
     reply: Reply,
@@ -91,20 +93,21 @@ impl ReplyDirectoryPlus {
         ReplyDirectoryPlus { reply, list: List::new(size) }
     }
 
-    /// Whether there is room for a name, with what it stands for or alone.
+    /// Whether there is room for a name, with its inode or alone.
     pub fn fits(&self, name: impl AsRef<OsStr>) -> bool {
         self.list.fits(size_of::<abi::EntryOut>(), name.as_ref())
     }
 
-    /// Adds a name and what it stands for, which the kernel knows from then on, as from a lookup, unless the name is `.` or
-    /// `..`; `offset` is from where the next read goes on behind it. True if there is no room for it.
+    /// Adds a name and its inode. Unless the name is `.` or `..`, this counts as a lookup of the
+    /// inode. `offset` and the result are as in [`ReplyDirectory::add`].
     #[must_use]
     pub fn add(&mut self, offset: u64, name: impl AsRef<OsStr>, entry: &Entry) -> bool {
         let head = abi::EntryOut::from(entry);
         self.list.push(head.as_bytes(), entry.attr.ino.0, offset, entry.attr.kind, name.as_ref())
     }
 
-    /// Adds a name alone, with its `st_ino`: the kernel looks it up when it must.
+    /// Adds a name without its inode, but with its `st_ino`. The kernel looks the name up when it
+    /// must.
     #[must_use]
     pub fn add_name(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
         // Of an entry with node 0 the kernel takes only the name (`fuse_direntplus_link` of fs/fuse/readdir.c).
@@ -112,12 +115,12 @@ impl ReplyDirectoryPlus {
         self.list.push(head.as_bytes(), ino.0, offset, kind, name.as_ref())
     }
 
-    /// Gives what was added; nothing: the end.
+    /// Sends the added names. No names mean the end of the directory.
     pub fn ok(self) {
         self.reply.send(&[&self.list.bytes]);
     }
 
-    /// Answers with an error.
+    /// Replies with an error.
     pub fn error(self, errno: Errno) {
         self.reply.error(errno);
     }

@@ -1,11 +1,15 @@
-//! Bytes of answers, against layouts computed by hand from `include/uapi/linux/fuse.h`.
+//! Bytes of replies, compared with layouts computed by hand from `include/uapi/linux/fuse.h`.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 use super::*;
-use crate::flags::{StatxAttributes, StatxMask};
+use crate::flags::{FopenFlags, StatxAttributes, StatxMask};
 use crate::testing::{Answer, Kernel, attributes, entry, longs, name, words};
-use crate::types::{FileType, INodeNo};
+use crate::types::{FileAttr, FileHandle, FileType, INodeNo, Statx};
 
-/// What the kernel gets when a reply is used.
+/// The message that the kernel gets when a reply is used.
 fn sent(use_it: impl FnOnce(Reply)) -> Answer {
     let (kernel, channel) = Kernel::channel();
     use_it(Reply::new(&channel, 77));
@@ -46,7 +50,8 @@ fn an_error_is_a_negative_number_and_nothing_else() {
     for (errno, wire) in [(Errno::NOENT, -2), (Errno::RANGE, -34), (Errno::from_raw_os_error(511), -511)] {
         assert_eq!(sent(|reply| ReplyEmpty(reply).error(errno)), Answer { error: wire, unique: 77, body: vec![] });
     }
-    // What the kernel would not take, leaving the caller to wait: ERESTARTSYS, ENOTSUPP.
+    // Numbers that the kernel would refuse, so the caller would wait for ever: ERESTARTSYS,
+    // ENOTSUPP.
     for internal in [512, 524, 4095] {
         assert_eq!(sent(|reply| ReplyData(reply).error(Errno::from_raw_os_error(internal))).error, -5);
     }
@@ -57,7 +62,7 @@ fn what_is_dropped_answers_eio_and_what_is_answered_does_not() {
     assert_eq!(sent(drop), Answer { error: -5, unique: 77, body: vec![] });
     let (kernel, channel) = Kernel::channel();
     ReplyEmpty(Reply::new(&channel, 1)).ok();
-    Reply::new(&channel, 2).forego();
+    Reply::new(&channel, 2).skip_reply();
     ReplyDirectory::new(Reply::new(&channel, 3), 100).ok();
     assert_eq!([kernel.answer().unique, kernel.answer().unique], [1, 3]);
 }

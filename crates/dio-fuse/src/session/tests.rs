@@ -1,4 +1,4 @@
-//! From greeting to end, with a socket in the place of the device.
+//! A session from negotiation to end, with a socket that replaces the device.
 
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -55,7 +55,7 @@ impl Filesystem for Simple {
         reply.error(Errno::INTR);
     }
 
-    /// Answers how far the bytes are from a page boundary.
+    /// Replies with the distance of the bytes from a page boundary.
     fn write(
         &self,
         _: &Request<'_>,
@@ -72,21 +72,21 @@ impl Filesystem for Simple {
     }
 }
 
-/// The greeting of a kernel: version, and the flags that it offers (the first 32).
+/// The `FUSE_INIT` of a kernel: version, and the flags that it offers (the first 32).
 fn greeting(major: u32, minor: u32, flags: InitFlags) -> Vec<u8> {
     let head = words(&[major, minor, 131_072, flags.bits() as u32]);
     let more = if minor >= 36 { vec![0; 48] } else { vec![] };
     message(opcode::INIT, 1, &[], &[head, more].concat())
 }
 
-const ONE: Config = Config { threads: 1, clone: false };
+const ONE: SessionConfig = SessionConfig { threads: 1, clone_device: false };
 
 #[test]
 fn a_session_lasts_from_the_greeting_to_the_end_of_the_mount() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session = Session::from_fd(simple, device, Config { threads: 3, clone: false }).unwrap();
+    let session = Session::from_fd(simple, device, SessionConfig { threads: 3, clone_device: false }).unwrap();
     let answer = kernel.answer();
     assert_eq!((answer.error, answer.unique, answer.body.len()), (0, 1, 64));
     let told =
@@ -114,7 +114,7 @@ fn a_waiting_request_hears_of_its_interrupt() {
     let (kernel, device) = Kernel::pair();
     let (simple, _end) = Simple::new();
     kernel.ask(&greeting(7, 31, InitFlags::FUSE_ASYNC_READ));
-    let session = Session::from_fd(simple, device, Config { threads: 2, clone: false }).unwrap();
+    let session = Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: false }).unwrap();
     assert_eq!(kernel.answer().body[4..8], 31_u32.to_ne_bytes());
     let serving = session.spawn().unwrap();
     kernel.ask(&message(opcode::LOOKUP, 2, &[], b"x\0"));
@@ -125,7 +125,7 @@ fn a_waiting_request_hears_of_its_interrupt() {
     serving.join().unwrap();
 }
 
-/// Holds a lookup until it may go on.
+/// Holds a lookup until the test releases it.
 #[derive(Debug)]
 struct Held {
     go: Mutex<Receiver<()>>,
@@ -163,7 +163,7 @@ fn requests_that_find_all_threads_busy_are_told() {
     lookup(2);
     one();
     assert_eq!(kernel.answer().unique, 2);
-    // The thread waits for this one, not the other way round, once it has begun.
+    // Once the thread has begun, it waits for this one, and not the other way round.
     lookup(3);
     begins.recv().unwrap();
     let before = queued.load(Ordering::Relaxed);
@@ -227,7 +227,7 @@ fn a_device_that_cannot_be_cloned_is_an_error_and_nothing_is_served() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session = Session::from_fd(simple, device, Config { threads: 2, clone: true }).unwrap();
+    let session = Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: true }).unwrap();
     session.spawn().unwrap_err();
     end.try_recv().expect("the file system was told");
 }

@@ -1,4 +1,5 @@
-//! A mount for real: the kernel's side of the protocol. What needs root or the device is skipped aloud without them.
+//! A real mount, which tests the kernel's side of the protocol. Tests that need root or the device
+//! are skipped with a message if there is none.
 #![allow(missing_docs)]
 
 mod memory;
@@ -13,14 +14,14 @@ use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use dio_fuse::{BackgroundSession, Config, INodeNo, Notifier, Session};
+use dio_fuse::{BackgroundSession, INodeNo, Notifier, Session, SessionConfig};
 use dio_test::skip;
 use memory::{APART, BORN, Shared};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, XattrFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
-/// A mount of the file system in memory. It is taken down when dropped.
+/// A mount of the file system in memory. Dropping it unmounts.
 struct Mounted {
     fs: Shared,
     notifier: Notifier,
@@ -29,7 +30,8 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// One whose requests come by the device, then one whose requests come by io_uring; what cannot be is said aloud.
+    /// A mount whose requests come through the device, then one with io_uring. A mount that is not
+    /// possible is skipped with a message.
     fn both() -> impl Iterator<Item = Mounted> {
         Mounted::backed_by(None)
     }
@@ -63,7 +65,8 @@ impl Mounted {
             other => other.unwrap(),
         }
         let fs = Shared::new(backing, rings);
-        let session = Session::from_fd(fs.clone(), device.into(), Config { threads: 3, clone: true }).unwrap();
+        let session =
+            Session::from_fd(fs.clone(), device.into(), SessionConfig { threads: 3, clone_device: true }).unwrap();
         let notifier = session.notifier();
         assert_eq!(fs.0.seen.by_rings.load(SeqCst), rings);
         Some(Mounted { fs, notifier, serving: Some(session.spawn().unwrap()), directory })
@@ -73,13 +76,13 @@ impl Mounted {
         self.directory.path().join(name)
     }
 
-    /// What the file system has of a file.
+    /// The contents of a file in the file system.
     fn data(&self, name: &str) -> Vec<u8> {
         let node = self.fs.node(name);
         self.fs.inodes()[&node].data.clone()
     }
 
-    /// Creates a file with these contents, and answers its node.
+    /// Creates a file with these contents, and returns its node.
     fn file(&self, name: &str, bytes: &[u8]) -> INodeNo {
         fs::write(self.path(name), bytes).unwrap();
         INodeNo(self.fs.node(name))
@@ -90,16 +93,17 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         unmount(self.directory.path(), UnmountFlags::DETACH).unwrap();
         let serving = self.serving.take().expect("it is taken once");
-        let faults = serving.faults();
+        let errors = serving.errors();
         serving.join().unwrap();
         if !std::thread::panicking() {
             assert!(self.fs.0.seen.destroyed.load(SeqCst));
-            assert_eq!((faults.refused(), faults.malformed()), (0, 0), "the kernel and we understood each other");
+            assert_eq!((errors.refused(), errors.malformed()), (0, 0), "the kernel and we understood each other");
         }
     }
 }
 
-/// Turns the kernel's switch on, which is off unless somebody did that.
+/// Turns on FUSE over io_uring in the kernel, where it is off by default. Returns whether rings are
+/// possible.
 fn can_have_rings() -> bool {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     let _ = fs::write(switch, "1");
@@ -196,7 +200,7 @@ fn a_directory_is_read_with_what_is_in_it() {
         for name in &names {
             File::create(mounted.path(name)).unwrap();
         }
-        // What creating has left in the kernel's cache must go: only reading the directory fills it again.
+        // Creating files filled the kernel's cache. After this, only reading the directory fills it.
         let node = INodeNo(mounted.fs.node("directory"));
         for name in &names {
             mounted.notifier.inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap())).unwrap();
@@ -218,9 +222,9 @@ fn a_handler_that_panics_answers_eio_and_serving_goes_on() {
         }
         mounted.file("file", b"alive");
         assert_eq!(fs::read(mounted.path("file")).unwrap(), b"alive");
-        let faults = mounted.serving.as_ref().expect("it is served").faults();
+        let errors = mounted.serving.as_ref().expect("it is served").errors();
         drop(mounted);
-        assert_eq!(faults.panics(), 5);
+        assert_eq!(errors.panics(), 5);
     }
 }
 
@@ -261,7 +265,7 @@ fn the_kernel_reads_a_backing_file_by_itself() {
             return;
         }
         let mut file = file.unwrap();
-        // The size is the file system's to tell; the mount says 0, and the kernel believes the backing file.
+        // The file system determines the size. This one says 0, but the kernel uses the backing file.
         let mut text = vec![0; 24];
         file.read_exact(&mut text).unwrap();
         assert_eq!(text, b"straight from the source");
@@ -286,7 +290,7 @@ fn who_waits_is_told_of_the_signal() {
         }
         reader.kill().unwrap();
         assert!(!reader.wait().unwrap().success());
-        // The reader may be gone before the handler has gone on.
+        // The reader may be gone before the handler continues.
         while !seen.interrupted.load(SeqCst) {
             assert!(since.elapsed() < Duration::from_secs(12), "the handler did not hear of it");
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! A small file system in memory, which writes down what it sees.
+//! A small file system in memory that records its requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio_fuse::*;
 
-/// What programs see as `st_ino` is this much more than the number by which the kernel names the inode.
+/// The `st_ino` that programs see is larger by this than the number by which the kernel names the
+/// inode.
 pub(crate) const APART: u64 = 0x5000_0000;
-/// How long the kernel may believe anything.
+/// How long the kernel may cache names and attributes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
-/// When everything was created.
+/// The time of creation of all inodes.
 pub(crate) const BORN: Duration = Duration::new(123_456_789, 987_654_321);
 
 #[derive(Debug, Clone)]
@@ -26,7 +27,7 @@ pub(crate) struct Inode {
     pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
 }
 
-/// What has been seen.
+/// Records of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) lookups: AtomicU64,
@@ -39,7 +40,7 @@ pub(crate) struct Seen {
     pub(crate) interrupted: AtomicBool,
     pub(crate) wide_copies: AtomicU64,
     pub(crate) destroyed: AtomicBool,
-    /// Requests come by io_uring.
+    /// Requests come through io_uring.
     pub(crate) by_rings: AtomicBool,
 }
 
@@ -47,14 +48,14 @@ pub(crate) struct Seen {
 pub(crate) struct Memory {
     inodes: Mutex<BTreeMap<u64, Inode>>,
     pub(crate) seen: Seen,
-    /// Files called `backed` are this one.
+    /// The backing file of files with the name `backed`.
     backing: Option<File>,
     backed: Mutex<Vec<Arc<BackingId>>>,
     wake: Condvar,
     rings: bool,
 }
 
-/// The file system and the test both have it.
+/// The file system and the test share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(pub(crate) Arc<Memory>);
 
@@ -81,7 +82,8 @@ fn new_inode(node: u64, kind: FileType, mode: u32, by: (u32, u32)) -> Inode {
 }
 
 impl Shared {
-    /// With `backing` as the file behind `backed`, and requests by `rings` if the kernel offers that.
+    /// Makes a file system with `backing` behind files named `backed`, which requests io_uring if
+    /// `rings`.
     pub(crate) fn new(backing: Option<File>, rings: bool) -> Shared {
         let root = new_inode(1, FileType::Directory, 0o755, (0, 0));
         Shared(Arc::new(Memory {
@@ -98,7 +100,7 @@ impl Shared {
         self.0.inodes.lock().unwrap()
     }
 
-    /// The number of a name in the root.
+    /// The node of a name in the root.
     pub(crate) fn node(&self, name: &str) -> u64 {
         self.inodes()[&1].names[OsStr::new(name)]
     }
@@ -131,7 +133,7 @@ impl Shared {
         self.entry(node)
     }
 
-    /// Waits for an interrupt, ten seconds at most.
+    /// Waits for an interrupt, for ten seconds at most.
     fn wait(&self, request: &Request<'_>) {
         self.0.seen.waiting.store(true, Ordering::SeqCst);
         let inodes = self.inodes();
@@ -166,7 +168,7 @@ impl Filesystem for Shared {
     }
 
     fn interrupt(&self, _: RequestId) {
-        // Whoever is about to wait holds this lock until he does.
+        // A handler holds this lock from its check of the interrupt until it waits.
         drop(self.inodes());
         self.0.wake.notify_all();
     }
@@ -390,10 +392,10 @@ impl Filesystem for Shared {
         reply: ReplyCopy,
     ) {
         assert_eq!((from_offset, to_offset), (0, 0));
-        self.0.seen.wide_copies.fetch_add((reply.most() > u64::from(u32::MAX)).into(), Ordering::SeqCst);
+        self.0.seen.wide_copies.fetch_add((reply.bytes_max() > u64::from(u32::MAX)).into(), Ordering::SeqCst);
         let mut inodes = self.inodes();
         let data = inodes[&from.0].data.clone();
-        let copied = length.min(data.len() as u64).min(reply.most());
+        let copied = length.min(data.len() as u64).min(reply.bytes_max());
         inodes.get_mut(&to.0).unwrap().data = data[..copied as usize].to_vec();
         reply.copied(copied);
     }

@@ -550,7 +550,7 @@ impl Filesystem for Mount {
         reply: ReplyCopy,
     ) {
         let mut timer = self.stats.begin(Operation::CopyRange);
-        let length = length.min(reply.most());
+        let length = length.min(reply.bytes_max());
         let cleared = self.clear_set_id(by, target);
         let copied = cleared.and_then(|()| self.files.copy_range(from.0, from_offset, to.0, to_offset, length));
         answer!(timer, reply, copied, copied => reply.copied(copied));

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use dio_fuse::{BackgroundSession, Config, Filesystem, Notifier};
+use dio_fuse::{BackgroundSession, Filesystem, Notifier, SessionConfig};
 use rustix::fs::{Dev, stat};
 use rustix::io::Errno;
 
@@ -48,7 +48,7 @@ impl Serving {
     ) -> Result<Serving, MountError> {
         let name = PathBuf::from(&options.source_name);
         let failed = |error| MountError::Handshake { path: name.clone(), error };
-        let config = Config { threads: options.threads, clone };
+        let config = SessionConfig { threads: options.threads, clone_device: clone };
         let session = dio_fuse::Session::from_fd(filesystem, device, config).map_err(failed)?;
         connected(session.notifier());
         let threads = session.spawn().map_err(failed)?;

@@ -179,7 +179,8 @@ impl Recorded {
         let image = OpenOptions::new().read(true).write(true).open(image)?;
         let size = image.metadata()?.len();
         let recorder = Recorder { image: Arc::new(image), size, events: Arc::default() };
-        let session = Session::from_fd(recorder.clone(), device.into(), Config { threads: 2, clone: true })?;
+        let session =
+            Session::from_fd(recorder.clone(), device.into(), SessionConfig { threads: 2, clone_device: true })?;
         Ok(Recorded { recorder, serving: Some(session.spawn()?), directory })
     }
 
