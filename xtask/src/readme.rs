@@ -1,4 +1,4 @@
-//! The commands that README.md shows are run.
+//! The commands that README.md and docs/tour.md show are run.
 //!
 //! A block of kind `console` directly after the comment `<!-- test -->` is run: each line that
 //! begins with `$ ` is one shell command, continued on the next line after a backslash. All run
@@ -50,12 +50,12 @@ fn built_dio() -> PathBuf {
     profile.to_path_buf()
 }
 
-#[test]
-fn commands_of_the_readme_succeed() {
-    let readme = root().join("README.md");
-    let markdown = std::fs::read_to_string(&readme).expect("there is a README.md");
+/// Runs the marked commands of a document.
+#[track_caller]
+fn succeed(document: &str) {
+    let markdown = std::fs::read_to_string(root().join(document)).expect("the document is there");
     let commands = commands(&markdown);
-    assert!(!commands.is_empty(), "README.md has no console block after {MARK}");
+    assert!(!commands.is_empty(), "{document} has no console block after {MARK}");
     let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
     let old = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(built_dio()).chain(std::env::split_paths(&old))).unwrap();
@@ -63,12 +63,29 @@ fn commands_of_the_readme_succeed() {
         let out = tool("sh").args(["-ec", &command]).current_dir(dir.path()).env("PATH", &path).output().unwrap();
         assert!(
             out.status.success(),
-            "README.md:{line}: `{command}`: {}\n{}{}",
+            "{document}:{line}: `{command}`: {}\n{}{}",
             out.status,
             String::from_utf8_lossy(&out.stdout),
             String::from_utf8_lossy(&out.stderr),
         );
     }
+}
+
+#[test]
+fn commands_of_the_readme_succeed() {
+    succeed("README.md");
+}
+
+#[test]
+fn commands_of_the_tour_succeed() {
+    succeed("docs/tour.md");
+}
+
+/// A front page that scrolls for long is not read.
+#[test]
+fn the_readme_is_short() {
+    let lines = std::fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines < 120, "README.md has {lines} lines");
 }
 
 #[test]
