@@ -21,6 +21,7 @@ mod mount_faults_postgres;
 mod mount_forbidden;
 mod mount_native;
 mod mount_set_id;
+mod mount_shared;
 mod run;
 mod started;
 mod stat;

@@ -17,6 +17,7 @@ use crate::reply::{
 use crate::request::{Malformed, Message, Request};
 use crate::serving;
 use crate::types::{INodeNo, RequestId};
+use crate::user_shares::{Admission, UserShares, Waiting};
 
 /// What one thread needs to serve the requests of a connection.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Dispatcher<F: Filesystem> {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) thread: usize,
     pub(crate) negotiated: Negotiated,
+    /// What users other than the server's may occupy, if that is limited.
+    pub(crate) shares: Option<Arc<UserShares>>,
 }
 
 /// A file system whose `destroy` is called when the last serving thread drops it.
@@ -39,30 +42,67 @@ impl<F: Filesystem> Drop for MountedFilesystem<F> {
 }
 
 impl<F: Filesystem> Dispatcher<F> {
-    /// Serves one message. This returns whatever the message contains, and even if the file system
-    /// panics.
+    /// Serves one message, or leaves it to another thread if its user has no share of the threads
+    /// left. Then serves what waited for the end of this one.
+    pub(crate) fn handle_in_turn(&self, bytes: &[u8]) {
+        let Some(shares) = &self.shares else { return self.handle(bytes) };
+        match shares.admit(bytes, &self.channel) {
+            Admission::Unlimited => self.handle(bytes),
+            Admission::Limited(user) => {
+                self.handle(bytes);
+                let mut next = shares.end(user);
+                while let Some((user, waited)) = next {
+                    self.handle_from(&waited.channel, &waited.message);
+                    next = shares.end(user);
+                }
+            }
+            Admission::Waits => self.withdraw_if_interrupted(shares, bytes),
+            Admission::Refused => {
+                if let Ok(message) = Message::parse(bytes) {
+                    self.channel.reply(message.header.unique, Err(Errno::NOMEM));
+                }
+            }
+        }
+    }
+
+    /// The interrupt of a request that waits now may have been served before it began to wait.
+    fn withdraw_if_interrupted(&self, shares: &UserShares, bytes: &[u8]) {
+        let Ok(message) = Message::parse(bytes) else { return };
+        let unique = message.header.unique;
+        if self.interrupts.came_early(unique) {
+            interrupted(shares.withdraw(unique), unique);
+        }
+    }
+
+    /// Serves one message from the channel of this thread.
     pub(crate) fn handle(&self, bytes: &[u8]) {
+        self.handle_from(&self.channel, bytes);
+    }
+
+    /// Serves one message, and replies through `channel`. This returns whatever the message contains,
+    /// and even if the file system panics.
+    fn handle_from(&self, channel: &Arc<Channel>, bytes: &[u8]) {
         let message = match Message::parse(bytes) {
             Ok(message) => message,
-            Err(malformed) => return self.refuse(malformed),
+            Err(malformed) => return self.refuse(channel, malformed),
         };
         let header = &message.header;
         let Ok(operation) = Operation::parse(header.opcode, message.body, self.negotiated.setxattr_ext) else {
-            return self.refuse(Malformed::Short(header.unique));
+            return self.refuse(channel, Malformed::Short(header.unique));
         };
         if let Operation::Interrupt { unique } = operation {
             return self.interrupt(unique);
         }
         serving::register_thread();
         if serving::is_serving(header.pid) && operation.may_be_refused() {
-            return Reply::new(&self.channel, header.unique).error(Errno::DEADLK);
+            return Reply::new(channel, header.unique).error(Errno::DEADLK);
         }
         let request = message.request(self.interrupts.begin(self.thread, header.unique));
         // Catching a panic is safe here: the file system is only used by shared reference, and a
         // panic poisons its locks.
         let call = AssertUnwindSafe(|| {
             let _answering = self.filesystem.0.answer(header.pid);
-            self.call(&request, INodeNo(header.nodeid), operation, Reply::new(&self.channel, header.unique));
+            self.call(&request, INodeNo(header.nodeid), operation, Reply::new(channel, header.unique));
         });
         if catch_unwind(call).is_err() {
             self.channel.errors.count_panic();
@@ -70,10 +110,10 @@ impl<F: Filesystem> Dispatcher<F> {
         self.interrupts.end(self.thread);
     }
 
-    fn refuse(&self, malformed: Malformed) {
+    fn refuse(&self, channel: &Arc<Channel>, malformed: Malformed) {
         self.channel.errors.count_malformed();
         if let Malformed::Short(unique) = malformed {
-            Reply::new(&self.channel, unique).error(Errno::IO);
+            Reply::new(channel, unique).error(Errno::IO);
         }
     }
 
@@ -81,6 +121,9 @@ impl<F: Filesystem> Dispatcher<F> {
     /// kernel would send the interrupt again (`EAGAIN`), or no interrupt any more (`ENOSYS`).
     fn interrupt(&self, unique: u64) {
         self.interrupts.interrupt(unique);
+        if let Some(withdrawn) = self.shares.as_ref().and_then(|shares| shares.withdraw(unique)) {
+            return interrupted(Some(withdrawn), unique);
+        }
         if catch_unwind(AssertUnwindSafe(|| self.filesystem.0.interrupt(RequestId(unique)))).is_err() {
             self.channel.errors.count_panic();
         }
@@ -199,6 +242,13 @@ impl<F: Filesystem> Dispatcher<F> {
             ),
             _ => reply.error(Errno::NOSYS),
         }
+    }
+}
+
+/// Replies to a request that waited when its caller was interrupted.
+fn interrupted(withdrawn: Option<Waiting>, unique: u64) {
+    if let Some(Waiting { channel, .. }) = withdrawn {
+        channel.reply(unique, Err(Errno::INTR));
     }
 }
 

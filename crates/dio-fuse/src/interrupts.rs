@@ -81,6 +81,12 @@ impl Interrupts {
         }
     }
 
+    /// Whether there is an interrupt for a request that has not begun. Those of requests that are
+    /// withdrawn age.
+    pub(crate) fn came_early(&self, unique: u64) -> bool {
+        self.early_count.load(Ordering::SeqCst) != 0 && self.lock_early().iter().any(|(other, _)| *other == unique)
+    }
+
     fn lock_early(&self) -> MutexGuard<'_, VecDeque<(u64, Instant)>> {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }

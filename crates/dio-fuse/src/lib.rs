@@ -25,7 +25,7 @@
 //! # fn main() -> std::io::Result<()> {
 //! let device = std::fs::File::options().read(true).write(true).open("/dev/fuse")?;
 //! // Here the program mounts the device by mount(2), with the option `fd=`.
-//! let config = SessionConfig { threads: 4, clone_device: true };
+//! let config = SessionConfig { threads: 4, clone_device: true, user_limits: None };
 //! let session = Session::from_fd(Empty, device.into(), config)?;
 //! session.spawn()?.join() // Returns when the mount is gone.
 //! # }
@@ -52,6 +52,7 @@ mod serving;
 mod session;
 mod testing;
 mod types;
+mod user_shares;
 
 pub use config::KernelConfig;
 pub use error_counts::ErrorCounts;
@@ -74,3 +75,4 @@ pub use types::{
     Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId, Statx,
     TimeOrNow, Version, decode_device, encode_device,
 };
+pub use user_shares::UserLimits;

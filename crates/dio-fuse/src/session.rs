@@ -20,6 +20,7 @@ use crate::notify::Notifier;
 use crate::request::Message;
 use crate::ring::{self, QueueThreads};
 use crate::types::Version;
+use crate::user_shares::{UserLimits, UserShares};
 
 /// Threads that read from the device while requests come through io_uring. Each message on the
 /// device is then served at once.
@@ -42,6 +43,10 @@ pub struct SessionConfig {
     /// Each thread reads from its own descriptor (`FUSE_DEV_IOC_CLONE`, fuse(4)). This process must
     /// be able to open `/dev/fuse` for that.
     pub clone_device: bool,
+    /// How much each user may occupy, other than the superuser and the user of this process; `None`
+    /// for as much as they like. With io_uring the kernel assigns requests to threads, so this has
+    /// no effect.
+    pub user_limits: Option<UserLimits>,
 }
 
 /// A mount whose features are negotiated. Dropping it ends the connection.
@@ -82,7 +87,9 @@ impl<F: Filesystem> Session<F> {
         let rings = self.negotiated.over_io_uring.then(|| QueueThreads::new(self.config.threads)).transpose()?;
         let count = if rings.is_some() { DEVICE_THREADS } else { self.config.threads.max(1) };
         let interrupts = Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, QueueThreads::threads)));
-        let workers = self.workers(count, &interrupts)?;
+        let limits = self.config.user_limits.filter(|_| rings.is_none());
+        let shares = limits.map(|limits| Arc::new(UserShares::new(limits, count)));
+        let workers = self.workers(count, &interrupts, shares)?;
         // No thread serves before all are started.
         let gate = Arc::new(RwLock::new(false));
         let mut open = gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -101,13 +108,18 @@ impl<F: Filesystem> Session<F> {
             let device = self.channel.device();
             threads.extend(ring::start(queue_threads, device, self.negotiated.max_payload, |number, reply_slot| {
                 let channel = Channel::with_reply_slot(Arc::clone(device), Arc::clone(&errors), reply_slot);
-                self.dispatcher(channel, &interrupts, count + number)
+                self.dispatcher(channel, &interrupts, count + number, None)
             })?);
         }
         Ok(BackgroundSession { threads, errors })
     }
 
-    fn workers(&self, count: usize, interrupts: &Arc<Interrupts>) -> io::Result<Vec<DeviceWorker<F>>> {
+    fn workers(
+        &self,
+        count: usize,
+        interrupts: &Arc<Interrupts>,
+        shares: Option<Arc<UserShares>>,
+    ) -> io::Result<Vec<DeviceWorker<F>>> {
         let (first, errors) = (self.channel.device(), &self.channel.errors);
         let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
@@ -115,7 +127,8 @@ impl<F: Filesystem> Session<F> {
                 1.. if self.config.clone_device => Arc::new(dio_sys::fuse::clone_device(first.as_fd())?),
                 _ => Arc::clone(first),
             };
-            let dispatcher = self.dispatcher(Channel::new(device, Arc::clone(errors)), interrupts, thread);
+            let channel = Channel::new(device, Arc::clone(errors));
+            let dispatcher = self.dispatcher(channel, interrupts, thread, shares.clone());
             Ok(DeviceWorker {
                 dispatcher,
                 buffer: Buffer::new(self.negotiated.max_write)?,
@@ -126,13 +139,20 @@ impl<F: Filesystem> Session<F> {
         (0..count).map(worker).collect()
     }
 
-    fn dispatcher(&self, channel: Channel, interrupts: &Arc<Interrupts>, thread: usize) -> Dispatcher<F> {
+    fn dispatcher(
+        &self,
+        channel: Channel,
+        interrupts: &Arc<Interrupts>,
+        thread: usize,
+        shares: Option<Arc<UserShares>>,
+    ) -> Dispatcher<F> {
         Dispatcher {
             filesystem: Arc::clone(&self.filesystem),
             channel: Arc::new(channel),
             interrupts: Arc::clone(interrupts),
             thread,
             negotiated: self.negotiated,
+            shares,
         }
     }
 }
@@ -179,7 +199,7 @@ impl<F: Filesystem> DeviceWorker<F> {
     fn serve(&mut self) -> io::Result<()> {
         while self.dispatcher.channel.receive(&mut self.buffer)? == Received::Message {
             self.busy.fetch_add(1, Ordering::Relaxed);
-            self.dispatcher.handle(self.buffer.message());
+            self.dispatcher.handle_in_turn(self.buffer.message());
             // Until now no thread could take a request that has arrived.
             let all_were_busy = self.busy.fetch_sub(1, Ordering::Relaxed) == self.threads;
             if all_were_busy && self.dispatcher.channel.is_pending() {

@@ -16,13 +16,22 @@ use crate::types::{Entry, FileAttr, FileType, Generation, INodeNo};
 
 /// A message of the kernel about inode 5, from process 300 of user 100 and group 200.
 pub(crate) fn message(opcode: u32, unique: u64, extensions: &[u8], body: &[u8]) -> Vec<u8> {
+    message_with(100, opcode, unique, extensions, body)
+}
+
+/// The same from a process of this user.
+pub(crate) fn message_of(uid: u32, opcode: u32, unique: u64, body: &[u8]) -> Vec<u8> {
+    message_with(uid, opcode, unique, &[], body)
+}
+
+fn message_with(uid: u32, opcode: u32, unique: u64, extensions: &[u8], body: &[u8]) -> Vec<u8> {
     assert!(extensions.len() % 8 == 0, "extensions are padded");
     let header = InHeader {
         len: (size_of::<InHeader>() + body.len() + extensions.len()) as u32,
         opcode,
         unique,
         nodeid: 5,
-        uid: 100,
+        uid,
         gid: 200,
         pid: 300,
         total_extlen: (extensions.len() / 8) as u16,

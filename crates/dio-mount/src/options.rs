@@ -139,9 +139,11 @@ pub struct Options {
 
 impl Options {
     /// By what way requests come if the other options are looked at. With the lock of the file, a write that waits for another
-    /// is put aside; with a ring it would keep the thread that others need.
+    /// is put aside; with a ring it would keep the thread that others need. Of a shared mount each user has a share of the
+    /// threads, while rings serve what the kernel gives them.
     pub fn way(&self) -> Rings {
         match (self.rings, self.lock) {
+            (Rings::Preferred, _) if self.allow_other => Rings::Never,
             (Rings::Preferred, LockPolicy::WholeFile) => Rings::Never,
             (rings, _) => rings,
         }

@@ -68,7 +68,7 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     let timed = Arc::new(AtomicBool::new(false));
     let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
     let disks = disks.map_err(failed("make images for"))?;
-    let config = SessionConfig { threads: THREADS, clone_device: true };
+    let config = SessionConfig { threads: THREADS, clone_device: true, user_limits: None };
     let session = Session::from_fd(Images { disks, bytes: service.bytes }, fuse.into(), config);
     let _serving = session.and_then(Session::spawn).map_err(failed("serve"))?;
     println!("{READY}");

@@ -142,6 +142,7 @@ impl Scene {
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
             negotiated: Negotiated { max_write: 4096, max_payload: 4096, setxattr_ext: true, over_io_uring: false },
+            shares: None,
         };
         Scene { kernel, dispatcher }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::flags::{InitFlags, WriteFlags};
 use crate::reply::{ReplyEntry, ReplyWrite};
 use crate::request::Request;
-use crate::testing::{Kernel, longs, message, words};
+use crate::testing::{Kernel, longs, message, message_of, words};
 use crate::types::{FileHandle, INodeNo, LockOwner, OpenFlags, RequestId};
 
 #[derive(Debug)]
@@ -79,14 +79,15 @@ fn greeting(major: u32, minor: u32, flags: InitFlags) -> Vec<u8> {
     message(opcode::INIT, 1, &[], &[head, more].concat())
 }
 
-const ONE: SessionConfig = SessionConfig { threads: 1, clone_device: false };
+const ONE: SessionConfig = SessionConfig { threads: 1, clone_device: false, user_limits: None };
 
 #[test]
 fn a_session_lasts_from_the_greeting_to_the_end_of_the_mount() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session = Session::from_fd(simple, device, SessionConfig { threads: 3, clone_device: false }).unwrap();
+    let session =
+        Session::from_fd(simple, device, SessionConfig { threads: 3, clone_device: false, user_limits: None }).unwrap();
     let answer = kernel.answer();
     assert_eq!((answer.error, answer.unique, answer.body.len()), (0, 1, 64));
     let told =
@@ -114,13 +115,45 @@ fn a_waiting_request_hears_of_its_interrupt() {
     let (kernel, device) = Kernel::pair();
     let (simple, _end) = Simple::new();
     kernel.ask(&greeting(7, 31, InitFlags::FUSE_ASYNC_READ));
-    let session = Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: false }).unwrap();
+    let session =
+        Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: false, user_limits: None }).unwrap();
     assert_eq!(kernel.answer().body[4..8], 31_u32.to_ne_bytes());
     let serving = session.spawn().unwrap();
     kernel.ask(&message(opcode::LOOKUP, 2, &[], b"x\0"));
     kernel.ask(&message(opcode::INTERRUPT, 3, &[], &longs(&[2])));
     let answer = kernel.answer();
     assert_eq!((answer.unique, answer.error), (2, -4));
+    drop(kernel);
+    serving.join().unwrap();
+}
+
+#[test]
+fn a_user_leaves_threads_to_others_and_what_waits_can_be_interrupted() {
+    let (kernel, device) = Kernel::pair();
+    let (simple, _end) = Simple::new();
+    kernel.ask(&greeting(7, 31, InitFlags::FUSE_ASYNC_READ));
+    let limits = UserLimits { threads: 1, waiting_bytes: 1 << 20 };
+    let config = SessionConfig { threads: 3, clone_device: false, user_limits: Some(limits) };
+    let serving = Session::from_fd(simple, device, config).unwrap();
+    assert_eq!(kernel.answer().error, 0);
+    let serving = serving.spawn().unwrap();
+    let user = rustix::process::geteuid().as_raw() + 100;
+    // The first occupies the share of its user, until it is interrupted.
+    for unique in [2, 4, 6] {
+        kernel.ask(&message_of(user, opcode::LOOKUP, unique, b"x\0"));
+    }
+    // Another user is served meanwhile: a file system that knows no such operation says so.
+    kernel.ask(&message_of(user + 1, opcode::STATFS, 8, &[]));
+    assert_eq!((kernel.answer().unique), 8);
+    kernel.ask(&message_of(user, opcode::INTERRUPT, 5, &longs(&[4])));
+    let answer = kernel.answer();
+    assert_eq!((answer.unique, answer.error), (4, -4));
+    kernel.ask(&message_of(user, opcode::INTERRUPT, 3, &longs(&[2])));
+    let answer = kernel.answer();
+    assert_eq!((answer.unique, answer.error), (2, -4));
+    kernel.ask(&message_of(user, opcode::INTERRUPT, 7, &longs(&[6])));
+    let answer = kernel.answer();
+    assert_eq!((answer.unique, answer.error), (6, -4));
     drop(kernel);
     serving.join().unwrap();
 }
@@ -227,7 +260,8 @@ fn a_device_that_cannot_be_cloned_is_an_error_and_nothing_is_served() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session = Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: true }).unwrap();
+    let session =
+        Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: true, user_limits: None }).unwrap();
     session.spawn().unwrap_err();
     end.try_recv().expect("the file system was told");
 }

@@ -65,8 +65,12 @@ impl Mounted {
             other => other.unwrap(),
         }
         let fs = Shared::new(backing, rings);
-        let session =
-            Session::from_fd(fs.clone(), device.into(), SessionConfig { threads: 3, clone_device: true }).unwrap();
+        let session = Session::from_fd(
+            fs.clone(),
+            device.into(),
+            SessionConfig { threads: 3, clone_device: true, user_limits: None },
+        )
+        .unwrap();
         let notifier = session.notifier();
         assert_eq!(fs.0.seen.by_rings.load(SeqCst), rings);
         Some(Mounted { fs, notifier, serving: Some(session.spawn().unwrap()), directory })

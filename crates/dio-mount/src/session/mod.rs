@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use dio_fuse::{BackgroundSession, Filesystem, Notifier, SessionConfig};
+use dio_fuse::{BackgroundSession, Filesystem, Notifier, SessionConfig, UserLimits};
 use rustix::fs::{Dev, stat};
 use rustix::io::Errno;
 
@@ -48,7 +48,8 @@ impl Serving {
     ) -> Result<Serving, MountError> {
         let name = PathBuf::from(&options.source_name);
         let failed = |error| MountError::Handshake { path: name.clone(), error };
-        let config = SessionConfig { threads: options.threads, clone_device: clone };
+        let user_limits = options.allow_other.then(|| user_limits(options));
+        let config = SessionConfig { threads: options.threads, clone_device: clone, user_limits };
         let session = dio_fuse::Session::from_fd(filesystem, device, config).map_err(failed)?;
         connected(session.notifier());
         let threads = session.spawn().map_err(failed)?;
@@ -63,6 +64,12 @@ impl Serving {
         let Serving { threads, name } = self;
         threads.join().map_err(|error| MountError::Served { path: name, error })
     }
+}
+
+/// What each user of a shared mount may occupy: three quarters of the threads, and half of `limit=` by requests that wait.
+fn user_limits(options: &Options) -> UserLimits {
+    let waiting_bytes = usize::try_from(options.settings.limit / 2).unwrap_or(usize::MAX);
+    UserLimits { threads: (options.threads * 3 / 4).max(1), waiting_bytes }
 }
 
 /// A mount of ours, served until it is unmounted.

@@ -179,8 +179,11 @@ impl Recorded {
         let image = OpenOptions::new().read(true).write(true).open(image)?;
         let size = image.metadata()?.len();
         let recorder = Recorder { image: Arc::new(image), size, events: Arc::default() };
-        let session =
-            Session::from_fd(recorder.clone(), device.into(), SessionConfig { threads: 2, clone_device: true })?;
+        let session = Session::from_fd(
+            recorder.clone(),
+            device.into(),
+            SessionConfig { threads: 2, clone_device: true, user_limits: None },
+        )?;
         Ok(Recorded { recorder, serving: Some(session.spawn()?), directory })
     }
 

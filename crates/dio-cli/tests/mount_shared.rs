@@ -1,0 +1,67 @@
+//! Proves that a user of a shared mount cannot keep the others out of it.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use dio_sys::{Lease, take_lease};
+use rustix::fs::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::mount_support::*;
+
+/// The calling thread is this user from now on.
+fn become_user(number: u32) {
+    let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
+    set_thread_groups(&[]).unwrap();
+    set_thread_res_gid(gid, gid, gid).unwrap();
+    set_thread_res_uid(uid, uid, uid).unwrap();
+}
+
+/// Opening a file on which somebody has a lease waits until that one gives it up, 45 seconds at most.
+#[test]
+fn requests_that_wait_for_long_leave_threads_to_others() {
+    let Some(scene) = Scene::new() else { return };
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&scene.source, fs::Permissions::from_mode(0o777)).unwrap();
+    good(&mut scene.mount("-o cio,allow_other,threads=8"));
+    let leased = scene.source.join("leased");
+    fs::write(&leased, "x").unwrap();
+    let held = File::options().read(true).write(true).open(&leased).unwrap();
+    take_lease(held.as_fd(), Lease::Everybody).unwrap();
+    let opened = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let at = &scene.at;
+        for _ in 0..20 {
+            scope.spawn(|| {
+                become_user(65_534);
+                File::open(at.join("leased")).unwrap();
+                opened.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let slowest = scope.spawn(|| {
+            become_user(65_533);
+            let mut slowest = Duration::ZERO;
+            for number in 0..50 {
+                let start = Instant::now();
+                let path = at.join(format!("mine {number}"));
+                fs::write(&path, "some bytes").unwrap();
+                assert_eq!(fs::read_to_string(&path).unwrap(), "some bytes");
+                fs::remove_file(&path).unwrap();
+                slowest = slowest.max(start.elapsed());
+            }
+            slowest
+        });
+        let slowest = slowest.join().unwrap();
+        let still_waiting = opened.load(Ordering::Relaxed) == 0;
+        // The others go on now, those that waited for a thread too.
+        drop(held);
+        assert!(still_waiting, "nobody waited");
+        assert!(slowest < Duration::from_secs(10), "another user's file took {slowest:?}");
+    });
+    assert_eq!(opened.into_inner(), 20);
+    good(dio("umount", "").arg(&scene.at));
+}

@@ -1,0 +1,312 @@
+//! Keeps one user of a shared mount from occupying all threads that serve it.
+//!
+//! A request occupies its thread until it is served, and some take long: opening a file on which
+//! somebody has a lease waits for 45 seconds. So each user has a share of the threads. A request
+//! beyond the share waits in memory while its thread reads the next one, and is served when a
+//! request of its user ends. Users with waiting requests have turns.
+//!
+//! Requests of the superuser and of the server's own user, who could end the server anyway, are
+//! served at once. So are requests that only give something back or end another request.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use zerocopy::FromBytes;
+
+use crate::abi::{InHeader, opcode};
+use crate::channel::Channel;
+
+/// What a request counts for at least while it waits, in bytes.
+const WAITING_BYTES_MIN: usize = 4096;
+
+/// How long a thread waits for room for one more waiting request of a user, none of whose requests
+/// ends meanwhile.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much each user of a shared mount may occupy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Threads that may serve requests of one user at a time, at least one. One thread fewer than
+    /// all serves requests of all these users, so that requests are always read.
+    pub threads: usize,
+    /// Bytes of requests of one user that may wait, payloads of writes included. Beyond them a
+    /// thread waits with the request while others of the user end. If none ends for a second, the
+    /// request is refused with `ENOMEM`.
+    pub waiting_bytes: usize,
+}
+
+/// What is to be done with a request that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is served now, without a share.
+    Unlimited,
+    /// It is served now. [`UserShares::end`] must be called afterwards.
+    Limited(u32),
+    /// It waits until another thread serves it.
+    Waits,
+    /// There is no room for it.
+    Refused,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) message: Box<[u8]>,
+    /// The kernel accepts the reply only through the descriptor that the request was read from.
+    pub(crate) channel: Arc<Channel>,
+}
+
+/// The shares of all users.
+#[derive(Debug)]
+pub(crate) struct UserShares {
+    limits: UserLimits,
+    /// Threads that may serve limited requests.
+    threads: usize,
+    /// The user whose server this is.
+    own_user: u32,
+    state: Mutex<State>,
+    /// A request was taken from those that wait.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Limited requests that are being served.
+    serving: usize,
+    /// Users with requests that are being served or wait.
+    users: HashMap<u32, User>,
+    /// Users with waiting requests, in turn.
+    turns: VecDeque<u32>,
+}
+
+#[derive(Debug, Default)]
+struct User {
+    serving: usize,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+impl UserShares {
+    /// Shares of `threads` threads.
+    pub(crate) fn new(limits: UserLimits, threads: usize) -> UserShares {
+        let limits = UserLimits { threads: limits.threads.max(1), ..limits };
+        UserShares {
+            limits,
+            threads: threads.saturating_sub(1).max(1),
+            own_user: rustix::process::geteuid().as_raw(),
+            state: Mutex::default(),
+            room: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides about a message that was read from `channel`. One that has to wait is copied.
+    pub(crate) fn admit(&self, message: &[u8], channel: &Arc<Channel>) -> Admission {
+        let Ok((header, _)) = InHeader::read_from_prefix(message) else { return Admission::Unlimited };
+        let user = header.uid;
+        if user == 0 || user == self.own_user || !is_limited(header.opcode) {
+            return Admission::Unlimited;
+        }
+        let mut state = self.lock();
+        if self.may_serve(&state, user) {
+            state.begin(user);
+            return Admission::Limited(user);
+        }
+        let cost = message.len().max(WAITING_BYTES_MIN);
+        while state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
+            let waited = self.room.wait_timeout(state, ROOM_PATIENCE);
+            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if self.may_serve(&state, user) {
+                state.begin(user);
+                return Admission::Limited(user);
+            }
+            if timeout.timed_out() {
+                return Admission::Refused;
+            }
+        }
+        let waits = state.users.entry(user).or_default();
+        waits.waiting.push_back(Waiting { message: message.into(), channel: Arc::clone(channel) });
+        waits.waiting_bytes += cost;
+        if waits.waiting.len() == 1 {
+            state.turns.push_back(user);
+        }
+        Admission::Waits
+    }
+
+    /// A limited request was served. Returns one that waited, with its user, which the calling
+    /// thread has to serve next.
+    pub(crate) fn end(&self, user: u32) -> Option<(u32, Waiting)> {
+        let mut state = self.lock();
+        state.serving -= 1;
+        if let Some(ended) = state.users.get_mut(&user) {
+            ended.serving -= 1;
+        }
+        state.forget_idle(user);
+        let at = (0..state.turns.len()).find(|at| self.may_serve(&state, state.turns[*at]))?;
+        let next = state.turns.remove(at)?;
+        let waited = state.take(next, 0)?;
+        if state.waiting_bytes(next) > 0 {
+            state.turns.push_back(next);
+        }
+        state.begin(next);
+        drop(state);
+        self.room.notify_all();
+        Some((next, waited))
+    }
+
+    /// Removes a waiting request, whose caller was interrupted. Returns the request if it waited:
+    /// then it needs a reply.
+    pub(crate) fn withdraw(&self, unique: u64) -> Option<Waiting> {
+        let mut state = self.lock();
+        let found = state.users.iter().find_map(|(user, waits)| {
+            let is_it =
+                |message: &[u8]| InHeader::read_from_prefix(message).is_ok_and(|(header, _)| header.unique == unique);
+            Some((*user, waits.waiting.iter().position(|waiting| is_it(&waiting.message))?))
+        });
+        let (user, at) = found?;
+        let withdrawn = state.take(user, at);
+        if state.waiting_bytes(user) == 0 {
+            state.turns.retain(|other| *other != user);
+        }
+        state.forget_idle(user);
+        drop(state);
+        self.room.notify_all();
+        withdrawn
+    }
+
+    /// Whether a thread may serve one more request of a user.
+    fn may_serve(&self, state: &State, user: u32) -> bool {
+        let own = state.users.get(&user).map_or(0, |user| user.serving);
+        own < self.limits.threads && state.serving < self.threads
+    }
+}
+
+impl State {
+    fn begin(&mut self, user: u32) {
+        self.serving += 1;
+        self.users.entry(user).or_default().serving += 1;
+    }
+
+    fn waiting_bytes(&self, user: u32) -> usize {
+        self.users.get(&user).map_or(0, |user| user.waiting_bytes)
+    }
+
+    /// Takes the waiting request of a user with this index.
+    fn take(&mut self, user: u32, at: usize) -> Option<Waiting> {
+        let waits = self.users.get_mut(&user)?;
+        let waiting = waits.waiting.remove(at)?;
+        waits.waiting_bytes -= waiting.message.len().max(WAITING_BYTES_MIN);
+        Some(waiting)
+    }
+
+    fn forget_idle(&mut self, user: u32) {
+        if self.users.get(&user).is_some_and(|user| user.serving == 0 && user.waiting.is_empty()) {
+            self.users.remove(&user);
+        }
+    }
+}
+
+/// Whether requests of this kind count. The others give something back, or end what waits.
+fn is_limited(opcode: u32) -> bool {
+    !matches!(
+        opcode,
+        opcode::FORGET
+            | opcode::BATCH_FORGET
+            | opcode::INTERRUPT
+            | opcode::RELEASE
+            | opcode::RELEASEDIR
+            | opcode::NOTIFY_REPLY
+            | opcode::DESTROY
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Kernel, message_of};
+
+    const LIMITS: UserLimits = UserLimits { threads: 2, waiting_bytes: 4 * WAITING_BYTES_MIN };
+
+    fn lookup(user: u32, unique: u64) -> Vec<u8> {
+        message_of(user, opcode::LOOKUP, unique, b"x\0")
+    }
+
+    fn user() -> u32 {
+        rustix::process::geteuid().as_raw() + 1
+    }
+
+    fn number(waiting: &Waiting) -> u64 {
+        InHeader::read_from_prefix(&waiting.message).unwrap().0.unique
+    }
+
+    /// Admits a message read from a device of its own.
+    fn admit(shares: &UserShares, message: &[u8]) -> Admission {
+        shares.admit(message, &Kernel::channel().1)
+    }
+
+    #[test]
+    fn a_user_has_a_share_and_what_exceeds_it_waits() {
+        let (shares, user) = (UserShares::new(LIMITS, 8), user());
+        assert_eq!(admit(&shares, &lookup(user, 1)), Admission::Limited(user));
+        assert_eq!(admit(&shares, &lookup(user, 2)), Admission::Limited(user));
+        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits);
+        // Others are not affected, nor is what gives something back.
+        assert_eq!(admit(&shares, &lookup(user + 1, 4)), Admission::Limited(user + 1));
+        assert_eq!(admit(&shares, &lookup(0, 5)), Admission::Unlimited);
+        assert_eq!(admit(&shares, &message_of(user, opcode::FORGET, 6, &[0; 8])), Admission::Unlimited);
+        assert!(shares.end(user + 1).is_none(), "the user who waits has all of its share");
+        let (next, message) = shares.end(user).unwrap();
+        assert_eq!((next, number(&message)), (user, 3));
+        assert!(shares.end(user).is_none() && shares.end(user).is_none());
+        assert!(shares.lock().users.is_empty() && shares.lock().turns.is_empty());
+    }
+
+    #[test]
+    fn users_have_turns_when_all_threads_are_occupied() {
+        let (shares, user) = (UserShares::new(LIMITS, 3), user());
+        assert_eq!(admit(&shares, &lookup(user, 1)), Admission::Limited(user));
+        assert_eq!(admit(&shares, &lookup(user + 1, 2)), Admission::Limited(user + 1));
+        // One of three threads always reads.
+        for (from, unique) in [(user, 3), (user, 4), (user + 1, 5), (user + 2, 6)] {
+            assert_eq!(admit(&shares, &lookup(from, unique)), Admission::Waits);
+        }
+        let mut served = Vec::new();
+        let mut ends = user;
+        for _ in 0..4 {
+            let (next, message) = shares.end(ends).unwrap();
+            served.push(number(&message));
+            ends = next;
+        }
+        assert_eq!(served, [3, 5, 6, 4]);
+    }
+
+    #[test]
+    fn an_interrupted_request_waits_no_more() {
+        let (shares, user) = (UserShares::new(LIMITS, 8), user());
+        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
+        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits);
+        assert!(shares.withdraw(1).is_none() && shares.withdraw(9).is_none());
+        assert!(number(&shares.withdraw(3).unwrap()) == 3 && shares.withdraw(3).is_none());
+        assert!(shares.end(user).is_none());
+    }
+
+    #[test]
+    fn memory_is_limited_while_nothing_ends() {
+        let (shares, user) = (UserShares::new(LIMITS, 8), user());
+        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
+        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits));
+        assert_eq!(admit(&shares, &lookup(user, 7)), Admission::Refused);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                assert_eq!(number(&shares.end(user).unwrap().1), 3);
+            });
+            assert_eq!(admit(&shares, &lookup(user, 8)), Admission::Waits, "there is room when one has ended");
+        });
+    }
+}
