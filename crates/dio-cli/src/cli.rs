@@ -14,7 +14,7 @@ use crate::commands::{
     umount, uniq, wal, zstd,
 };
 use crate::grammar::{Program, set_link};
-use crate::tool;
+use crate::{overview, tool};
 
 /// The tools that have a GNU model. A link with the name of one is that tool.
 const TOOLS: &[&[Program]] = &[
@@ -133,6 +133,7 @@ pub fn command() -> clap::Command {
         .arg_required_else_help(true)
         .subcommands(programs().map(|program| (program.describe)(program.name)));
     Command::augment_subcommands(command)
+        .override_help(overview::text())
         .about("Direct I/O for Linux: files, copies and measurements that leave the page cache alone")
 }
 

@@ -7,6 +7,7 @@ pub mod commands;
 pub mod fuzz;
 mod grammar;
 pub mod locale;
+mod overview;
 pub mod quote;
 pub mod receipt;
 pub use dio_common::size;
