@@ -20,20 +20,20 @@ const GROUPS: &[Group] = &[
     (
         "Mounts",
         &[
-            ("mount umount", "direct or concurrent I/O for every program below"),
+            ("mount umount", "direct or concurrent I/O for all programs"),
             ("run", "the same for one command, without root"),
             ("stat", "requests, latencies and locks of a mount"),
             ("install-mount-helper", "mount -t fuse.dio, and fstab"),
         ],
     ),
     ("Stripes", &[("stripe", "files over several directories and devices")]),
-    ("Logs", &[("wal", "look at a durable log, follow, archive, salvage it")]),
+    ("Logs", &[("wal", "look at, follow, archive, salvage a log")]),
     ("Looking", &[("probe", "what a path really does"), ("cache", "which pages of files are cached; evict them")]),
     #[cfg(feature = "bench")]
     (
         "Measuring",
         &[
-            ("bench report", "measure this disk and database; results as a page"),
+            ("bench report", "measure disks and databases; make a page"),
             ("synctest", "the fastest durable write, and whether it is"),
         ],
     ),
