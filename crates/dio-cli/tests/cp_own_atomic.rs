@@ -202,3 +202,18 @@ fn clones_that_were_acknowledged_survive_a_power_cut() {
     disk.cut_power();
     same_bytes(&old, Path::new(&to));
 }
+
+#[test]
+fn a_link_that_leads_nowhere_is_kept_and_a_name_with_a_slash_is_a_directory() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let (from, link) = (source(dir.path(), "from", 5000), dir.path().join("link"));
+        symlink("nowhere", &link).unwrap();
+        for flags in ["", "--atomic"] {
+            bad(flags, &[&from, &link], "not writing through dangling symlink");
+            bad(flags, &[&from, &dir.path().join("new/")], "Not a directory");
+            assert_eq!(std::fs::read_link(&link).unwrap(), Path::new("nowhere"), "{}", fs.name);
+            assert_eq!(names(dir.path()), ["from", "link"], "{}", fs.name);
+        }
+    }
+}

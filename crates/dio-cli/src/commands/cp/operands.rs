@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,6 +16,7 @@ use super::durable::open_parent;
 use super::error::{At, CopyError, Doing};
 use super::examine::kind;
 use super::metadata::{Object, has_default_acl};
+use super::open::is_link;
 use super::options::{Operands, Target};
 use super::parents::Parents;
 use super::queue::Work;
@@ -110,6 +112,11 @@ impl<'a> Walk<'a> {
         let source_name = c_string(source);
         let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
         let default_acl = self.default_acl(&handle, &target);
+        // Where a link leads, an operand before this one may be making the file.
+        let leads_on = self.several && is_link(handle.as_fd(), &target);
+        if leads_on {
+            session.queue().drain(session, lane);
+        }
         let dir = Dir::top(operand, handle, shown, default_acl);
         let open = dir.open()?;
         let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
@@ -130,7 +137,7 @@ impl<'a> Walk<'a> {
             session.durable.names_in(&dir, &target)?;
         }
         let job = Job::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
-        let alone = !self.several || parents.is_some() || linked;
+        let alone = !self.several || parents.is_some() || linked || leads_on;
         let job = if alone { Some(job) } else { session.queue().offer(session, job) };
         if let Some(job) = job {
             session.run(lane, job);
@@ -147,10 +154,7 @@ impl<'a> Walk<'a> {
         if !(preserve.mode || preserve.ownership || preserve.default_mode) {
             return false;
         }
-        let ask = || {
-            use std::os::fd::AsFd;
-            open_parent(handle, target).is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())))
-        };
+        let ask = || open_parent(handle, target).is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())));
         if self.session.options.parents { ask() } else { *self.default_acl.get_or_init(ask) }
     }
 

@@ -171,11 +171,16 @@ enum Existing {
 
 /// Looks at the target of `contents` without changing anything: neither it nor its name.
 fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
-    if contents.fresh {
-        return Ok(Existing::Nothing);
-    }
     let shown = || contents.target_path();
     let (dir, name) = contents.target_dir();
+    if contents.fresh {
+        // A link that leads nowhere is no name for a file, and stays; nor is one that says that it is a directory's.
+        return match name.to_bytes() {
+            name if name.ends_with(b"/") => Err(Errno::NOTDIR).at(Doing::Create, shown),
+            _ if is_link(dir, name) => Err(CopyError::Dangling(shown())),
+            _ => Ok(Existing::Nothing),
+        };
+    }
     let found = match openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(found) => found,
         Err(Errno::NOENT) if is_link(dir, name) => return Err(CopyError::Dangling(shown())),
