@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::alone::exclude_writers;
-use crate::errno;
+use crate::system::errno;
 
 /// Makes a copy of a descriptor the descriptor of its file; the previous one, if it still exists,
 /// is a copy from then on. For descriptors restored from a backup, or moved to another file system.

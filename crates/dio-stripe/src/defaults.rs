@@ -10,7 +10,7 @@ use dio::stripe::object::{encode_default, format_error, sync_directory};
 use dio::stripe::{DEFAULT_NAME, StripePlan};
 use rustix::io::Errno;
 
-use crate::errno;
+use crate::system::errno;
 
 const NO_DEVICE: &str = "a device holds one file, and cannot be given to all that are made";
 

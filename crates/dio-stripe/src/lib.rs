@@ -19,10 +19,7 @@ mod migration;
 mod orphans;
 mod remnants;
 mod repair;
-
-use std::io;
-
-use rustix::io::Errno;
+mod system;
 
 pub use adopt::adopt;
 pub use alone::{WriterExclusion, exclude_other_writers, exclude_writers};
@@ -33,8 +30,3 @@ pub use migration::{MigrationLeftover, migration_leftovers, migration_name};
 pub use orphans::{FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use repair::{allow_damaged, repair};
-
-/// The error number of an error that came from a system call.
-fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}

@@ -21,7 +21,9 @@ use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use crate::{WriterExclusion, errno, exclude_other_writers, exclude_writers, migration_name};
+use crate::alone::{WriterExclusion, exclude_other_writers, exclude_writers};
+use crate::migration::migration_name;
+use crate::system::errno;
 
 /// Size of a block of the copy in bytes, number of blocks for files that are not striped, and most
 /// bytes of all blocks.

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::remnants::is_old;
+use crate::system::open;
 use dio::stripe::object::is_local;
 
 const END: &[u8] = b".dio-migrate";
@@ -69,7 +70,7 @@ fn left_at(path: &Path, age: Duration) -> Option<MigrationLeftover> {
 
 /// Opens a file that nobody has locked exclusively, and takes a shared lock.
 fn unlocked(path: &Path) -> Option<fs::File> {
-    let file = crate::orphans::open(path)?;
+    let file = open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => None,
         // If the file system has no locks, the age decides.

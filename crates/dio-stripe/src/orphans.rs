@@ -10,8 +10,8 @@ use dio::names::FileId;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use crate::errno;
 use crate::remnants::is_old_descriptor;
+use crate::system::{errno, open};
 use dio::stripe::descriptor_of;
 use dio::stripe::object::directory_of;
 use dio::stripe::object::may_be_descriptor;
@@ -70,11 +70,6 @@ fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> 
     let start = header.layout.start();
     let size = device_length(device, header.id, start).unwrap_or(start);
     Ok(Some(FoundObject { path: path.to_owned(), header, size }))
-}
-
-pub(crate) fn open(path: &Path) -> Option<fs::File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
 }
 
 /// The descriptor under a name; `None` if there is none, or a damaged one.

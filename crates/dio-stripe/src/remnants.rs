@@ -17,7 +17,7 @@ use dio::names::FileId;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use crate::orphans::open;
+use crate::system::open;
 use dio::layout::{DATA_START_MAX, OBJECTS_MAX};
 use dio::stripe::object::{identity, remove_name_of};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};

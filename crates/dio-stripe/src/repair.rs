@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::alone::{exclude_other_writers, exclude_writers};
-use crate::errno;
+use crate::system::errno;
 use dio::file::{FileError, OpenOptions};
 use dio::stripe::DescriptorInode;
 use dio::stripe::descriptor_of;
