@@ -12,8 +12,6 @@
 //! | `peak_buffer_bytes` | most memory in buffers at a time |
 //! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
 
-mod destination;
-
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,8 +20,6 @@ use std::time::Instant;
 use dio::file::{BytesByClass, Class, Counters, Reason};
 use dio::names::resident_pages;
 use serde::{Serialize, Serializer};
-
-pub use destination::{Destination, ReceiptError};
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -224,11 +220,16 @@ impl Ledger {
         }
     }
 
-    /// Writes the receipt.
+    /// The text of the receipt, and the files that it lists.
     ///
     /// # Errors
-    /// What writing answers; it would replace a file that is listed, or one that was made meanwhile.
-    pub fn print(&self, to: Destination, command: &'static str, engine: &'static str, durable: bool) -> io::Result<()> {
+    /// A path that is not text.
+    pub fn text(
+        &self,
+        command: &'static str,
+        engine: &'static str,
+        durable: bool,
+    ) -> io::Result<(Vec<u8>, Vec<PathBuf>)> {
         let mut totals = self.lock();
         totals.files.sort_by(|a, b| (&a.path, a.role as u8).cmp(&(&b.path, b.role as u8)));
         let receipt = Receipt {
@@ -248,7 +249,7 @@ impl Ledger {
         };
         let mut text = serde_json::to_vec_pretty(&receipt)?;
         text.push(b'\n');
-        to.write(&text, totals.files.iter().map(|line| line.path.as_path()))
+        Ok((text, totals.files.iter().map(|line| line.path.clone()).collect()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Totals> {

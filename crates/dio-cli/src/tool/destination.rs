@@ -15,10 +15,11 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 
+use super::target::naming::directory_of;
+use super::target::{OutputFile, Wish};
 use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
-use crate::tool::target::naming::directory_of;
-use crate::tool::target::{OutputFile, Wish};
+use crate::receipt::Ledger;
 
 /// What a receipt begins with, behind the brace and blanks.
 const FIRST_KEY: &[u8] = b"\"command\"";
@@ -100,12 +101,27 @@ impl Destination {
         Ok(())
     }
 
-    /// Writes the receipt. `paths` are the files that were read and written.
+    /// Writes the receipt of a run.
+    ///
+    /// # Errors
+    /// What writing answers; it would replace a file that is listed, or one that was made meanwhile.
+    pub(crate) fn print(
+        self,
+        ledger: &Ledger,
+        command: &'static str,
+        engine: &'static str,
+        durable: bool,
+    ) -> io::Result<()> {
+        let (text, paths) = ledger.text(command, engine, durable)?;
+        self.write(&text, paths.iter().map(PathBuf::as_path))
+    }
+
+    /// Writes the text of the receipt. `paths` are the files that were read and written.
     ///
     /// # Errors
     /// What writing answers; one of the files is what the receipt would replace, or another file
     /// has its name now.
-    pub(super) fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
+    fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
         if let Some(before) = self.before
             && paths.into_iter().any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
         {

@@ -3,12 +3,15 @@
 use std::io::{self, BufRead, Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use dio::file::{Class, Counters, Reason};
 use dio::names::resident_pages;
-use dio::stream::{Chunk, Input, Output};
+use dio::stream::{Chunk, Input, Output, StreamOptions};
+use dio_sys::start::was_closed;
+use rustix::io::Errno;
 
-use super::Tool;
+use super::run::Tool;
 use crate::receipt::{FileLine, Role, main_way};
 
 /// What the receipt says of one stream, begun before the first byte moves.
@@ -33,7 +36,7 @@ impl Account {
         Account { tool, role, descriptor, pages_before, buffers, also: Counters::default() }
     }
 
-    fn close(&self, name: &std::path::Path, mut counters: Counters) {
+    fn close(&self, name: &Path, mut counters: Counters) {
         counters.add(&self.also);
         let counters = &counters;
         let ledger = self.tool.ledger();
@@ -53,6 +56,61 @@ impl Account {
     }
 }
 
+impl Tool {
+    /// Opens a source; `-` is standard input.
+    ///
+    /// # Errors
+    /// As [`Input::open`].
+    pub fn open(&self, path: &Path) -> io::Result<Source> {
+        if path == Path::new("-") { self.stdin() } else { Ok(self.source(Input::open(path, self.stream_options())?)) }
+    }
+
+    /// Standard input as a source.
+    ///
+    /// # Errors
+    /// `EBADF` where the process was started without it; as [`Input::adopt`].
+    pub fn stdin(&self) -> io::Result<Source> {
+        if was_closed(0) {
+            return Err(Errno::BADF.into());
+        }
+        let fd = io::stdin().as_fd().try_clone_to_owned()?;
+        Ok(self.source(Input::adopt(fd, "-", self.stream_options())?))
+    }
+
+    /// Standard output as a sink.
+    ///
+    /// # Errors
+    /// `EBADF` where the process was started without it; as [`Output::adopt`].
+    pub fn stdout(&self) -> io::Result<Sink> {
+        if was_closed(1) {
+            return Err(Errno::BADF.into());
+        }
+        let fd = io::stdout().as_fd().try_clone_to_owned()?;
+        self.output(fd, Path::new("-"))
+    }
+
+    /// An open descriptor as a sink; `path` is for messages and the receipt.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn output(&self, fd: OwnedFd, path: &Path) -> io::Result<Sink> {
+        self.output_with(fd, path, self.stream_options())
+    }
+
+    /// The same, with options of its own: one of many sinks.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn output_with(&self, fd: OwnedFd, path: &Path, options: &StreamOptions) -> io::Result<Sink> {
+        Ok(Sink::new(self.clone(), Output::adopt(fd, path, options)?))
+    }
+
+    /// A source that was opened otherwise.
+    pub fn source(&self, input: Input) -> Source {
+        Source::new(self.clone(), input)
+    }
+}
+
 /// A source of the command line.
 #[derive(Debug)]
 pub struct Source {
@@ -61,7 +119,7 @@ pub struct Source {
 }
 
 impl Source {
-    pub(super) fn new(tool: Tool, input: Input) -> Source {
+    fn new(tool: Tool, input: Input) -> Source {
         let account = Account::open(tool, Role::Source, input.descriptor(), input.buffer_bytes() as u64);
         Source { input: Some(input), account }
     }
@@ -148,7 +206,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    pub(super) fn new(tool: Tool, output: Output) -> Sink {
+    fn new(tool: Tool, output: Output) -> Sink {
         let account = Account::open(tool, Role::Target, output.descriptor(), output.buffer_bytes() as u64);
         Sink { output: Some(output), account }
     }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::options::{Dereference, Existing, Preserve, Transfer};
+use super::values::{Dereference, Existing, Preserve, Transfer};
 use crate::grammar::{
     Choice, Flag, Given, Grammar, Refusal, among, by_default, checked, help, meant, own, parsed, repeated, switch,
     version, word,

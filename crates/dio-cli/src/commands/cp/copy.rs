@@ -10,13 +10,14 @@ use rustix::io::Errno;
 
 use super::data::Lane;
 use super::dirs::Dir;
+use super::entry::{Entry, Target};
 use super::error::{At, CopyError, Doing};
-use super::examine::{Target, Verdict, kind};
+use super::examine::{Verdict, kind};
 use super::links::Claim;
 use super::metadata::{Attributes, Now, Object};
 use super::open::Contents;
 use super::options::{Dereference, Existing};
-use super::session::{Entry, Session};
+use super::session::Session;
 use super::tree::Listed;
 use crate::tool::target::naming::temporary_name;
 

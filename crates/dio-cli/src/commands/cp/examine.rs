@@ -9,23 +9,11 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat
 use rustix::io::Errno;
 
 use super::dirs::{Handle, Pair};
+use super::entry::{Entry, Target};
 use super::error::{At, CopyError, Doing};
 use super::options::{CpOptions, Dereference, Existing};
-use super::session::{Entry, Session};
+use super::session::Session;
 use crate::quote::quoted;
-
-/// A target as it was found, or as it is after an existing one was removed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    /// Nothing is there.
-    pub(super) fresh: bool,
-    /// What is there.
-    pub(super) stat: Option<Stat>,
-}
-
-impl Target {
-    const FRESH: Self = Self { fresh: true, stat: None };
-}
 
 /// Whether to go on with an entry.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use dio::names::FileId;
 use rustix::fs::Stat;
 
 use super::dirs::{Dir, Pair};
-use super::examine::Target;
-use super::session::Entry;
+use super::entry::{Entry, Target};
 
 /// A name that becomes a link once the first is copied. Its directory counts it as pending.
 #[derive(Debug)]

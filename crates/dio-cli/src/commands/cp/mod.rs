@@ -9,6 +9,7 @@ mod copy;
 mod data;
 mod dirs;
 mod durable;
+mod entry;
 mod error;
 mod examine;
 mod links;
@@ -21,6 +22,7 @@ mod queue;
 mod report;
 mod session;
 mod tree;
+mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +33,7 @@ use std::process::ExitCode;
 pub(crate) use data::fuzz_note;
 
 use crate::grammar::{Program, Refusal};
-use crate::receipt::Destination;
+use crate::tool::Destination;
 use operands::{Place, Walk};
 use options::{CpOptions, Operands};
 use queue::Work;

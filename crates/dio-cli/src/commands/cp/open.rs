@@ -11,9 +11,9 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
+use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
 use super::report::Report;
-use super::session::Entry;
 
 /// A file whose contents are to be copied: names, not descriptors, because the data layer may open
 /// either side more than once (direct and not) and under a temporary name.

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 use super::data::Lane;
 use super::dirs::{Dir, Handle, Operand, join};
 use super::durable::open_parent;
+use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
 use super::examine::kind;
 use super::metadata::{Object, has_default_acl};
@@ -20,7 +21,7 @@ use super::open::is_link;
 use super::options::{Operands, Target};
 use super::parents::Parents;
 use super::queue::Work;
-use super::session::{Entry, Job, Session};
+use super::session::{Job, Session};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 

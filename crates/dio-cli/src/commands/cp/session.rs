@@ -1,7 +1,7 @@
 //! What one run of `dio cp` shares among its workers.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -9,14 +9,14 @@ use dio::names::FileId;
 use rustix::fs::{Mode, Stat};
 
 use super::data::{DataPath, Lane};
-use super::dirs::{Dir, Pair};
+use super::dirs::Dir;
 use super::durable::Durable;
 use super::links::Links;
 use super::options::CpOptions;
 use super::queue::{Queue, Work};
 use super::report::{self, Report};
-use crate::receipt::{Destination, Ledger};
-use crate::tool::Progress;
+use crate::receipt::Ledger;
+use crate::tool::{Destination, Progress};
 
 /// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
 /// besides the listings of the directories it is in.
@@ -42,28 +42,6 @@ pub(crate) enum Job {
     Entries { dir: Arc<Dir>, names: Vec<CString> },
     /// An operand, looked at already.
     Operand { dir: Arc<Dir>, source: CString, target: CString, stat: Box<Stat> },
-}
-
-/// One name to copy.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    pub(crate) dir: &'a Arc<Dir>,
-    /// The directories of `dir`.
-    pub(crate) open: &'a Pair,
-    pub(crate) source: &'a CStr,
-    pub(crate) target: &'a CStr,
-    /// It was named on the command line.
-    pub(crate) operand: bool,
-}
-
-impl Entry<'_> {
-    pub(crate) fn source_path(&self) -> PathBuf {
-        self.dir.source_path(self.source)
-    }
-
-    pub(crate) fn target_path(&self) -> PathBuf {
-        self.dir.target_path(self.target)
-    }
 }
 
 /// The shared state of a run.
@@ -123,7 +101,7 @@ impl Session {
     pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
         let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
         self.ledger.count_syncs(self.durable.syncs());
-        if let Err(error) = self.ledger.print(to, "cp", self.data.engine_name(), durable) {
+        if let Err(error) = to.print(&self.ledger, "cp", self.data.engine_name(), durable) {
             let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
             self.report.error(format_args!("cannot write the receipt {path}: {cause}"));
         }

@@ -11,12 +11,13 @@ use rustix::io::Errno;
 
 use super::data::Lane;
 use super::dirs::{Dir, Finish, Handle, Pair};
+use super::entry::Entry;
+use super::entry::Target;
 use super::error::{At, CopyError, Doing};
-use super::examine::Target;
 use super::metadata::{Attributes, Now, Object, has_default_acl};
 use super::options::Dereference;
 use super::queue::Work;
-use super::session::{CHUNK, Entry, Job, Session};
+use super::session::{CHUNK, Job, Session};
 use crate::tool::own_path;
 
 /// Bytes of directory entries read at once.

@@ -40,7 +40,7 @@ impl Target {
         };
         let successor = OutputFile::open(Path::new(name), Wish { in_place, ..Wish::default() })?;
         let overwritten = successor.before().filter(|_| successor.is_in_place());
-        let guard = Guard::of(&successor, true);
+        let guard = successor.guard(true);
         Ok(Target { file: Some(Named { name: name.to_owned(), successor, guard }), overwritten })
     }
 

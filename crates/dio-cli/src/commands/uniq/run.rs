@@ -15,7 +15,7 @@ use super::filter::{Filter, NoMemory};
 use super::options::Options;
 use crate::quote::{named, quoted, words};
 use crate::tool::held::{Broken, Held};
-use crate::tool::target::{Guard, OutputFile, Wish};
+use crate::tool::target::{OutputFile, Wish};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
 /// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
@@ -67,7 +67,7 @@ pub(super) fn run(tool: &Tool, options: &Options) {
         Ok(to) => to,
         Err(errno) => return tool.file_error(output, &errno.into()),
     };
-    let guard = to.as_ref().map(|to| Guard::of(to, false));
+    let guard = to.as_ref().map(|to| to.guard(false));
     let done = source(tool, from, input).map_err(Failure::Read).and_then(|source| {
         let target = Target::new(tool, to.as_ref(), &source).map_err(Failure::Write)?;
         let filter = Filter::new(options.what, options.part, options.delimiter);

@@ -1,7 +1,7 @@
 //! Signals that end the process while a file is being written.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -10,7 +10,6 @@ use dio::names::FileId;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use super::{How, OutputFile, remove_if};
 use crate::stop;
 
 /// Takes a file away that is not whole when a signal ends the process, and lets a signal wait while
@@ -23,7 +22,7 @@ pub(crate) struct Guard {
 }
 
 #[derive(Debug)]
-enum Partial {
+pub(super) enum Partial {
     /// The name of a new file.
     New(PathBuf, FileId),
     /// A temporary name.
@@ -31,13 +30,8 @@ enum Partial {
 }
 
 impl Guard {
-    /// From now on. A file that was not there before is removed too, if `new` says so.
-    pub(crate) fn of(target: &OutputFile, new: bool) -> Guard {
-        let partial = match &target.how {
-            How::New(made) if new => Some(Partial::New(target.path.clone(), *made)),
-            How::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
-            _ => None,
-        };
+    /// From now on.
+    pub(super) fn of(partial: Option<Partial>) -> Guard {
         // Without a name to remove there is nothing to do before the end: no descriptors are spent
         // on it.
         let watched = partial.is_some();
@@ -78,5 +72,13 @@ impl Guard {
         let done = last();
         *partial = None;
         done
+    }
+}
+
+/// Removes a name if it is still that of the file.
+pub(super) fn remove_if(path: &Path, made: FileId) {
+    if rustix::fs::lstat(path).is_ok_and(|stat| FileId::of(&stat) == made) {
+        // It cannot be helped.
+        let _ = names::unlink(path);
     }
 }

@@ -20,6 +20,7 @@ pub(crate) mod attributes;
 mod guard;
 pub(crate) mod naming;
 pub(crate) mod own_file;
+mod sink;
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -30,7 +31,6 @@ use std::sync::OnceLock;
 
 use dio::names;
 use dio::names::FileId;
-use dio::stream::StreamOptions;
 use dio_sys::uninterrupted;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
@@ -38,8 +38,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Sink, Tool, own_path, synced};
+use super::{own_path, synced};
 pub(crate) use guard::Guard;
+use guard::{Partial, remove_if};
 use naming::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
 
 /// A file that is being written. Dropped without [`OutputFile::keep`] it leaves the old file as it
@@ -224,21 +225,14 @@ impl OutputFile {
         }
     }
 
-    /// A stream into it. The contents of a file that is written in place are gone.
-    ///
-    /// # Errors
-    /// As [`OutputFile::begin`] and [`Tool::output`].
-    pub(crate) fn sink(&self, tool: &Tool) -> io::Result<Sink> {
-        self.sink_with(tool, tool.stream_options())
-    }
-
-    /// The same, with options of its own.
-    ///
-    /// # Errors
-    /// As [`OutputFile::sink`].
-    pub(crate) fn sink_with(&self, tool: &Tool, how: &StreamOptions) -> io::Result<Sink> {
-        self.begin()?;
-        tool.output_with(self.fd.try_clone()?, &self.path, how)
+    /// Takes the file away if a signal ends the process before it is whole. A file that was not there
+    /// before is removed too, if `new` says so.
+    pub(crate) fn guard(&self, new: bool) -> Guard {
+        Guard::of(match &self.how {
+            How::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
+            How::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
+            _ => None,
+        })
     }
 
     /// Makes the contents durable, as far as the file can be synced.
@@ -411,14 +405,6 @@ fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     fsync(to)?;
     super::evict::drop_written(to);
     Ok(())
-}
-
-/// Removes a name if it is still that of the file.
-fn remove_if(path: &Path, made: FileId) {
-    if rustix::fs::lstat(path).is_ok_and(|stat| FileId::of(&stat) == made) {
-        // It cannot be helped.
-        let _ = names::unlink(path);
-    }
 }
 
 fn is_link(path: &Path) -> bool {

@@ -13,6 +13,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
+use super::super::values::{MOST_BLOCK, MOST_BUFFERS};
 use super::verify::Digests;
 use super::{DataPath, Lane, Task};
 use crate::tool::{Mode, When};
@@ -21,12 +22,6 @@ use crate::tool::{Mode, When};
 /// 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that does is taken.
 const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 16;
-
-/// Most bytes in the buffers of all copiers together.
-const MOST_BUFFERS: usize = 48 << 20;
-
-/// The largest block that may be asked for, in bytes: two of them fit, so that reads and writes overlap.
-pub(in super::super) const MOST_BLOCK: u64 = MOST_BUFFERS as u64 / 2;
 
 /// Blocks are whole pages of memory.
 const PAGE: u64 = 4096;

@@ -35,7 +35,6 @@ use crate::tool::{Mode, Progress, When, synced};
 
 use account::Account;
 use large::Copiers;
-pub(super) use large::MOST_BLOCK;
 #[cfg(feature = "fuzzing")]
 pub(crate) use resume::fuzz_note;
 use small::{Forgetting, SmallTarget};

@@ -1,0 +1,44 @@
+//! One name to copy, and what has its name in the target.
+
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+
+use super::dirs::{Dir, Pair};
+
+/// One name to copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) dir: &'a Arc<Dir>,
+    /// The directories of `dir`.
+    pub(crate) open: &'a Pair,
+    pub(crate) source: &'a CStr,
+    pub(crate) target: &'a CStr,
+    /// It was named on the command line.
+    pub(crate) operand: bool,
+}
+
+impl Entry<'_> {
+    pub(crate) fn source_path(&self) -> PathBuf {
+        self.dir.source_path(self.source)
+    }
+
+    pub(crate) fn target_path(&self) -> PathBuf {
+        self.dir.target_path(self.target)
+    }
+}
+
+/// A target as it was found, or as it is after an existing one was removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    /// Nothing is there.
+    pub(super) fresh: bool,
+    /// What is there.
+    pub(super) stat: Option<Stat>,
+}
+
+impl Target {
+    pub(super) const FRESH: Self = Self { fresh: true, stat: None };
+}
