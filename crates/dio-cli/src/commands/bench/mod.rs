@@ -1,5 +1,6 @@
 //! `dio bench`: measurements that anyone can repeat, printed beside published ones.
 
+mod common;
 mod copy;
 mod database;
 mod disks;
@@ -16,15 +17,12 @@ pub(super) mod wal;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Subcommand;
 use dio_bench::BenchError;
-use dio_bench::cold::Cold;
-use dio_bench::section::Benchmark;
-use dio_bench::{commands, data, undo};
 
-use crate::stop::Stop;
+use common::ColdArg;
+pub(super) use common::{show, with_signals};
 
 /// Measure reading, copying, committing and waiting for locks, direct and through the page cache
 ///
@@ -54,24 +52,6 @@ enum Workload {
     #[command(hide = true)]
     StripeServer,
     Wal(wal::WalArgs),
-}
-
-/// What is emptied before a run.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum ColdArg {
-    /// All caches of the system where that is allowed (for root), else the file's pages
-    System,
-    /// The pages of the file only
-    File,
-}
-
-impl From<ColdArg> for Cold {
-    fn from(cold: ColdArg) -> Cold {
-        match cold {
-            ColdArg::System => Cold::System,
-            ColdArg::File => Cold::File,
-        }
-    }
 }
 
 /// Runs a workload and prints its report.
@@ -115,34 +95,7 @@ fn finish(outcome: Result<(String, u8), BenchError>) -> ExitCode {
     }
 }
 
-/// Measures. A signal that ends the program takes away first what was made and started.
-pub(super) fn with_signals<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
-) -> Result<T, BenchError> {
-    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
-    let stop = Stop::on_signals();
-    let work = std::thread::Builder::new().name("bench".into()).spawn(work);
-    let work = work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;
-    while !work.is_finished() {
-        std::thread::sleep(Duration::from_millis(20));
-        if stop.asked() {
-            commands::kill_all();
-            undo::undo_all();
-            data::remove_all();
-            stop.die_if_asked();
-        }
-    }
-    let outcome = work.join();
-    undo::undo_rest();
-    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// A measurement that is not to end otherwise.
 fn well(text: String) -> (String, u8) {
     (text, 0)
-}
-
-/// A result as JSON on request, else as text.
-pub(super) fn show<R: Benchmark>(result: &R, json: bool) -> Result<String, BenchError> {
-    if json { result.json() } else { Ok(result.text()) }
 }

@@ -4,6 +4,7 @@ mod archive;
 #[cfg(feature = "bench")]
 mod bench;
 mod dump;
+mod log;
 mod overlay;
 mod salvage;
 mod show;
@@ -11,22 +12,11 @@ mod tail;
 mod verify;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Subcommand;
-use dio_wal::storage::{Directory, Storage};
-use dio_wal::{Lsn, Method, WalError};
 
-use super::words;
-
-/// The log, or what was done with it, is as it should be.
-const SOUND: u8 = 0;
-/// The log is damaged, or records are missing.
-const DAMAGED: u8 = 1;
-/// The work could not be done.
-const TROUBLE: u8 = 2;
+use log::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, open, parse_lsn};
 
 /// Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one
 ///
@@ -51,111 +41,6 @@ enum Action {
     Bench(bench::BenchArgs),
 }
 
-/// Where the log is, and how it is read.
-#[derive(Debug, clap::Args)]
-struct Source {
-    /// Directory of the log
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-
-    /// Read through the page cache; otherwise past it, where the file system can
-    #[arg(long)]
-    cached: bool,
-}
-
-impl Source {
-    fn storage(&self) -> Result<Arc<dyn Storage>, CommandError> {
-        open(&self.directory, !self.cached)
-    }
-
-    /// An error of the log, told with its directory.
-    fn failed(&self) -> impl Fn(WalError) -> CommandError + '_ {
-        |source| CommandError::Log { directory: self.directory.clone(), source }
-    }
-}
-
-fn open(path: &Path, direct: bool) -> Result<Arc<dyn Storage>, CommandError> {
-    let directory = Directory::open(path, direct, Method::Fdatasync);
-    let directory = directory.map_err(CommandError::system("open", path))?;
-    Ok(Arc::new(directory))
-}
-
-/// Why a command ends early.
-#[derive(Debug, thiserror::Error)]
-enum CommandError {
-    #[error("{}", explain(.directory, .source))]
-    Log { directory: PathBuf, source: WalError },
-    #[error("cannot {operation} '{}': {}", .path.display(), words(.source))]
-    System { operation: &'static str, path: PathBuf, source: io::Error },
-    #[error("cannot write to standard output: {}", words(.0))]
-    Standard(io::Error),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl CommandError {
-    fn system(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> CommandError {
-        let path = path.to_owned();
-        move |source| CommandError::System { operation, path: path.clone(), source }
-    }
-
-    fn status(&self) -> u8 {
-        match self {
-            CommandError::Log { source, .. } if is_damage(source) => DAMAGED,
-            _ => TROUBLE,
-        }
-    }
-}
-
-/// Whether the error says that records are not there which were.
-fn is_damage(error: &WalError) -> bool {
-    matches!(error, WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })
-}
-
-/// An error of a log in words, with the place and, where there is one, the cure.
-fn explain(directory: &Path, error: &WalError) -> String {
-    let at = directory.display();
-    match error {
-        WalError::Io { source, name, .. } if source.kind() == io::ErrorKind::NotFound && name == "." => {
-            format!("'{at}' holds no log: there are no segments in it")
-        }
-        WalError::Io { operation, name, offset, source } => {
-            let path = if name == "." { directory.to_owned() } else { directory.join(name) };
-            let offset = offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
-            format!("cannot {operation} '{}'{offset}: {}", path.display(), words(&**source))
-        }
-        WalError::Damaged { segment, offset, lsn, durable } => {
-            let path = directory.join(segment);
-            format!(
-                "the log is damaged in '{}' at byte {offset}: LSN {lsn} cannot be read, and up to LSN {durable} it was \
-                 durable ('dio wal salvage' takes what is sound)",
-                path.display()
-            )
-        }
-        WalError::Missing { segment, offset, lsn } => {
-            let path = directory.join(segment);
-            format!(
-                "segment '{}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
-                 what is sound)",
-                path.display()
-            )
-        }
-        WalError::Header { segment, fault } => {
-            let path = directory.join(segment);
-            let offset = fault.offset();
-            format!(
-                "'{}' is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
-                path.display()
-            )
-        }
-        WalError::Truncated { lsn, start } => {
-            format!("LSN {lsn} of '{at}' was truncated: the log starts at LSN {start} (ask for that, or a later one)")
-        }
-        WalError::InUse => format!("'{at}' is in use by a program that writes to it"),
-        other => format!("'{at}': {other}"),
-    }
-}
-
 /// Runs a command; the status is 0, 1 or 2.
 pub fn run(args: WalArgs) -> ExitCode {
     let outcome = match args.action {
@@ -175,29 +60,6 @@ pub fn run(args: WalArgs) -> ExitCode {
             }
             eprintln!("dio: {error}");
             ExitCode::from(error.status())
-        }
-    }
-}
-
-/// Reads a log sequence number: decimal, or hexadecimal after `0x`.
-fn parse_lsn(text: &str) -> Result<Lsn, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    number.map(Lsn).map_err(|_| "an LSN is a number, decimal or with 0x in front".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_numbers() {
-        assert_eq!(parse_lsn("17"), Ok(Lsn(17)));
-        assert_eq!(parse_lsn("0xff"), Ok(Lsn(255)));
-        for wrong in ["", "-1", "0x", "1K", "18446744073709551616"] {
-            assert!(parse_lsn(wrong).is_err(), "{wrong}");
         }
     }
 }

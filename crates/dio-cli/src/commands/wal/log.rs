@@ -1,0 +1,145 @@
+//! The log that a command is given: where it is, and what its errors are called.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dio_wal::storage::{Directory, Storage};
+use dio_wal::{Lsn, Method, WalError};
+
+use crate::commands::words;
+
+/// The log, or what was done with it, is as it should be.
+pub(super) const SOUND: u8 = 0;
+/// The log is damaged, or records are missing.
+pub(super) const DAMAGED: u8 = 1;
+/// The work could not be done.
+pub(super) const TROUBLE: u8 = 2;
+
+/// Where the log is, and how it is read.
+#[derive(Debug, clap::Args)]
+pub(super) struct Source {
+    /// Directory of the log
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
+
+    /// Read through the page cache; otherwise past it, where the file system can
+    #[arg(long)]
+    pub(super) cached: bool,
+}
+
+impl Source {
+    pub(super) fn storage(&self) -> Result<Arc<dyn Storage>, CommandError> {
+        open(&self.directory, !self.cached)
+    }
+
+    /// An error of the log, told with its directory.
+    pub(super) fn failed(&self) -> impl Fn(WalError) -> CommandError + '_ {
+        |source| CommandError::Log { directory: self.directory.clone(), source }
+    }
+}
+
+pub(super) fn open(path: &Path, direct: bool) -> Result<Arc<dyn Storage>, CommandError> {
+    let directory = Directory::open(path, direct, Method::Fdatasync);
+    let directory = directory.map_err(CommandError::system("open", path))?;
+    Ok(Arc::new(directory))
+}
+
+/// Why a command ends early.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    #[error("{}", explain(.directory, .source))]
+    Log { directory: PathBuf, source: WalError },
+    #[error("cannot {operation} '{}': {}", .path.display(), words(.source))]
+    System { operation: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot write to standard output: {}", words(.0))]
+    Standard(io::Error),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl CommandError {
+    pub(super) fn system(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> CommandError {
+        let path = path.to_owned();
+        move |source| CommandError::System { operation, path: path.clone(), source }
+    }
+
+    pub(super) fn status(&self) -> u8 {
+        match self {
+            CommandError::Log { source, .. } if is_damage(source) => DAMAGED,
+            _ => TROUBLE,
+        }
+    }
+}
+
+/// Whether the error says that records are not there which were.
+pub(super) fn is_damage(error: &WalError) -> bool {
+    matches!(error, WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })
+}
+
+/// An error of a log in words, with the place and, where there is one, the cure.
+pub(super) fn explain(directory: &Path, error: &WalError) -> String {
+    let at = directory.display();
+    match error {
+        WalError::Io { source, name, .. } if source.kind() == io::ErrorKind::NotFound && name == "." => {
+            format!("'{at}' holds no log: there are no segments in it")
+        }
+        WalError::Io { operation, name, offset, source } => {
+            let path = if name == "." { directory.to_owned() } else { directory.join(name) };
+            let offset = offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
+            format!("cannot {operation} '{}'{offset}: {}", path.display(), words(&**source))
+        }
+        WalError::Damaged { segment, offset, lsn, durable } => {
+            let path = directory.join(segment);
+            format!(
+                "the log is damaged in '{}' at byte {offset}: LSN {lsn} cannot be read, and up to LSN {durable} it was \
+                 durable ('dio wal salvage' takes what is sound)",
+                path.display()
+            )
+        }
+        WalError::Missing { segment, offset, lsn } => {
+            let path = directory.join(segment);
+            format!(
+                "segment '{}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
+                 what is sound)",
+                path.display()
+            )
+        }
+        WalError::Header { segment, fault } => {
+            let path = directory.join(segment);
+            let offset = fault.offset();
+            format!(
+                "'{}' is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
+                path.display()
+            )
+        }
+        WalError::Truncated { lsn, start } => {
+            format!("LSN {lsn} of '{at}' was truncated: the log starts at LSN {start} (ask for that, or a later one)")
+        }
+        WalError::InUse => format!("'{at}' is in use by a program that writes to it"),
+        other => format!("'{at}': {other}"),
+    }
+}
+
+/// Reads a log sequence number: decimal, or hexadecimal after `0x`.
+pub(super) fn parse_lsn(text: &str) -> Result<Lsn, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map(Lsn).map_err(|_| "an LSN is a number, decimal or with 0x in front".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_numbers() {
+        assert_eq!(parse_lsn("17"), Ok(Lsn(17)));
+        assert_eq!(parse_lsn("0xff"), Ok(Lsn(255)));
+        for wrong in ["", "-1", "0x", "1K", "18446744073709551616"] {
+            assert!(parse_lsn(wrong).is_err(), "{wrong}");
+        }
+    }
+}
