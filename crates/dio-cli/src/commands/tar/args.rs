@@ -3,13 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::date;
 use super::date::{Moment, Written};
 use super::ordered::{self, Flag as Ordered};
 use super::owner::Owner;
 use super::split::split_string;
-use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, Operation, Quoting, Sort, fatal};
+use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, NAME, Operation, Quoting, Sort, fatal};
 use super::warnings::Warnings;
-use super::{NAME, date};
 use crate::grammar::{
     Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional, repeated, switch, value,
     version,

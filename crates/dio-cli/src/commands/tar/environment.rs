@@ -4,11 +4,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-use super::NAME;
 use super::args::TarArgs;
 use super::ordered::Flag;
 use super::split::split_words;
-use super::terms::fatal;
+use super::terms::{NAME, fatal};
 use crate::grammar::{Grammar, Line, Refusal, Stop, called_as};
 
 const VARIABLE: &str = "TAR_OPTIONS";

@@ -13,6 +13,7 @@ mod compression;
 mod create;
 mod date;
 mod diff;
+mod ended;
 mod environment;
 mod extract;
 pub mod format;
@@ -42,8 +43,7 @@ use crate::tool::Tool;
 use args::TarArgs;
 use options::{Operation, Options};
 use run::{Ended, Run};
-
-const NAME: &str = "tar";
+use terms::NAME;
 
 pub(crate) const PROGRAM: Program = Program { name: NAME, describe: |_| args::grammar().describe(), run: main };
 

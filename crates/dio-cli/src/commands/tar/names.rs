@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use dio::names::FileId;
 use rustix::fs::{Mode, OFlags, open, stat};
 
-use super::NAME;
+use super::ended::{Ended, bare};
 use super::ordered::{self, Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
-use super::run::{Ended, bare};
 use super::split::split_string;
-use super::terms::{Omit, Operation, Tag, fatal};
+use super::terms::{NAME, Omit, Operation, Tag, fatal};
 use crate::grammar::{Grammar, Line, Refusal};
 use crate::quote::{marked, words};
 

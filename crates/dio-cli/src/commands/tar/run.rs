@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
+pub(super) use super::ended::{Ended, bare};
 use super::options::{Operation, Options};
 use super::quoting::escaped;
 use super::warnings::Warning;
@@ -17,24 +18,6 @@ use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::Tool;
 use crate::tool::said::{is_lost, say};
-
-/// Why a run ends early.
-#[derive(Debug)]
-pub(super) enum Ended {
-    /// What cannot be mended, told with GNU's words about that: status 2.
-    Fatal(String),
-    /// What was told already, or needs no words: status 2.
-    Told,
-    /// A signal was caught.
-    Signal,
-}
-
-impl Ended {
-    /// `name: Cannot open: No such file or directory`.
-    pub(super) fn on(name: impl AsRef<[u8]>, doing: &str, errno: Errno) -> Ended {
-        Ended::Fatal(format!("{}: Cannot {doing}: {}", escaped(name.as_ref()), words(errno)))
-    }
-}
 
 /// Something differs, or changed while it was read.
 const DIFFERS: u8 = 1;
@@ -263,12 +246,6 @@ impl Run {
 /// Whether standard output is for other things than the list of files.
 fn stdout_is_taken(options: &Options) -> bool {
     options.to_stdout || options.operation == Operation::Create && options.archive == "-"
-}
-
-/// A name without slashes at its end.
-pub(super) fn bare(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
-    &path[..end]
 }
 
 /// Bytes at the start of a name that lead out of the directory.

@@ -4,6 +4,9 @@ use std::ffi::OsString;
 
 use crate::grammar::Refusal;
 
+/// The name of the command.
+pub(super) const NAME: &str = "tar";
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {

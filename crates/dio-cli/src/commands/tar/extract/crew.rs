@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use super::file::{Context, Job};
+use super::file::{Context, Job, Outline};
 use super::root::Dir;
 use dio::names::FileId;
 
@@ -145,9 +145,6 @@ impl Shared {
         }
     }
 }
-
-/// What is to be taken off the lists for a job: its path, its parent and its bytes.
-pub(super) type Outline = (Vec<u8>, Vec<u8>, usize);
 
 struct Done<'a> {
     shared: &'a Shared,

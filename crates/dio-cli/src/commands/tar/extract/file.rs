@@ -19,8 +19,7 @@ use rustix::io::Errno;
 use super::super::format::{Archive, Entries, FormatError};
 use super::super::run::Run;
 use super::super::warnings::Warning;
-use super::How;
-use super::crew::Outline;
+use super::how::How;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::place::{DirectorySet, Place, Refusal, Wanted};
@@ -35,6 +34,9 @@ use crate::tool::{Sink, errno_of};
 
 /// Files with more bytes than this are streams.
 pub(super) const HELD: u64 = 2 << 20;
+
+/// What is to be taken off the lists for a job: its path, its parent and its bytes.
+pub(super) type Outline = (Vec<u8>, Vec<u8>, usize);
 
 /// Memory of a file begins where every device takes it.
 const ALIGNMENT: usize = 4096;

@@ -12,10 +12,12 @@
 mod crew;
 mod dirs;
 mod file;
+mod how;
 mod meta;
 mod names;
 mod owners;
 mod place;
+mod placed;
 mod plain;
 mod root;
 mod special;
@@ -30,92 +32,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{Mode, Timespec, mkdirat};
+use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::format::{Entries, Entry, Kind, Time};
+use super::format::{Entries, Entry, Kind};
 use super::line::Lines;
 use super::list::{ended, tell};
-use super::options::{Existing, Options};
 use super::quoting::escaped;
 use super::run::{Ended, Run, bare};
 use super::select::Selection;
 use super::totals;
-use super::transform::Of;
 use crate::stop::Stop;
 
 use crew::{Crew, Shared};
 use file::{Context, Pouring};
-use place::{DirectorySet, OldFiles};
+use how::How;
+use place::DirectorySet;
+use placed::{in_top, put_in_top};
 use root::{Dir, Root};
 use storage::Storage;
 use tree::Tree;
 
 pub(super) use names::Clean;
 pub(super) use owners::Owners;
-
-/// What is done with members, decided once.
-#[derive(Debug)]
-pub(super) struct How {
-    old: OldFiles,
-    superuser: bool,
-    absolute: bool,
-    keep_directory_symlink: bool,
-    no_overwrite_dir: bool,
-    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with where they lead, and a link to a directory
-    /// is a directory.
-    follows: bool,
-    /// Set-id and sticky bits are set, and the umask is not applied.
-    same_permissions: bool,
-    same_owner: bool,
-    numeric_owner: bool,
-    touch: bool,
-    umask: u32,
-    xattrs: bool,
-    acls: bool,
-}
-
-impl How {
-    /// The mode of directories that no member describes.
-    fn mode_between(&self) -> u32 {
-        0o777 & !self.umask | if self.superuser { 0 } else { 0o300 }
-    }
-
-    fn of(options: &Options) -> How {
-        let superuser = rustix::process::geteuid().is_root();
-        // The umask can only be read by setting it; no file is made in between.
-        let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        rustix::process::umask(umask);
-        How {
-            old: old_files(options.existing),
-            superuser,
-            absolute: options.absolute_names,
-            keep_directory_symlink: options.existing.keep_directory_symlink,
-            no_overwrite_dir: options.existing.no_overwrite_dir,
-            follows: options.dereference,
-            same_permissions: options.same_permissions.unwrap_or(superuser),
-            same_owner: options.same_owner.unwrap_or(superuser),
-            numeric_owner: options.numeric_owner,
-            touch: options.touch,
-            umask: umask.bits(),
-            xattrs: options.xattrs,
-            acls: options.acls,
-        }
-    }
-}
-
-fn old_files(existing: Existing) -> OldFiles {
-    match existing {
-        Existing { recursive_unlink: true, .. } => OldFiles::UnlinkAll,
-        Existing { keep_old: true, .. } => OldFiles::Keep,
-        Existing { skip_old: true, .. } => OldFiles::Skip,
-        Existing { keep_newer: true, .. } => OldFiles::KeepNewer,
-        Existing { overwrite: true, .. } => OldFiles::Overwrite,
-        Existing { unlink_first: true, .. } => OldFiles::UnlinkFirst,
-        _ => OldFiles::Replace,
-    }
-}
+pub(super) use placed::{changed_link, placed, tell_member};
 
 /// Extracts what the command line names.
 ///
@@ -314,69 +255,4 @@ fn open_top(from: &Dir, top: &[u8], how: &How, made: &mut Vec<Vec<u8>>) -> Resul
         }
     }
     Root::open(from, &CString::new(top).map_err(|_| Errno::INVAL)?, how.absolute)
-}
-
-/// A name as it is in the top directory.
-fn in_top(run: &Run, name: &[u8]) -> Clean {
-    let clean = Clean::of(name);
-    match &run.options.one_top_level {
-        Some(top) if is_within(&clean.0, top) => Clean::of(clean.0[top.len()..].strip_prefix(b"/").unwrap_or_default()),
-        _ => clean,
-    }
-}
-
-/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and harmless.
-fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
-    let options = &run.options;
-    let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
-    let safe = run.safe_name(&changed, link);
-    names::without_components(safe, options.strip_components, options.absolute_names).to_vec()
-}
-
-/// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
-fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
-    let Some(top) = &run.options.one_top_level else { return name };
-    match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
-        None => top.clone(),
-        Some(start) if is_within(&name[start..], top) => name,
-        Some(_) => Clean::of(&[top, &name[..]].join(&b'/')).0,
-    }
-}
-
-/// The name that a member gets: harmless, without the first components, in the top directory.
-pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
-    put_in_top(run, changed(run, path, link))
-}
-
-/// Where the link that a member is leads, as it is extracted and listed.
-pub(super) fn changed_link(run: &Run, entry: &Entry) -> Vec<u8> {
-    match entry.kind {
-        Kind::Symlink => run.options.transform.apply(&entry.link, Of::Symlink),
-        Kind::HardLink => changed(run, bare(&entry.link), true),
-        _ => entry.link.clone(),
-    }
-}
-
-/// Lists a member that is dealt with (`-v`).
-pub(super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u8]) -> Result<(), Ended> {
-    let options = &run.options;
-    if options.verbose == 0 {
-        return Ok(());
-    }
-    let slash: &[u8] = if entry.path.ends_with(b"/") && !name.ends_with(b"/") { b"/" } else { b"" };
-    let name = if options.show_transformed { &[name, slash].concat() } else { &entry.path };
-    let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
-    line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
-    run.list(&line)?;
-    let more = if options.verbose > 2 { lines.attributes(entry) } else { Vec::new() };
-    more.iter().try_for_each(|line| run.list(line))
-}
-
-/// Whether a name is in the top directory already (`--one-top-level`).
-fn is_within(path: &[u8], top: &[u8]) -> bool {
-    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-fn timespec(time: Time) -> Timespec {
-    Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() }
 }

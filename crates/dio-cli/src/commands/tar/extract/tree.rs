@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text, acl_of_mode};
+use super::super::format::{Archive, Entries, Entry, Kind, Time, acl_from_text, acl_of_mode};
 use super::super::masks::Masks;
 use super::crew::Crew;
 use super::dirs::Dirs;
@@ -19,7 +19,6 @@ use super::names::{Clean, ends};
 use super::owners::Owners;
 use super::place::{self, OldFiles, Refusal, Wanted, Way, kind_of};
 use super::root::{Dir, LONGEST, Root};
-use super::timespec;
 use super::words::Words;
 use crate::stop::Stop;
 
@@ -453,6 +452,10 @@ fn open_made(dir: &Dir, name: &CStr) -> Result<Arc<Dir>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(dir.as_fd(), name, flags, Mode::empty())?;
     Dir::of(made)
+}
+
+fn timespec(time: Time) -> Timespec {
+    Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() }
 }
 
 /// What cannot be done, in GNU's words.

@@ -1,0 +1,68 @@
+//! The names that members get.
+
+use super::super::format::{Entry, Kind};
+use super::super::line::Lines;
+use super::super::run::{Ended, Run, bare};
+use super::super::transform::Of;
+use super::names::{Clean, without_components};
+
+/// A name as it is in the top directory.
+pub(super) fn in_top(run: &Run, name: &[u8]) -> Clean {
+    let clean = Clean::of(name);
+    match &run.options.one_top_level {
+        Some(top) if is_within(&clean.0, top) => Clean::of(clean.0[top.len()..].strip_prefix(b"/").unwrap_or_default()),
+        _ => clean,
+    }
+}
+
+/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and harmless.
+fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+    let options = &run.options;
+    let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
+    let safe = run.safe_name(&changed, link);
+    without_components(safe, options.strip_components, options.absolute_names).to_vec()
+}
+
+/// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
+pub(super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
+    let Some(top) = &run.options.one_top_level else { return name };
+    match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
+        None => top.clone(),
+        Some(start) if is_within(&name[start..], top) => name,
+        Some(_) => Clean::of(&[top, &name[..]].join(&b'/')).0,
+    }
+}
+
+/// The name that a member gets: harmless, without the first components, in the top directory.
+pub(in super::super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+    put_in_top(run, changed(run, path, link))
+}
+
+/// Where the link that a member is leads, as it is extracted and listed.
+pub(in super::super) fn changed_link(run: &Run, entry: &Entry) -> Vec<u8> {
+    match entry.kind {
+        Kind::Symlink => run.options.transform.apply(&entry.link, Of::Symlink),
+        Kind::HardLink => changed(run, bare(&entry.link), true),
+        _ => entry.link.clone(),
+    }
+}
+
+/// Lists a member that is dealt with (`-v`).
+pub(in super::super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u8]) -> Result<(), Ended> {
+    let options = &run.options;
+    if options.verbose == 0 {
+        return Ok(());
+    }
+    let slash: &[u8] = if entry.path.ends_with(b"/") && !name.ends_with(b"/") { b"/" } else { b"" };
+    let name = if options.show_transformed { &[name, slash].concat() } else { &entry.path };
+    let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+    line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
+    run.list(&line)?;
+    let more = if options.verbose > 2 { lines.attributes(entry) } else { Vec::new() };
+    more.iter().try_for_each(|line| run.list(line))
+}
+
+/// Whether a name is in the top directory already (`--one-top-level`).
+fn is_within(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
