@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 
 use super::choice::{Choice, meant};
-use super::line::Given;
+use super::line::Line;
 use super::refusal::Refusal;
 use crate::quote::quoted;
 
@@ -256,4 +256,43 @@ fn applied<L: 'static>(
         Ok(())
     };
     Flag::with(spec, help, Action::Apply(Box::new(apply)))
+}
+
+/// An option of the command line.
+#[derive(Debug)]
+pub(crate) struct Given<'g> {
+    pub(super) names: &'g Names,
+    /// The letter, if it was given as a short option.
+    pub(crate) letter: Option<u8>,
+    /// The value, if there is one.
+    pub(crate) value: Option<OsString>,
+    /// Whether the value was a word of its own.
+    pub(crate) apart: bool,
+    /// What comes behind it.
+    pub(crate) line: &'g mut Line,
+}
+
+impl Given<'_> {
+    /// The value of an option that has one.
+    pub(crate) fn take(&mut self) -> OsString {
+        self.value.take().unwrap_or_default()
+    }
+
+    /// The letter of an option that has one, however it was given.
+    pub(crate) fn short(&self) -> u8 {
+        self.letter.or(self.names.shorts.first().copied()).unwrap_or_default()
+    }
+
+    /// The long name of an option that has one, however it was given.
+    pub(crate) fn full_name(&self) -> String {
+        self.names.shown()
+    }
+
+    /// The option as it was given, under its whole name: `-S` or `--buffer-size`.
+    pub(crate) fn name(&self) -> String {
+        match self.letter {
+            Some(letter) => format!("-{}", char::from(letter)),
+            None => self.names.shown(),
+        }
+    }
 }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-use super::flag::Names;
-
 /// What of a command line has not been read yet.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
@@ -61,44 +59,5 @@ impl Line {
     /// Takes a value that stands among the letters: the first `count`; `None` for none.
     pub(super) fn attached(&mut self, count: usize) -> Option<OsString> {
         (count > 0).then(|| OsString::from_vec(self.take_letters(count)))
-    }
-}
-
-/// An option of the command line.
-#[derive(Debug)]
-pub(crate) struct Given<'g> {
-    pub(super) names: &'g Names,
-    /// The letter, if it was given as a short option.
-    pub(crate) letter: Option<u8>,
-    /// The value, if there is one.
-    pub(crate) value: Option<OsString>,
-    /// Whether the value was a word of its own.
-    pub(crate) apart: bool,
-    /// What comes behind it.
-    pub(crate) line: &'g mut Line,
-}
-
-impl Given<'_> {
-    /// The value of an option that has one.
-    pub(crate) fn take(&mut self) -> OsString {
-        self.value.take().unwrap_or_default()
-    }
-
-    /// The letter of an option that has one, however it was given.
-    pub(crate) fn short(&self) -> u8 {
-        self.letter.or(self.names.shorts.first().copied()).unwrap_or_default()
-    }
-
-    /// The long name of an option that has one, however it was given.
-    pub(crate) fn full_name(&self) -> String {
-        self.names.shown()
-    }
-
-    /// The option as it was given, under its whole name: `-S` or `--buffer-size`.
-    pub(crate) fn name(&self) -> String {
-        match self.letter {
-            Some(letter) => format!("-{}", char::from(letter)),
-            None => self.names.shown(),
-        }
     }
 }

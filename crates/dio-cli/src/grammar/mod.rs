@@ -21,10 +21,10 @@ use flag::Action;
 
 pub(crate) use choice::{Choice, exact, meant};
 pub(crate) use flag::{
-    Flag, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed, repeated,
+    Flag, Given, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed, repeated,
     switch, text, value, version, word,
 };
-pub(crate) use line::{Given, Line};
+pub(crate) use line::Line;
 pub(crate) use name::{called_as, set_link};
 pub(crate) use read::Stop;
 pub(crate) use refusal::Refusal;

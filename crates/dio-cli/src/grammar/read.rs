@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::flag::{Action, Flag, Takes};
-use super::line::{Given, Line};
+use super::flag::{Action, Flag, Given, Takes};
+use super::line::Line;
 use super::{Grammar, Refusal};
 
 /// What ends the reading of a command line.

@@ -9,7 +9,7 @@ use std::thread;
 use ::zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::frame::{Begins, Header, LONGEST_HEADER, begins};
-use super::words;
+use super::words::words;
 use crate::codec::{Damage, DecodeError, Moved};
 
 /// How to decompress.

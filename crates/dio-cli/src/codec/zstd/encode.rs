@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use ::zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-use super::words;
+use super::words::words;
 use crate::codec::{EncodeError, Moved};
 
 /// How to compress.

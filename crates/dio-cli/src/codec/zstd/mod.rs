@@ -8,11 +8,7 @@ mod encode;
 pub mod frame;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use decode::{Decode, decode};
 pub use encode::{Encode, encode};
-
-/// The error of the library behind a code.
-fn words(code: usize) -> &'static str {
-    ::zstd::zstd_safe::get_error_name(code)
-}

@@ -4,12 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::TROUBLE;
 use super::engine::physical_memory;
 use super::key::Separator;
 use super::number;
-use super::options::Check;
 use super::spec::{At, Letters, Spec};
+use super::terms::{Check, TROUBLE};
 use crate::grammar::{
     Choice, Flag, Given, Grammar, Line, Refusal, among, checked, help, hidden, meant, posix_of_2001, repeated, switch,
     value, version, word,

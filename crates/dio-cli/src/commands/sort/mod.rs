@@ -17,6 +17,7 @@ mod random;
 mod run;
 mod spec;
 mod target;
+mod terms;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,12 +25,10 @@ use std::process::ExitCode;
 use crate::grammar::Program;
 use crate::tool::Tool;
 use options::Options;
+use terms::TROUBLE;
 
 /// The exit status when a file that was to be checked is not sorted.
 const DISORDER: u8 = 1;
-
-/// The exit status of everything that goes wrong.
-const TROUBLE: u8 = 2;
 
 pub(crate) const PROGRAM: Program = Program { name: "sort", describe: |_| args::grammar().describe(), run };
 

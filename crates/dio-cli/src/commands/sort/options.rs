@@ -7,19 +7,11 @@ use super::engine::EngineOptions;
 use super::key::{Order, WHOLE};
 use super::locale::Needs;
 use super::spec::Spec;
+use super::terms::Check;
 use super::{names, random};
 use crate::grammar::Refusal;
 use crate::quote::quoted;
 use crate::tool::IoArgs;
-
-/// Whether a file is sorted, instead of sorting it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    /// `-c`: the first line that is not in its place is told.
-    Aloud,
-    /// `-C`
-    Silently,
-}
 
 /// Everything that was asked for.
 #[derive(Debug)]

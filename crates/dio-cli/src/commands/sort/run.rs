@@ -10,8 +10,9 @@ use rustix::io::Errno;
 
 use super::check::first_disorder;
 use super::engine::{self, Failure, Input};
-use super::options::{Check, Options};
+use super::options::Options;
 use super::target::Target;
+use super::terms::Check;
 use crate::quote::{named, quoted, words};
 use crate::tool::said::say;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};

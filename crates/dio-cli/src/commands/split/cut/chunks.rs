@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Action, Cut, Cutter, at_most};
+use super::cutter::{Action, Cut, Cutter, at_most};
 
 /// How an input of known size is shared out: all shares are the same but the last, which has what is left. No share but
 /// those behind the end is empty.

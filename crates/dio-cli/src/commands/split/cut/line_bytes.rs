@@ -2,7 +2,7 @@
 
 use memchr::memrchr;
 
-use super::{Action, Cut, Cutter, at_most};
+use super::cutter::{Action, Cut, Cutter, at_most};
 
 /// `-C`: as many whole lines as fit into so many bytes; a line that does not fit by itself is cut.
 ///

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-use super::{Cut, Cutter};
+use super::cutter::{Cut, Cutter};
 
 /// `-l`: so many lines to each output.
 #[derive(Debug)]

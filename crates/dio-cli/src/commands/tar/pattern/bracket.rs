@@ -1,6 +1,6 @@
 //! Brackets of patterns: what is between `[` and `]`, as ranges of characters and as part of a regular expression.
 
-use super::Matching;
+use super::matching::Matching;
 
 /// One character of UTF-8, or a byte that is none.
 pub(in super::super) const ANY: &str = "(?:[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|[\\xe0-\\xef][\\x80-\\xbf]{2}|[\\xf0-\\xf4][\\x80-\\xbf]{3}|[\\x80-\\xff])";
@@ -147,6 +147,23 @@ fn element(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
         [b'\\', rest @ ..] => (1, rest),
         _ => (0, text),
     };
-    let (character, length) = super::glob::character(text, utf8)?;
+    let (character, length) = character(text, utf8)?;
     Some((character, escape + length))
+}
+
+/// The first character of a text and its length; a byte that is none is a character of its own.
+pub(super) fn character(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
+    let &first = text.first()?;
+    if first < 0x80 || !utf8 {
+        return Some((u32::from(first), 1));
+    }
+    let length = match first {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    let whole =
+        text.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
+    Some(whole.map_or((byte_beyond(first), 1), |one| (u32::from(one), length)))
 }

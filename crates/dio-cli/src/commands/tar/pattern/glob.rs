@@ -1,7 +1,7 @@
 //! One pattern with wildcards, matched against names without a regular expression: thousands of them take little memory.
 
-use super::Matching;
-use super::bracket::{Set, byte_beyond};
+use super::bracket::{Set, character};
+use super::matching::Matching;
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,21 +154,4 @@ fn end_text(tokens: &mut Vec<Token>, text: &mut Vec<u8>, how: Matching) {
 fn other_case(one: u32) -> Option<u32> {
     let byte = u8::try_from(one).ok().filter(u8::is_ascii_alphabetic)?;
     Some(u32::from(byte ^ 0x20))
-}
-
-/// The first character of a text and its length; a byte that is none is a character of its own.
-pub(super) fn character(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
-    let &first = text.first()?;
-    if first < 0x80 || !utf8 {
-        return Some((u32::from(first), 1));
-    }
-    let length = match first {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => 1,
-    };
-    let whole =
-        text.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
-    Some(whole.map_or((byte_beyond(first), 1), |one| (u32::from(one), length)))
 }

@@ -10,6 +10,7 @@
 
 mod bracket;
 mod glob;
+mod matching;
 
 use std::collections::HashMap;
 
@@ -19,21 +20,7 @@ use crate::locale;
 use glob::Glob;
 
 pub(super) use bracket::{ANY, bracket, literal};
-
-/// How patterns match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Matching {
-    /// From the start of the name only; otherwise behind any `/` too.
-    pub(super) anchored: bool,
-    /// `*`, `?` and brackets have a meaning.
-    pub(super) wildcards: bool,
-    /// They match `/` too.
-    pub(super) match_slash: bool,
-    /// Upper and lower case of ASCII are the same.
-    pub(super) ignore_case: bool,
-    /// What is in a directory that matches does too.
-    pub(super) recursion: bool,
-}
+pub(super) use matching::Matching;
 
 /// Patterns with wildcards from which on an automaton looks for their texts: for fewer, trying each is as fast.
 const MANY_GLOBS: usize = 16;

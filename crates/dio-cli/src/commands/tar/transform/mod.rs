@@ -16,7 +16,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, Span};
 
 use crate::grammar::Refusal;
-use translate::translate;
+use translate::{escape, invalid, translate};
 
 /// What a name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +177,6 @@ impl Transform {
     }
 }
 
-fn invalid() -> Refusal {
-    Refusal::usage("Invalid transform expression")
-}
-
 /// All up to the delimiter, and what is behind it. A delimiter with `\` before it means itself.
 fn part(text: &[u8], delimiter: u8) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
@@ -251,19 +247,6 @@ impl From<u8> for Piece {
     fn from(byte: u8) -> Piece {
         Piece::Literal(vec![byte])
     }
-}
-
-/// The control character behind `\`.
-fn escape(letter: u8) -> Option<u8> {
-    Some(match letter {
-        b'a' => 7,
-        b'f' => 12,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'v' => 11,
-        _ => return None,
-    })
 }
 
 impl Expression {

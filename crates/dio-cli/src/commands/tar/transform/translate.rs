@@ -1,7 +1,6 @@
 //! Regular expressions of POSIX, translated.
 
 use super::super::pattern::{self, Matching};
-use super::{escape, invalid};
 use crate::grammar::Refusal;
 use crate::locale;
 
@@ -196,4 +195,21 @@ fn bracket_length(text: &[u8]) -> Option<usize> {
             [] => return None,
         }
     }
+}
+
+pub(super) fn invalid() -> Refusal {
+    Refusal::usage("Invalid transform expression")
+}
+
+/// The control character behind `\`.
+pub(super) fn escape(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'a' => 7,
+        b'f' => 12,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 11,
+        _ => return None,
+    })
 }
