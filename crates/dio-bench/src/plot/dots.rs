@@ -5,7 +5,9 @@ use plotters::prelude::*;
 use super::frame::{
     At, Canvas, MARGIN, Mark, TEXT, Trouble, WIDTH, apart, canvas, fitting, plausible, title_height, width_of,
 };
-use super::{AXIS, GRID, INK, MUTED, csv_line, ticks, tone};
+use super::palette::{AXIS, GRID, INK, MUTED, tone};
+use super::ticks;
+use super::words::csv_line;
 use crate::quantity::{Scale, Unit};
 use crate::stats::Summary;
 

@@ -4,7 +4,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{INK, MUTED, printable};
+use super::palette::{INK, MUTED};
+use super::words::printable;
 
 /// Why a drawing fails: that a string takes no more, which it always does.
 pub(super) type Trouble = DrawingAreaErrorKind<std::io::Error>;

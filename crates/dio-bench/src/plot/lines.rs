@@ -6,7 +6,9 @@ use super::frame::{
     At, Canvas, LINE, MARGIN, Mark, TEXT, Trouble, WIDTH, apart, canvas, legend_lines, plausible, title_height,
     width_of,
 };
-use super::{AXIS, GRID, GROUND, MUTED, csv_line, ticks, tone};
+use super::palette::{AXIS, GRID, GROUND, MUTED, tone};
+use super::ticks;
+use super::words::csv_line;
 use crate::quantity::{Scale, Unit};
 
 /// Pixels for the numbers below the horizontal axis.

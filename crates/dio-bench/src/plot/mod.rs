@@ -7,17 +7,18 @@
 mod dots;
 mod frame;
 mod lines;
+mod palette;
 mod stack;
 mod ticks;
+mod words;
 
-use std::fmt::Write;
 use std::path::Path;
-
-use plotters::prelude::RGBColor;
 
 pub use dots::{Dots, Row};
 pub use lines::{Axis, Band, Lines, Series};
+pub use palette::{TONE_COUNT, dark};
 pub use stack::{Slot, Stack};
+pub(crate) use words::{csv_line, printable};
 
 use crate::BenchError;
 use crate::quantity::Unit;
@@ -44,52 +45,6 @@ pub enum Kind {
     Stack(Stack),
     /// The runs of some contenders, a dot for each.
     Dots(Dots),
-}
-
-/// A colour on white, and what it becomes on dark.
-struct Tone(RGBColor, RGBColor);
-
-/// What is no data: text, lesser text, axes, grid, the ground of marked times.
-const INK: Tone = Tone(RGBColor(0x1b, 0x1f, 0x24), RGBColor(0xe8, 0xea, 0xed));
-const MUTED: Tone = Tone(RGBColor(0x55, 0x5e, 0x68), RGBColor(0xad, 0xb5, 0xbd));
-const AXIS: Tone = Tone(RGBColor(0x8b, 0x94, 0x9e), RGBColor(0x76, 0x7f, 0x88));
-const GRID: Tone = Tone(RGBColor(0xe2, 0xe5, 0xe9), RGBColor(0x33, 0x39, 0x40));
-const GROUND: Tone = Tone(RGBColor(0xf0, 0xf2, 0xf4), RGBColor(0x24, 0x29, 0x2f));
-/// Idle with I/O under way: as good as nothing, and seen all the same.
-const PALE: Tone = Tone(RGBColor(0xc8, 0xdc, 0xea), RGBColor(0x2d, 0x43, 0x54));
-
-/// Colours of data, after Okabe and Ito (2008), which people who see some colours alike can tell apart; darker where that had
-/// less than three times the luminance of white.
-const TONES: [Tone; 7] = [
-    Tone(RGBColor(0x33, 0x36, 0x3a), RGBColor(0xd9, 0xdc, 0xe0)),
-    Tone(RGBColor(0x00, 0x72, 0xb2), RGBColor(0x56, 0xb4, 0xe9)),
-    Tone(RGBColor(0xd5, 0x5e, 0x00), RGBColor(0xf5, 0x87, 0x45)),
-    Tone(RGBColor(0xb0, 0x7d, 0x00), RGBColor(0xf0, 0xc0, 0x4a)),
-    Tone(RGBColor(0x00, 0x8f, 0x68), RGBColor(0x33, 0xc7, 0x9b)),
-    Tone(RGBColor(0x98, 0x4b, 0x94), RGBColor(0xdb, 0x95, 0xd6)),
-    Tone(RGBColor(0x74, 0x7a, 0x80), RGBColor(0x9d, 0xa5, 0xad)),
-];
-
-/// Colours of data there are; a tone is a number below.
-pub const TONE_COUNT: usize = TONES.len();
-
-/// The colour of a tone; those beyond begin anew.
-fn tone(number: usize) -> RGBColor {
-    TONES[number % TONES.len()].0
-}
-
-/// Rules of style that turn every colour into its counterpart for dark surroundings.
-pub fn dark() -> String {
-    let mut rules = String::new();
-    let hex = |colour: &RGBColor| format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);
-    for Tone(light, dark) in [INK, MUTED, AXIS, GRID, GROUND, PALE].iter().chain(&TONES) {
-        let (light, dark) = (hex(light), hex(dark));
-        for property in ["fill", "stroke"] {
-            // Writing to a string cannot fail.
-            let _ = write!(rules, "[{property}=\"{light}\"]{{{property}:{dark}}}");
-        }
-    }
-    rules
 }
 
 impl Plot {
@@ -171,20 +126,6 @@ fn escaped(text: &str) -> String {
     maud::PreEscaped(maud::html!((printable(text)))).0.into_string()
 }
 
-/// Without what XML cannot have and nobody can see.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
-}
-
-/// A line of CSV (RFC 4180, but that lines end as they do on Unix).
-pub(crate) fn csv_line(fields: &[String]) -> String {
-    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.clone(),
-    };
-    fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
-}
-
 /// Writes plots as SVG into a directory, which is made.
 ///
 /// # Errors
@@ -200,6 +141,9 @@ pub fn write(plots: &[Plot], directory: &Path) -> Result<(), BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use plotters::prelude::RGBColor;
+
+    use super::palette::{GROUND, INK, MUTED, TONES, Tone};
     use super::*;
 
     /// Relative luminance (WCAG 2.2).

@@ -3,7 +3,9 @@
 use plotters::prelude::*;
 
 use super::frame::{At, Canvas, LINE, TEXT, Trouble, canvas, legend_lines, plausible, title_height};
-use super::{AXIS, MUTED, PALE, csv_line, ticks, tone};
+use super::palette::{AXIS, MUTED, PALE, tone};
+use super::ticks;
+use super::words::csv_line;
 use crate::quantity::Unit;
 
 pub(super) const WIDTH: u32 = 300;

@@ -1,0 +1,95 @@
+//! What is measured.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{log, page};
+use crate::BenchError;
+use crate::study::Contender;
+
+/// How programs open their files below a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// As programs do that know nothing of direct I/O.
+    Plain,
+    /// With `O_DIRECT`.
+    Direct,
+}
+
+impl Open {
+    /// The name in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Open::Plain => "plain",
+            Open::Direct => "direct",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The ways to store the pages.
+    pub contenders: Vec<Contender>,
+    /// A block device whose contents are overwritten, instead of a loop device of ours.
+    pub raw: Option<PathBuf>,
+    /// Where files are made.
+    pub directory: PathBuf,
+    /// Files of pages.
+    pub files: u64,
+    /// Bytes of each.
+    pub size: u64,
+    /// Bytes of a page.
+    pub page: usize,
+    /// Clients, a thread each.
+    pub clients: usize,
+    /// Pages that a transaction reads.
+    pub reads: usize,
+    /// Those of them that it changes and writes.
+    pub writes: usize,
+    /// While the clients come, one after the other.
+    pub ramp_up: Duration,
+    /// What is measured.
+    pub steady: Duration,
+    /// While they go.
+    pub ramp_down: Duration,
+    /// Length of a slot of the time series.
+    pub every: Duration,
+    /// Runs of each contender, in turns.
+    pub rounds: usize,
+    /// How files below mounts are opened.
+    pub open: Open,
+    /// Mounts whose writes need not take turns get their requests by io_uring.
+    pub io_uring: bool,
+    /// More options of all mounts.
+    pub mount_options: Vec<String>,
+    /// Bytes of memory that the study and its mounts may use, page cache included.
+    pub memory: Option<u64>,
+    /// The program that mounts: `dio`.
+    pub program: PathBuf,
+}
+
+impl Plan {
+    /// From the first client to the last.
+    pub(super) fn total(&self) -> Duration {
+        self.ramp_up + self.steady + self.ramp_down
+    }
+
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        let fits = self.page >= page::LEAST
+            && self.page.is_power_of_two()
+            && self.page as u64 <= self.size
+            && self.size.is_multiple_of(log::BLOCK.max(self.page) as u64);
+        let positive = self.files > 0 && self.clients > 0 && self.reads.max(self.writes) > 0 && self.rounds > 0;
+        if !fits {
+            let text = "a page must be a power of two of at least 512 bytes, a file a multiple of it and of 4 KiB";
+            return Err(BenchError::Asked(text.to_owned()));
+        }
+        if !positive || self.steady.is_zero() || self.every.is_zero() || self.contenders.is_empty() {
+            let text =
+                "contenders, files, clients, pages of a transaction, rounds and the steady state must be positive";
+            return Err(BenchError::Asked(text.to_owned()));
+        }
+        Ok(())
+    }
+}

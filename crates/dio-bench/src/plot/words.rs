@@ -1,0 +1,15 @@
+//! Text as files can have it.
+
+/// Without what XML cannot have and nobody can see.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// A line of CSV (RFC 4180, but that lines end as they do on Unix).
+pub(crate) fn csv_line(fields: &[String]) -> String {
+    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
