@@ -6,13 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use dio::block::Pool;
 
+use super::plan::BLOCK;
 use super::storage::Place;
 
 /// Bytes that a commit adds.
 const RECORD: usize = 512;
-
-/// Bytes of the least write: what every device writes whole, and direct I/O accepts.
-pub(super) const BLOCK: usize = 4096;
 
 /// Bytes of the largest write.
 const LARGEST: usize = 256 << 10;

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{log, page};
+use super::page;
 use crate::BenchError;
 use crate::study::Contender;
+
+/// Bytes of the least write: what every device writes whole, and direct I/O accepts.
+pub(super) const BLOCK: usize = 4096;
 
 /// How programs open their files below a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ impl Plan {
         let fits = self.page >= page::LEAST
             && self.page.is_power_of_two()
             && self.page as u64 <= self.size
-            && self.size.is_multiple_of(log::BLOCK.max(self.page) as u64);
+            && self.size.is_multiple_of(BLOCK.max(self.page) as u64);
         let positive = self.files > 0 && self.clients > 0 && self.reads.max(self.writes) > 0 && self.rounds > 0;
         if !fits {
             let text = "a page must be a power of two of at least 512 bytes, a file a multiple of it and of 4 KiB";
