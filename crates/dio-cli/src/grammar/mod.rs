@@ -12,6 +12,7 @@ mod line;
 mod name;
 mod read;
 mod refusal;
+mod stop;
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -26,8 +27,8 @@ pub(crate) use flag::{
 };
 pub(crate) use line::Line;
 pub(crate) use name::{called_as, set_link};
-pub(crate) use read::Stop;
 pub(crate) use refusal::Refusal;
+pub(crate) use stop::Stop;
 
 /// Whether the environment asks for POSIX of 2001, which took obsolete usage away (`_POSIX2_VERSION`); that of 2008 let it be
 /// again.

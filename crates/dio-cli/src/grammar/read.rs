@@ -5,20 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::flag::{Action, Flag, Given, Takes};
 use super::line::Line;
+use super::stop::Stop;
 use super::{Grammar, Refusal};
-
-/// What ends the reading of a command line.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// Help is asked for.
-    Help,
-    /// The version is asked for.
-    Version,
-    /// There is no such option, or its value is missing.
-    Unreadable(Refusal),
-    /// An option or its value makes no sense.
-    Refused(Refusal),
-}
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {

@@ -3,7 +3,8 @@
 use dio_mount::Settings;
 use dio_mount::session::is_kernel_option;
 
-use super::{OptionError, Origin, is_ignored, list};
+use super::list;
+use super::option::{OptionError, Origin, is_ignored};
 
 /// Options that hold from mounting on.
 const FIXED: &[&str] = &[

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use dio_mount::options::Rule;
 use dio_mount::{Mode, Settings};
 
-use super::{OptionError, pattern, size};
+use super::option::OptionError;
+use super::pattern;
+use crate::size::parse_size;
 
 /// Splits at commas, but for those within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty options are none.
 pub(super) fn split(text: &str) -> Vec<&str> {
@@ -152,4 +154,10 @@ impl Changes {
         }
         Ok(settings)
     }
+}
+
+/// A size in bytes; 0 is allowed.
+fn size(name: &str, value: Option<&str>) -> Result<u64, OptionError> {
+    let value = needed(name, value, "8M")?;
+    parse_size(value).map_err(|error| OptionError::Size { option: name.to_owned(), value: value.to_owned(), error })
 }

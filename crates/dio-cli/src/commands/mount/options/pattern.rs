@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::OptionError;
+use super::option::OptionError;
 
 /// Reads a pattern: with a slash it is for the whole path below the source, without one for the last name. `*` and `?` match
 /// no slash, `**` any number of directories.

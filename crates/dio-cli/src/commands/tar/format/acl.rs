@@ -148,7 +148,7 @@ fn permissions(text: &[u8]) -> Option<u16> {
 }
 
 fn id(text: &[u8]) -> Option<u32> {
-    super::pax::decimal(text).and_then(|id| u32::try_from(id).ok()).filter(|id| *id != NOBODY_BY_NAME)
+    super::number::decimal(text).and_then(|id| u32::try_from(id).ok()).filter(|id| *id != NOBODY_BY_NAME)
 }
 
 fn user_id(name: &[u8]) -> Option<u32> {

@@ -86,6 +86,17 @@ pub(super) fn put_base_256(field: &mut [u8], value: i64) -> bool {
     true
 }
 
+/// A number of decimal digits and nothing else.
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

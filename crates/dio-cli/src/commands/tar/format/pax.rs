@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::number::decimal;
 use super::sparse::PaxSparse;
 use super::text::escaped;
 use super::{About, Entry, MAX_RECORDS, Notice, Time};
@@ -53,17 +54,6 @@ fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
     let (keyword, value) = (&body[..equals], &body[equals + 1..]);
     let value = value.strip_suffix(b"\n").ok_or("Malformed extended header: missing newline")?;
     Ok((length, keyword, value))
-}
-
-/// A number of decimal digits and nothing else.
-pub(super) fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 20 {
-        return None;
-    }
-    text.iter().try_fold(0u64, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
 }
 
 /// A time: seconds, maybe negative, with a fraction. Digits beyond nanoseconds are cut off, towards the past.

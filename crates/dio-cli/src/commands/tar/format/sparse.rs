@@ -1,6 +1,6 @@
 //! Maps of sparse files: the old GNU form, and the three that PAX headers carry (0.0, 0.1, 1.0).
 
-use super::pax::decimal;
+use super::number::decimal;
 use super::{BLOCK, MAX_EXTENTS, number};
 
 /// Why a map is refused.
