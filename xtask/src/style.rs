@@ -1,5 +1,8 @@
 //! The rules of style that a program can check, each with the replacement it asks for.
 
+mod imports;
+mod paths;
+mod raw_names;
 mod source;
 
 use std::fs;
@@ -101,6 +104,14 @@ const RULES: &[Rule] = &[
         allowed: &[],
         instead: "return an error: only the command line exits",
     },
+    Rule {
+        pattern: ".set_len(",
+        within: Within::Production,
+        only: &["crates/dio-cli/src/", "crates/dio-mount/src/"],
+        // The contents of a temporary file that becomes the output.
+        allowed: &["crates/dio-cli/src/tool/target/mod.rs"],
+        instead: "dio::names::ftruncate, which knows striped files",
+    },
     // Written in two parts, so that this file does not break the rule itself.
     Rule {
         pattern: concat!("/wo", "rk/"),
@@ -130,12 +141,19 @@ fn check_workspace() -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let files = tracked_files()?;
     check_programs(&files, &|path| fs::read_to_string(root().join(path)).unwrap_or_default(), &mut found);
+    let mut sources = Vec::new();
     for path in files {
         // Deleted but still tracked, or not text: nothing to check.
         if let Ok(text) = fs::read_to_string(root().join(&path)) {
-            check_file(path.to_str().ok_or("a path is not UTF-8")?, &text, &mut found);
+            let path = path.to_str().ok_or("a path is not UTF-8")?;
+            check_file(path, &text, &mut found);
+            if path.ends_with(".rs") {
+                sources.push((path.to_owned(), text));
+            }
         }
     }
+    imports::check(&fs::read_to_string(root().join(imports::DOCUMENT))?, &sources, &mut found);
+    raw_names::check(&sources, &mut found);
     Ok(found)
 }
 

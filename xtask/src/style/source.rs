@@ -37,6 +37,11 @@ impl Source {
         self.tests[line]
     }
 
+    /// Whether every line belongs to a test.
+    pub(super) fn is_all_test(&self) -> bool {
+        !self.tests.is_empty() && self.tests.iter().all(|test| *test)
+    }
+
     /// All functions that have a body.
     pub(super) fn functions(&self) -> Vec<Function> {
         let lines: Vec<&str> = self.code.lines().collect();

@@ -1,0 +1,277 @@
+//! Which modules of a crate may name which: the table in ARCHITECTURE.md, and circles of files.
+//!
+//! A path is followed through re-exports to the file that defines what it names, so a parent that
+//! only re-exports its children may be named by them. A permission is a matter of modules of the
+//! first level below `src`, and of each command for `commands`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::paths::{Item, Module, items, module_of};
+use super::source::Source;
+
+/// The document with the table, relative to the root.
+pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
+/// The line that begins the table; a fence ends it.
+const FENCE: &str = "```imports";
+
+/// Circles of files that are left, one a line: a crate, and its files below `src` in the order of the
+/// alphabet. The list only gets shorter.
+const KNOWN_CIRCLES: &str = include_str!("known_circles");
+
+/// One file that is no test.
+struct File {
+    /// Relative to the root of the workspace, and to `src`.
+    path: String,
+    inner: String,
+    module: Module,
+    items: Vec<Item>,
+}
+
+/// One use of another file's names.
+struct Import {
+    /// The file that names, and the file that is named.
+    from: usize,
+    to: usize,
+    /// The line, from 0.
+    line: usize,
+    /// The module of the table that is named.
+    unit: String,
+}
+
+/// One crate's files and what they name.
+struct Graph {
+    files: Vec<File>,
+    imports: Vec<Import>,
+}
+
+/// Permissions of one crate: for each module its line in the document and what it may name.
+type Permissions = BTreeMap<String, (usize, Vec<String>)>;
+
+/// Appends what the table does not permit, what it permits in vain, and circles of files. `sources`
+/// are the paths and texts of all Rust files.
+pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Vec<String>) {
+    let mut circles = Vec::new();
+    for (name, permitted) in table(document) {
+        let graph = Graph::of(&format!("crates/{name}/src/"), sources);
+        graph.check_permissions(&name, &permitted, found);
+        circles.extend(graph.circles().into_iter().map(|circle| format!("{name}: {}", circle.join(" "))));
+    }
+    check_circles(&circles, KNOWN_CIRCLES, found);
+}
+
+/// Appends circles that are not known, and known ones that are not there.
+fn check_circles(circles: &[String], known: &str, found: &mut Vec<String>) {
+    for circle in circles.iter().filter(|circle| !known.lines().any(|line| line == **circle)) {
+        found.push(format!("a circle of files: move what they share to a file that names none of them: {circle}"));
+    }
+    for line in known.lines().filter(|line| !circles.iter().any(|circle| circle == line)) {
+        found.push(format!("{line}: this circle is no more: take it from xtask/src/style/known_circles"));
+    }
+}
+
+/// The crates of the table in its order. A line without indentation names a crate, one with it
+/// `module: others`.
+fn table(document: &str) -> Vec<(String, Permissions)> {
+    let mut crates: Vec<(String, Permissions)> = Vec::new();
+    let lines = document.lines().enumerate().skip_while(|(_, line)| *line != FENCE).skip(1);
+    for (number, line) in lines.take_while(|(_, line)| !line.starts_with("```")) {
+        match (line.split_once(':'), crates.last_mut()) {
+            (Some((module, others)), Some((_, permissions))) if line.starts_with(' ') => {
+                let others = others.split_whitespace().map(str::to_owned).collect();
+                permissions.insert(module.trim().to_owned(), (number, others));
+            }
+            _ if line.trim().is_empty() => {}
+            _ => crates.push((line.trim().to_owned(), Permissions::new())),
+        }
+    }
+    crates
+}
+
+impl Graph {
+    /// The graph of the files whose paths begin with `root`.
+    fn of(root: &str, sources: &[(String, String)]) -> Graph {
+        let own = sources.iter().filter_map(|(path, text)| Some((path, path.strip_prefix(root)?, text)));
+        let mut files: Vec<File> = own
+            .filter_map(|(path, inner, text)| {
+                let module = module_of(inner)?;
+                let items = items(&Source::new(path, text), &module);
+                Some(File { path: path.clone(), inner: inner.to_owned(), module, items })
+            })
+            .collect();
+        drop_tests(&mut files);
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let names = Names::of(&files);
+        let imports = files.iter().enumerate().flat_map(|(from, file)| names.imports(from, file)).collect();
+        Graph { files, imports }
+    }
+
+    fn check_permissions(&self, name: &str, permitted: &Permissions, found: &mut Vec<String>) {
+        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
+        let mut missing = BTreeSet::new();
+        for file in &self.files {
+            let unit = unit(&file.module);
+            if !permitted.contains_key(&unit) && missing.insert(unit.clone()) {
+                found.push(format!("{}: module `{unit}` of {name} is not in the table of {DOCUMENT}", file.path));
+            }
+        }
+        for Import { from, line, unit: named, .. } in &self.imports {
+            let own = unit(&self.files[*from].module);
+            let Some((own, (_, others))) = permitted.get_key_value(&own) else { continue };
+            if own == named {
+                continue;
+            }
+            match others.iter().find(|other| *other == named) {
+                Some(other) => drop(used.insert((own, other))),
+                None => found.push(format!(
+                    "{}:{}: `{own}` of {name} may name [{}], not `{named}`: the table is in {DOCUMENT}",
+                    self.files[*from].path,
+                    line + 1,
+                    others.join(" ")
+                )),
+            }
+        }
+        for (module, (number, others)) in permitted {
+            for above in others.iter().filter(|other| permitted.get(*other).is_some_and(|(line, _)| line < number)) {
+                found.push(format!(
+                    "{DOCUMENT}:{}: `{module}` of {name} may only name what stands below it, not `{above}`",
+                    number + 1
+                ));
+            }
+            if !self.files.iter().any(|file| unit(&file.module) == *module) {
+                found.push(format!("{DOCUMENT}:{}: {name} has no module `{module}`", number + 1));
+                continue;
+            }
+            for other in others.iter().filter(|other| !used.contains(&(module, other))) {
+                found.push(format!("{DOCUMENT}:{}: `{module}` of {name} never names `{other}`", number + 1));
+            }
+        }
+    }
+
+    /// The strongly connected components of more than one file, as sorted paths below `src`.
+    fn circles(&self) -> Vec<Vec<&str>> {
+        let mut reached = vec![BTreeSet::new(); self.files.len()];
+        for (start, reached) in reached.iter_mut().enumerate() {
+            let mut next = vec![start];
+            while let Some(at) = next.pop() {
+                let targets = self.imports.iter().filter(|import| import.from == at).map(|import| import.to);
+                next.extend(targets.filter(|to| reached.insert(*to)));
+            }
+        }
+        let mut circles = Vec::new();
+        let mut done = BTreeSet::new();
+        for start in 0..self.files.len() {
+            let circle: Vec<usize> =
+                reached[start].iter().copied().filter(|other| reached[*other].contains(&start)).collect();
+            if circle.len() > 1 && done.insert(circle[0]) {
+                circles.push(circle.iter().map(|file| self.files[*file].inner.as_str()).collect());
+            }
+        }
+        circles
+    }
+}
+
+/// Takes out the modules that only tests have, with what lies below them.
+fn drop_tests(files: &mut Vec<File>) {
+    let tests: Vec<Module> = files
+        .iter()
+        .flat_map(|file| file.items.iter())
+        .filter_map(|item| match item {
+            Item::TestModule(module) => Some(module.clone()),
+            _ => None,
+        })
+        .collect();
+    files.retain(|file| !tests.iter().any(|test| file.module.starts_with(test)));
+}
+
+/// The name of a module in the table.
+fn unit(module: &[String]) -> String {
+    match module {
+        [] => "lib".to_owned(),
+        [commands, command, ..] if commands == "commands" => format!("commands/{command}"),
+        [first, ..] => first.clone(),
+    }
+}
+
+/// What a crate's modules are called, and what they import under which name.
+struct Names<'a> {
+    modules: BTreeMap<&'a [String], usize>,
+    uses: BTreeMap<(&'a [String], &'a str), &'a [String]>,
+}
+
+impl<'a> Names<'a> {
+    fn of(files: &'a [File]) -> Names<'a> {
+        let modules = files.iter().enumerate().map(|(at, file)| (file.module.as_slice(), at)).collect();
+        let mut uses = BTreeMap::new();
+        for file in files {
+            for item in &file.items {
+                if let Item::Use { name: Some(name), path, within, .. } = item
+                    && *within == file.module
+                {
+                    uses.insert((file.module.as_slice(), name.as_str()), path.as_slice());
+                }
+            }
+        }
+        Names { modules, uses }
+    }
+
+    fn imports(&self, from: usize, file: &File) -> Vec<Import> {
+        let mut imports = Vec::new();
+        for item in &file.items {
+            let (line, path) = match item {
+                Item::Use { line, path, .. } => (*line, path.clone()),
+                // A path that begins with a name stands for one below this module, or imported into it.
+                Item::Path { line, path, within } => match self.begin(within, &file.module, &path[0]) {
+                    Some(mut whole) => {
+                        whole.extend_from_slice(&path[1..]);
+                        (*line, whole)
+                    }
+                    None => continue,
+                },
+                Item::TestModule(_) => continue,
+            };
+            let to = self.resolve(&path, 0);
+            if let Some(to) = to.filter(|to| *to != from) {
+                imports.push(Import { from, to, line, unit: self.unit(&path, to) });
+            }
+        }
+        imports
+    }
+
+    /// The whole path of a first name in a module.
+    fn begin(&self, within: &[String], file: &[String], name: &str) -> Option<Module> {
+        let below: Module = within.iter().cloned().chain([name.to_owned()]).collect();
+        if self.modules.contains_key(below.as_slice()) {
+            return Some(below);
+        }
+        self.uses.get(&(file, name)).map(|path| path.to_vec())
+    }
+
+    /// The module that a path names as it is written; what the root re-exports is its definer's.
+    fn unit(&self, path: &[String], to: usize) -> String {
+        let written = (0..=path.len()).rev().find_map(|n| self.modules.get_key_value(&path[..n]));
+        match written {
+            Some((module, _)) if !module.is_empty() => unit(module),
+            _ => unit(self.modules.iter().find(|(_, at)| **at == to).map_or(&[], |(module, _)| module)),
+        }
+    }
+
+    /// The file that defines what a path names.
+    fn resolve(&self, path: &[String], depth: usize) -> Option<usize> {
+        for n in 0..path.len() {
+            if self.modules.contains_key(&path[..=n]) {
+                continue;
+            }
+            if let Some(other) = self.uses.get(&(&path[..n], path[n].as_str()))
+                && depth < 8
+            {
+                let whole: Module = other.iter().chain(&path[n + 1..]).cloned().collect();
+                return self.resolve(&whole, depth + 1).or_else(|| self.modules.get(&path[..n]).copied());
+            }
+            return self.modules.get(&path[..n]).copied();
+        }
+        self.modules.get(path).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;
