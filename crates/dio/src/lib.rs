@@ -15,6 +15,7 @@
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
 //! | [`geometry`], [`residency`] | what a file demands and likes; which of its pages are cached |
 //! | [`block`] | aligned memory |
+//! | [`quote`] | names in messages |
 
 pub mod block;
 pub mod drive;
@@ -28,6 +29,7 @@ pub mod names;
 pub mod pipeline;
 pub mod probe;
 pub mod queue;
+pub mod quote;
 pub mod residency;
 pub mod stream;
 pub mod stripe;
