@@ -126,3 +126,69 @@ fn objects_whose_file_may_be_there_are_left() {
     assert!(remove(&["a", "b"]).status.success());
     assert_eq!(objects(), [0, 0]);
 }
+
+/// An object names the file that it belongs to, and whoever made it may have named anything.
+#[test]
+fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
+    let pair = Pair::on(&file_systems()[0], &lines(1000));
+    let dir = &pair.dir;
+    fs::create_dir(dir.join("x")).unwrap();
+    let place = |name: &str| {
+        let file = dir.join("x/file");
+        good(dir, &["stripe", "set", "-t", "a", "x/file"]);
+        let object = dio::stripe::inspect(&file).unwrap().unwrap().objects[0].path.clone();
+        fs::remove_file(file).unwrap();
+        fs::remove_dir_all(dir.join("x")).unwrap();
+        std::os::unix::fs::symlink(name, dir.join("x")).unwrap();
+        object
+    };
+    // A file system of the kernel's own is not looked into, and the object stays.
+    let object = place("/proc/self");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=openat,open,openat2", "-o"]).arg(dir.join("trace"));
+    command.arg(env!("CARGO_BIN_EXE_dio")).args(["stripe", "orphans", "--rm", "--yes", "a"]).current_dir(dir);
+    let left = dio_test::run(&mut command);
+    assert!(left.status.code() == Some(1) && left.stderr.contains("of the kernel's own"), "{left:?}");
+    let trace = fs::read_to_string(dir.join("trace")).unwrap();
+    let opened: Vec<_> = trace.lines().filter(|line| line.contains("/x/") && !line.contains("O_PATH")).collect();
+    assert!(object.exists() && opened.is_empty(), "{opened:?}");
+    // Nor as an operand, nor below one.
+    for args in [&["/proc/self"][..], &["--heads", "/proc/self", "a"]] {
+        let refused = dio(dir, &[&["stripe", "orphans"][..], args].concat());
+        assert!(refused.status.code() == Some(1) && refused.stderr.contains("of the kernel's own"), "{refused:?}");
+    }
+    // A pipe in the place of the file, and pipes and files of other lengths beside it, are not opened.
+    fs::remove_file(dir.join("x")).unwrap();
+    fs::create_dir(dir.join("x")).unwrap();
+    for name in ["file", "other"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("x").join(name), 0o644.into()).unwrap();
+    }
+    fs::write(dir.join("x/large"), vec![b'x'; 100_000]).unwrap();
+    fs::write(dir.join("x/like"), vec![b'x'; 8192]).unwrap();
+    let found = dio_test::run(&mut command);
+    assert!(found.status.success() && !object.exists(), "{found:?}");
+    let trace = fs::read_to_string(dir.join("trace")).unwrap();
+    assert!(!trace.contains("/x/large\", O_RDONLY|O_NONBLOCK"), "{trace}");
+}
+
+/// The default of a directory is read without waiting, and only where it is a regular file.
+#[test]
+fn a_default_that_is_no_regular_file_is_not_waited_for() {
+    let pair = Pair::on(&file_systems()[0], &lines(10));
+    let dir = &pair.dir;
+    fs::create_dir(dir.join("x")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("x/.dio-stripe"), 0o644.into()).unwrap();
+    let shown = dio(dir, &["stripe", "show", "x"]);
+    assert!(shown.status.code() == Some(1) && shown.stderr.contains("no regular file"), "{shown:?}");
+    // Somebody who could not give it back has a lease of it.
+    fs::remove_file(dir.join("x/.dio-stripe")).unwrap();
+    good(dir, &["stripe", "set", "-t", "a", "x"]);
+    let file = fs::OpenOptions::new().write(true).open(dir.join("x/.dio-stripe")).unwrap();
+    if dio_sys::take_lease(std::os::fd::AsFd::as_fd(&file), dio_sys::Lease::Everybody).is_err() {
+        dio_test::skip!("no leases here");
+        return;
+    }
+    let begun = std::time::Instant::now();
+    let shown = dio(dir, &["stripe", "show", "x"]);
+    assert!(shown.status.code() == Some(1) && begun.elapsed().as_secs() < 20, "{shown:?}");
+}

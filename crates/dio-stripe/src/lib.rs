@@ -17,6 +17,7 @@ mod disks;
 mod migrate;
 mod migration;
 mod orphans;
+mod regular;
 mod remnants;
 mod repair;
 mod system;

@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::regular::{entries_of, open};
 use crate::remnants::is_old;
-use crate::system::open;
 use dio::stripe::object::is_local;
 
 const END: &[u8] = b".dio-migrate";
@@ -47,8 +47,8 @@ pub struct MigrationLeftover {
 /// What reading the directory answers.
 pub fn migration_leftovers(directory: &Path, age: Duration) -> io::Result<Vec<MigrationLeftover>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(fs::canonicalize(directory)?)? {
-        found.extend(left_at(&entry?.path(), age));
+    for path in entries_of(&fs::canonicalize(directory)?)? {
+        found.extend(left_at(&path, age));
     }
     found.sort_by(|one: &MigrationLeftover, other| one.path.cmp(&other.path));
     Ok(found)

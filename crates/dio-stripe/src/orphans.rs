@@ -1,17 +1,19 @@
 //! Finds objects, and the files that they belong to.
 
+use dio::quote::quoted;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dio::names::FileId;
-use rustix::fs::{FlockOperation, flock, fstat};
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::Errno;
 
+use crate::regular::{Regular, entries_of, open, open_for};
 use crate::remnants::is_old_descriptor;
-use crate::system::{errno, open};
+use crate::system::errno;
 use dio::stripe::descriptor_of;
 use dio::stripe::object::directory_of;
 use dio::stripe::object::may_be_descriptor;
@@ -42,11 +44,10 @@ pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
         return Ok(object_on(&directory, &fs::File::open(&directory)?)?.into_iter().collect());
     }
     let mut found = Vec::new();
-    for entry in fs::read_dir(&directory)? {
-        let entry = entry?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".dio-") && entry.file_type()?.is_file() {
-            found.extend(object_at(&entry.path()));
-        }
+    let may_be_object =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".dio-"));
+    for path in entries_of(&directory)?.into_iter().filter(may_be_object) {
+        found.extend(object_at(&path));
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
@@ -87,10 +88,11 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
 /// damaged or cannot be read: it may be that of any object.
 pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descriptor>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() && !is_old_descriptor(&entry.path(), age) {
-            found.extend(sought(&entry.path())?);
+    for path in entries_of(directory)? {
+        let is_file = fs::symlink_metadata(&path).map(|found| found.is_file());
+        // One that is gone is no descriptor.
+        if is_file.is_ok_and(|is_file| is_file) && !is_old_descriptor(&path, age) {
+            found.extend(sought(&path)?);
         }
     }
     Ok(found)
@@ -98,27 +100,19 @@ pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descrip
 
 /// The descriptor that a name leads to. `None` if it is certain that there is none.
 fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("'{}': {error}", path.display()));
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(told)?.is_symlink(),
     };
     // A dangling link may lead to a file system that is not mounted.
-    let found = match fs::metadata(path) {
+    let found = match Regular::at(path, OFlags::empty()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
         other => other.map_err(told)?,
     };
-    if !found.is_file() {
-        return Ok(None);
-    }
-    let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        // It was just removed; or it may not be read, and its length is not that of a descriptor.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_be_descriptor(found.len()) => {
-            return Ok(None);
-        }
-        other => other.map_err(told)?,
-    };
+    // Whoever made the object named the file, and may have named any: no other one is opened.
+    let Some(found) = found.filter(|found| may_be_descriptor(found.stat.st_size as u64)) else { return Ok(None) };
+    let file = found.open(OFlags::RDONLY).map_err(told)?;
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
     // A file of another length may be a damaged descriptor.
@@ -182,9 +176,7 @@ fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
         return open_exclusive(&first.path).map_err(|error| errno(&error));
     }
     // Network file systems grant exclusive locks only on files opened for writing.
-    let mut writable = fs::OpenOptions::new();
-    writable.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = writable.open(&first.path).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
+    let file = open_for(&first.path, OFlags::RDWR).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::BUSY)?;
     Ok(file)
 }
@@ -222,7 +214,7 @@ impl FoundObject {
         let beside = || descriptors_in(directory_of(name), age);
         let unknown = |error: io::Error| match error.kind() {
             // Its file system may not be mounted.
-            io::ErrorKind::NotFound => format!("the directory of '{}' is not there", name.display()),
+            io::ErrorKind::NotFound => format!("the directory of {} is not there", quoted(name)),
             _ => format!("its file cannot be looked for: {error}"),
         };
         match self.among(known) {

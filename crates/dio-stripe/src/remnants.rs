@@ -17,7 +17,7 @@ use dio::names::FileId;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use crate::system::open;
+use crate::regular::{entries_of, open};
 use dio::layout::{DATA_START_MAX, OBJECTS_MAX};
 use dio::stripe::object::{identity, remove_name_of};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};
@@ -44,8 +44,8 @@ pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> 
     if fs::metadata(&directory)?.file_type().is_block_device() {
         return Ok(found);
     }
-    for entry in fs::read_dir(&directory)? {
-        found.extend(look(&entry?.path(), age).map(|(_, remnant)| remnant));
+    for path in entries_of(&directory)? {
+        found.extend(look(&path, age).map(|(_, remnant)| remnant));
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)

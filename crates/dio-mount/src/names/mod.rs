@@ -187,7 +187,7 @@ impl Names {
 
     fn with(source: OwnedFd, how: How, limits: Limits) -> Result<Names> {
         let place = openat(&source, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        if how.act_as_callers && resolve::is_of_the_kernel(&place) {
+        if how.act_as_callers && dio::names::is_of_the_kernel(&place) {
             return Err(Errno::OPNOTSUPP);
         }
         let process = resolve::own_descriptors()?;

@@ -42,32 +42,6 @@ pub(super) const TMPFS: u32 = 0x0102_1994;
 /// zfs (`statfs(2)`, `f_type`).
 const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
-/// File systems by which the kernel shows and steers itself (`include/uapi/linux/magic.h`): proc,
-/// sysfs, cgroup of both versions, debugfs, tracefs, securityfs, bpf, pstore, configfs, selinuxfs,
-/// smackfs, efivarfs and binfmt_misc.
-const OF_THE_KERNEL: [u32; 14] = [
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0xcafe_4a11,
-    0x6165_676c,
-    0x6265_6570,
-    0xf97c_ff8c,
-    0x4341_5d53,
-    0xde5e_81e4,
-    0x4249_4e4d,
-];
-
-/// Whether a place is in such a file system: who asks there matters beyond mode and ACL, and it would
-/// be the server that asks.
-pub(super) fn is_of_the_kernel(place: &OwnedFd) -> bool {
-    fstatfs(place).is_ok_and(|fs| OF_THE_KERNEL.contains(&(fs.f_type as u32)))
-}
-
 /// What a name led to.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -251,7 +225,7 @@ impl Mount {
     pub(super) fn of(place: &OwnedFd, process: &OwnedFd, no_handles: bool) -> Result<Mount> {
         let tells_changes = fstatfs(place).is_ok_and(|fs| OWN.contains(&(fs.f_type as u32)));
         let id = mount_of(place)?;
-        let of_the_kernel = is_of_the_kernel(place);
+        let of_the_kernel = dio::names::is_of_the_kernel(place);
         let mut mount = Mount {
             id,
             opened: None,

@@ -21,6 +21,7 @@ mod attributes;
 mod contents;
 mod details;
 mod id;
+mod kernel;
 mod open;
 mod removal;
 mod striped;
@@ -30,6 +31,7 @@ pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_con
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};
 pub use id::FileId;
+pub use kernel::is_of_the_kernel;
 pub use open::{openat, path_in, striped_by_default};
 pub use removal::{renameat, unlink, unlinkat};
 pub use striped::{end_of_object, is_striped};

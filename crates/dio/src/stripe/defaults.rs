@@ -61,8 +61,10 @@ impl StoredDefault {
         if FileType::from_raw_mode(self.stat.st_mode) != FileType::RegularFile {
             return Err(FileError::new("read the stripes of", &self.name, Errno::BADMSG).with_detail(NOT_REGULAR));
         }
+        // A lease of somebody else is not waited for.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let again = format!("/proc/self/fd/{}", self.place.as_raw_fd());
-        let file = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(system)?;
+        let file = rustix::fs::open(again, flags, Mode::empty()).map_err(system)?;
         // One byte more than a valid default has.
         let (mut bytes, most) = (Vec::new(), DEFAULT_LEN + 1);
         fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno(&error)))?;

@@ -1,5 +1,6 @@
 //! Objects that no striped file leads to, and what the making of a file that was cut off has left.
 
+use crate::quote::{named, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use dio_stripe::{
     FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in, migration_leftovers,
     objects_in, remnants_in, remove_orphans,
 };
+use rustix::fs::{Mode, OFlags};
 
 use super::super::words;
 use dio_stripe::clear;
@@ -51,7 +53,7 @@ pub(super) struct OrphansArgs {
 }
 
 fn complain(what: &str, path: &Path, error: &io::Error) {
-    eprintln!("dio stripe: cannot {what} '{}': {}", path.display(), words(error));
+    eprintln!("dio stripe: cannot {what} {}: {}", quoted(path), words(error));
 }
 
 pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
@@ -90,7 +92,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
                     continue;
                 }
                 OwningFile::Unknown(why) => {
-                    eprintln!("dio stripe: '{}' is left: {why}", object.path.display());
+                    eprintln!("dio stripe: {} is left: {why}", quoted(&object.path));
                     status = ExitCode::FAILURE;
                 }
                 OwningFile::Known => {}
@@ -126,8 +128,8 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
 
 /// Shows what an interrupted migration has left, and removes it if that is asked for; whether nothing is left.
 fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
-    let (name, of) = (left.path.display(), left.of.display());
-    let mut text = format!("a migration of '{of}' was interrupted; it has left\n");
+    let (name, of) = (named(&left.path), quoted(&left.of));
+    let mut text = format!("a migration of {of} was interrupted; it has left\n");
     let found = inspect(&left.path);
     let held = match &found {
         Ok(Some(_)) => "descriptor".to_owned(),
@@ -137,7 +139,7 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     if let Ok(Some(report)) = &found {
         for (index, object) in report.objects.iter().enumerate().filter(|(_, it)| it.state != ObjectState::Missing) {
             let held = human_size(object.size.saturating_sub(report.descriptor.layout.start()));
-            text.push_str(&format!("  {index:>3}  {held:>10}  {}\n", object.path.display()));
+            text.push_str(&format!("  {index:>3}  {held:>10}  {}\n", named(&object.path)));
         }
     }
     // A reader that went away is no failure.
@@ -145,7 +147,7 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     if !args.rm {
         return false;
     }
-    let question = format!("dio stripe: remove what a migration has left of '{of}', which is there? ");
+    let question = format!("dio stripe: remove what a migration has left of {of}, which is there? ");
     if !args.yes && !agrees(&question) {
         return false;
     }
@@ -171,7 +173,7 @@ impl Lost {
     /// What the file was called.
     fn name(&self) -> Option<String> {
         let first = self.objects.first()?;
-        Some(first.header.name.as_ref().map_or("a file".to_owned(), |name| format!("'{}'", name.display())))
+        Some(first.header.name.as_ref().map_or("a file".to_owned(), quoted))
     }
 
     fn text(&self, id: &str) -> String {
@@ -181,14 +183,14 @@ impl Lost {
         };
         for object in &self.objects {
             let held = human_size(object.size.saturating_sub(object.header.layout.start()));
-            text.push_str(&format!("  {:>3}  {held:>10}  {}\n", object.header.index, object.path.display()));
+            text.push_str(&format!("  {:>3}  {held:>10}  {}\n", object.header.index, named(&object.path)));
         }
         for remnant in &self.remnants {
             let (index, what) = match remnant.index {
                 Some(index) => (index.to_string(), "empty"),
                 None => ("-".to_owned(), "descriptor"),
             };
-            text.push_str(&format!("  {index:>3}  {what:>10}  {}\n", remnant.path.display()));
+            text.push_str(&format!("  {index:>3}  {what:>10}  {}\n", named(&remnant.path)));
         }
         text
     }
@@ -248,7 +250,11 @@ fn gather(
     // However deep directories lie, none is open while another is read.
     let below: io::Result<Vec<PathBuf>> = below.map(|entry| entry.map(|entry| entry.path())).collect();
     for directory in below.map_err(failed)? {
-        gather(&directory, age, known, beginnings, directories)?;
+        // One of the kernel's own file systems holds no descriptors.
+        let place = rustix::fs::open(&directory, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        if !place.is_ok_and(dio::names::is_of_the_kernel) {
+            gather(&directory, age, known, beginnings, directories)?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,79 @@
+//! Opens files that a directory or a header names, which somebody else may have put there.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use dio::names::is_of_the_kernel;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
+use rustix::io::Errno;
+
+const OF_THE_KERNEL: &str = "it is on a file system of the kernel's own";
+
+/// A regular file that was looked at and is not open yet.
+pub(crate) struct Regular {
+    /// Opened with `O_PATH`, because opening another file than a regular one may block or have
+    /// effects.
+    place: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl Regular {
+    /// Looks at a file; `flags` may have `NOFOLLOW`. `None` if it is no regular file.
+    ///
+    /// # Errors
+    /// What opening it answers; `Unsupported` for one on a file system of the kernel's own.
+    pub(crate) fn at(path: &Path, flags: OFlags) -> io::Result<Option<Regular>> {
+        let place = rustix::fs::open(path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&place)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        refuse_of_the_kernel(&place)?;
+        Ok(Some(Regular { place, stat }))
+    }
+
+    /// Opens it without waiting: a lease of somebody else is EAGAIN.
+    ///
+    /// # Errors
+    /// What `open(2)` answers.
+    pub(crate) fn open(&self, access: OFlags) -> io::Result<fs::File> {
+        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let again = format!("/proc/self/fd/{}", self.place.as_raw_fd());
+        Ok(rustix::fs::open(again, flags, Mode::empty())?.into())
+    }
+}
+
+fn refuse_of_the_kernel(place: &OwnedFd) -> io::Result<()> {
+    match is_of_the_kernel(place) {
+        true => Err(io::Error::new(io::ErrorKind::Unsupported, OF_THE_KERNEL)),
+        false => Ok(()),
+    }
+}
+
+/// The paths in a directory.
+///
+/// # Errors
+/// What reading it answers; `Unsupported` for one on a file system of the kernel's own.
+pub(crate) fn entries_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place = rustix::fs::open(directory, flags, Mode::empty())?;
+    refuse_of_the_kernel(&place)?;
+    let entries = fs::read_dir(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+    entries.map(|entry| entry.map(|entry| directory.join(entry.file_name()))).collect()
+}
+
+/// Opens a regular file to read, without following a link; `None` if there is none.
+pub(crate) fn open(path: &Path) -> Option<fs::File> {
+    open_for(path, OFlags::RDONLY).ok()
+}
+
+/// The same, for other access.
+///
+/// # Errors
+/// ESTALE if there is no regular file.
+pub(crate) fn open_for(path: &Path, access: OFlags) -> io::Result<fs::File> {
+    let file = Regular::at(path, OFlags::NOFOLLOW)?.ok_or(Errno::STALE)?;
+    file.open(access)
+}
