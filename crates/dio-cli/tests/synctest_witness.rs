@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use crate::own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
 use rustix::process::Signal;
@@ -20,6 +21,8 @@ const DIO: &str = env!("CARGO_BIN_EXE_dio");
 /// A witness on this machine; killed when dropped.
 struct Witness {
     child: Child,
+    /// What it has printed since the first line.
+    said: Arc<Mutex<Vec<u8>>>,
     address: String,
     place: PathBuf,
 }
@@ -45,9 +48,31 @@ impl Witness {
         said.read_line(&mut line).unwrap();
         let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
         let address = address.unwrap_or_else(|| panic!("the witness says {line:?}")).to_owned();
-        // What it says besides has somewhere to go.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Witness { child, address, place: place.to_owned() }
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&printed);
+        std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while said.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                lines.lock().unwrap().append(&mut line);
+            }
+        });
+        Witness { child, said: printed, address, place: place.to_owned() }
+    }
+
+    /// What it has printed, once `enough` of it is there.
+    #[track_caller]
+    fn said(&self, enough: impl Fn(&str) -> bool) -> String {
+        let text = || String::from_utf8(self.said.lock().unwrap().clone()).unwrap();
+        until("the witness has printed it", || enough(&text()));
+        text()
+    }
+
+    /// A connection, and the words of the greeting.
+    fn connect(&self) -> (TcpStream, Vec<String>) {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        (stream, line.split_whitespace().map(str::to_owned).collect())
     }
 
     /// The file of the only session.
@@ -61,7 +86,7 @@ impl Witness {
     /// The highest number that is kept.
     fn highest(&self) -> u64 {
         let text = self.record().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-        let done = text.lines().rev().find_map(|line| line.strip_prefix("done "));
+        let done = text.lines().rev().find_map(|line| line.strip_prefix("done ").or(line.strip_prefix("end ")));
         done.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
@@ -420,4 +445,116 @@ fn a_witness_with_a_secret_hears_only_those_who_know_it() {
     running.end();
     let (status, found, output) = witness.check(&["--secret", &right], &path);
     assert!(status == Some(0) && number(&found, "acknowledged") >= 5, "{output:?}");
+}
+
+/// A file with a secret.
+fn secret_in(directory: &Path) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = directory.join("secret");
+    fs::write(&path, "of sixteen bytes or more\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A connection from 127.0.0.`last`.
+fn connect_from(last: u8, address: &str) -> Option<TcpStream> {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).ok()?;
+    bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, last], 0))).ok()?;
+    connect(&socket, &address.parse::<std::net::SocketAddr>().unwrap()).ok()?;
+    Some(socket.into())
+}
+
+#[test]
+fn strangers_do_not_keep_those_out_who_know_the_secret() {
+    let (dir, kept) = (scratch(), scratch());
+    let secret = secret_in(kept.path());
+    let witness = Witness::start_with("127.0.0.1:0", &kept.path().join("sessions"), &["--secret", &secret]);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        // From a few addresses, as many as it lets in, and a new one for each that it closes.
+        scope.spawn(|| {
+            let mut all: Vec<TcpStream> = Vec::new();
+            while !ended.load(relaxed) {
+                all.retain(|mut stream| match stream.read(&mut [0; 100]) {
+                    Ok(count) => count > 0,
+                    Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+                });
+                let missing = 100 - all.len();
+                for stream in (0..missing).filter_map(|number| connect_from(2 + number as u8 % 5, &witness.address)) {
+                    stream.set_nonblocking(true).unwrap();
+                    all.push(stream);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let flags = format!("--timeout 5 --secret {secret} --seconds 2");
+        let output = writer(&mut Command::new(DIO), &witness, &flags, &dir.path().join("blocks")).end();
+        ended.store(true, relaxed);
+        assert!(output.status.success() && number(&json(&output.stdout), "kept_by_witness") > 0, "{output:?}");
+    });
+}
+
+#[test]
+fn a_stranger_has_the_time_to_prove_the_secret_and_no_more() {
+    let kept = scratch();
+    let secret = secret_in(kept.path());
+    let witness = Witness::start_with("127.0.0.1:0", &kept.path().join("sessions"), &["--secret", &secret]);
+    let begun = std::time::Instant::now();
+    let (mut stranger, greeting) = witness.connect();
+    assert_eq!(greeting.len(), 3, "{greeting:?}");
+    // One byte now and then does not make it longer.
+    let mut other = stranger.try_clone().unwrap();
+    std::thread::spawn(move || {
+        while other.write_all(b"x").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    });
+    let mut said = String::new();
+    let _ = stranger.read_to_string(&mut said);
+    assert!(begun.elapsed().as_secs() < 9, "{said:?}");
+}
+
+#[test]
+fn what_a_stranger_names_does_not_steer_the_terminal_and_refusals_are_few_lines() {
+    let kept = scratch();
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    let (mut stream, _) = witness.connect();
+    let identity = "0".repeat(32);
+    let line = format!("begin {identity} 4096 8 boot ho%1b%5b2Jst /a%0ab%1b%5b31m uuid-0 2 fs%1bync\n");
+    stream.write_all(line.as_bytes()).unwrap();
+    for number in 0..50 {
+        let (mut stream, _) = witness.connect();
+        stream.write_all(format!("ask \x1b[{number}m\n").as_bytes()).unwrap();
+        let mut said = String::new();
+        let _ = stream.read_to_string(&mut said);
+        assert!(said.contains("no identity"), "{said:?}");
+    }
+    let said = witness.said(|text| text.contains("left out"));
+    assert!(said.contains("'/a'$'\\n''b'$'\\033''[31m' on 'ho'$'\\033''[2Jst'"), "{said}");
+    assert!(!said.contains('\x1b') && said.contains("\\033[0m"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("no identity")).count(), 10, "{said}");
+    assert!(said.contains("40 more lines about refusals are left out"), "{said}");
+    // Nor that of whoever checks.
+    let output = dio_test::run(Command::new(DIO).args(["synctest", "--check", "--session", &identity]).args([
+        "--witness",
+        &witness.address,
+        kept.path().join("none").to_str().unwrap(),
+    ]));
+    assert!(output.status.code() == Some(1) && !output.stderr.contains('\x1b'), "{output:?}");
+}
+
+#[test]
+fn a_damaged_session_does_not_keep_the_witness_from_starting() {
+    let kept = scratch();
+    fs::write(kept.path().join(format!("{}.session", "0".repeat(32))), "").unwrap();
+    fs::write(kept.path().join("x.session"), "\x1b[2Jnonsense\n").unwrap();
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    let said = witness.said(|text| text.lines().count() == 2);
+    assert!(said.lines().all(|line| line.starts_with("passed over: ") && line.contains("is no session")), "{said}");
+    let (mut stream, _) = witness.connect();
+    stream.write_all(begin(0).0.as_bytes()).unwrap();
+    assert_eq!(BufReader::new(stream).lines().next().unwrap().unwrap(), "ok 0");
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dio::file::words_of;
+use dio::quote::{printable, quoted};
 use rustix::io::Errno;
 
 /// Why something could not be tested.
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum SyncError {
     /// A system call failed.
-    #[error("cannot {operation} '{}'{}: {}{}", path.display(), at(*offset), words_of(source), cure(source))]
+    #[error("cannot {operation} {}{}: {}{}", quoted(path), at(*offset), words_of(source), cure(source))]
     System {
         /// What was being done, as a verb phrase.
         operation: &'static str,
@@ -23,10 +24,10 @@ pub enum SyncError {
         source: io::Error,
     },
     /// What was asked for makes no test.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Asked(String),
     /// The witness, or the way to it.
-    #[error("the witness {address}: {reason}")]
+    #[error("the witness {address}: {}", printable(reason))]
     Witness {
         /// Host and port.
         address: String,

@@ -44,7 +44,7 @@ impl Benchmark for Report {
                  are measured and the disk is judged by them.",
                 self.seconds,
             ),
-            brief: Some(format!("{}: {} s for each line{rounds}", self.path.display(), self.seconds)),
+            brief: Some(format!("{}: {} s for each line{rounds}", dio::quote::named(&self.path), self.seconds)),
             findings: self.findings(),
             blocks: self.blocks(),
             notes: self.notes(),

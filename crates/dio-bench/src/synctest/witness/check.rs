@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use dio::block::Pool;
+use dio::quote::named;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
@@ -76,7 +77,7 @@ impl Check {
     /// The result for people.
     pub fn text(&self) -> String {
         let Check { acknowledged, first, lost, .. } = self;
-        let mut text = format!("{}, session {}\n", self.path.display(), self.session);
+        let mut text = format!("{}, session {}\n", named(&self.path), self.session);
         let range = format!("{acknowledged} writes were acknowledged; numbers {first} to {acknowledged} must be there");
         if !self.lied() {
             text.push_str(&format!("{range}, and are.\n"));

@@ -8,6 +8,7 @@
 //! | [`protocol`] | the lines between writer and witness |
 //! | `record` | what the witness keeps |
 //! | `serve` | the witness |
+//! | `callers`, `lines` | limits to who is connected, and to what is printed of them |
 //! | `link`, `writer` | the machine whose plug is pulled |
 //! | `check` | afterwards |
 //! | `secret` | how a writer proves that it may be heard |
@@ -18,7 +19,9 @@
 //! have been written again, not even by a write that the power cut: each must hold exactly its number.
 
 pub mod block;
+mod callers;
 mod check;
+mod lines;
 mod link;
 mod place;
 pub mod protocol;

@@ -1,11 +1,17 @@
 //! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line and then a line `done N` for
-//! each highest number that was kept. A last line without its end was being written when the witness lost its own power.
+//! each highest number that was kept, or `end N` where the writer stopped of its own accord. A last line without its end was
+//! being written when the witness lost its own power.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use dio::quote::quoted;
 
 use super::block::Identity;
 use super::protocol::{Request, Session};
@@ -14,6 +20,15 @@ use crate::synctest::error::SyncError;
 /// Sessions that a witness keeps at most: each costs a descriptor.
 const MOST: usize = 512;
 
+/// Sessions with numbers that one network may begin.
+const PER_NETWORK_MAX: usize = 64;
+
+/// A session whose writer stopped of its own accord is forgotten after so long.
+const ENDED_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// A session without a number, of which nothing could be proved, is forgotten after so long, or when there is no room.
+const UNWRITTEN_KEPT: Duration = Duration::from_secs(3600);
+
 /// One session as it is kept.
 #[derive(Debug)]
 pub struct Kept {
@@ -21,6 +36,11 @@ pub struct Kept {
     pub session: Session,
     /// The highest number that is durable here.
     pub highest: u64,
+    has_ended: bool,
+    /// When its last line was written.
+    written: SystemTime,
+    /// The network that began it since the witness was started.
+    network: Option<IpAddr>,
     file: Option<File>,
 }
 
@@ -28,38 +48,70 @@ impl Kept {
     /// Reads the file of a session.
     ///
     /// # Errors
-    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none.
+    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none, or no regular file.
     pub fn read(path: &Path) -> Result<Kept, SyncError> {
-        let bytes = std::fs::read(path).map_err(SyncError::system("read", path))?;
-        let none = || SyncError::Asked(format!("'{}' is no session that a witness has kept", path.display()));
+        let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
+        // A pipe would be waited for.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        let mut file = file.map_err(SyncError::system("open", path))?;
+        let found = file.metadata().map_err(SyncError::system("look at", path))?;
+        if !found.is_file() {
+            return Err(none());
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(SyncError::system("read", path))?;
         let text = String::from_utf8(bytes).map_err(|_| none())?;
         // The part behind the last line feed is a line that was not finished.
         let whole = text.rsplit_once('\n').ok_or_else(none)?.0;
         let mut lines = whole.lines().map(str::parse);
         let Some(Ok(Request::Begin(session))) = lines.next() else { return Err(none()) };
-        let mut highest = 0;
+        let (mut highest, mut has_ended) = (0, false);
         for line in lines {
-            match line {
-                Ok(Request::Done(number) | Request::End(number)) => highest = highest.max(number),
-                _ => return Err(none()),
-            }
+            let Ok(Request::Done(number) | Request::End(number)) = line else { return Err(none()) };
+            highest = highest.max(number);
+            has_ended = matches!(line, Ok(Request::End(_)));
         }
-        Ok(Kept { session, highest, file: None })
+        let written = found.modified().unwrap_or_else(|_| SystemTime::now());
+        Ok(Kept { session, highest, has_ended, written, network: None, file: None })
     }
 
-    /// Keeps a number durably; lower ones than before are kept already.
-    fn keep(&mut self, number: u64, path: &Path) -> io::Result<u64> {
-        if number > self.highest {
+    /// Keeps a number durably, and that the writer `ends` with it; lower ones than before are kept already.
+    fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
+        if number > self.highest || ends && !self.has_ended {
             if self.file.is_none() {
                 self.file = Some(continued(path)?);
             }
             let file = self.file.as_mut().expect("just opened");
             // One write, so that a line is not mixed with anything.
-            file.write_all(format!("{}\n", Request::Done(number)).as_bytes())?;
+            let number = number.max(self.highest);
+            let line = if ends { Request::End(number) } else { Request::Done(number) };
+            file.write_all(format!("{line}\n").as_bytes())?;
             file.sync_data()?;
-            self.highest = number;
+            (self.highest, self.has_ended, self.written) = (number, ends, SystemTime::now());
         }
         Ok(self.highest)
+    }
+
+    /// Whether the session may be forgotten.
+    fn has_expired(&self) -> bool {
+        let age = self.written.elapsed().unwrap_or_default();
+        self.highest == 0 && age > UNWRITTEN_KEPT || self.has_ended && age > ENDED_KEPT
+    }
+}
+
+/// A session that a connection has begun. As long as it exists, the session is not forgotten.
+#[derive(Debug)]
+pub(super) struct Held(Arc<Mutex<Kept>>);
+
+impl Held {
+    pub(super) fn identity(&self) -> Identity {
+        lock(&self.0).session.identity
+    }
+
+    /// The highest number that is kept.
+    pub(super) fn highest(&self) -> u64 {
+        lock(&self.0).highest
     }
 }
 
@@ -76,74 +128,141 @@ fn continued(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Records {
     directory: PathBuf,
-    sessions: Mutex<BTreeMap<Identity, Arc<Mutex<Kept>>>>,
+    /// Files that were passed over, and why.
+    passed_over: Vec<String>,
+    /// Sessions whose file has not even a first line, because the witness lost its power: nothing was answered.
+    unfinished: BTreeSet<Identity>,
+    sessions: Mutex<Sessions>,
+}
+
+type Sessions = BTreeMap<Identity, Arc<Mutex<Kept>>>;
+
+/// Whether a regular file has no whole line.
+fn has_no_line(path: &Path) -> bool {
+    let regular = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    regular && std::fs::read(path).is_ok_and(|bytes| !bytes.contains(&b'\n'))
 }
 
 impl Records {
-    /// Those in a directory, which is made if it is not there.
+    /// Those in a directory, which is made if it is not there. Files with the name of a session that are none are
+    /// [passed over](Records::passed_over).
     ///
     /// # Errors
-    /// [`SyncError::System`]; [`SyncError::Asked`] for a file with the name of a session that is none.
+    /// [`SyncError::System`].
     pub fn open(directory: &Path) -> Result<Records, SyncError> {
         std::fs::create_dir_all(directory).map_err(SyncError::system("make", directory))?;
-        let mut sessions = BTreeMap::new();
+        let (mut sessions, mut passed_over, mut unfinished) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
         for entry in std::fs::read_dir(directory).map_err(SyncError::system("list", directory))? {
             let path = entry.map_err(SyncError::system("list", directory))?.path();
-            if path.extension().is_some_and(|end| end == "session") {
-                let kept = Kept::read(&path)?;
-                sessions.insert(kept.session.identity, Arc::new(Mutex::new(kept)));
+            if path.extension().is_none_or(|end| end != "session") {
+                continue;
+            }
+            let called = path.file_stem().and_then(|stem| stem.to_str()?.parse::<Identity>().ok());
+            match Kept::read(&path) {
+                Ok(kept) if called == Some(kept.session.identity) => {
+                    sessions.insert(kept.session.identity, Arc::new(Mutex::new(kept)));
+                }
+                Ok(kept) => {
+                    passed_over.push(format!("{} is of session {}", quoted(&path), kept.session.identity));
+                }
+                Err(error) => {
+                    passed_over.push(error.to_string());
+                    unfinished.extend(called.filter(|_| has_no_line(&path)));
+                }
             }
         }
-        Ok(Records { directory: directory.to_owned(), sessions: Mutex::new(sessions) })
+        Ok(Records { directory: directory.to_owned(), passed_over, unfinished, sessions: Mutex::new(sessions) })
+    }
+
+    /// Files of the directory that are no sessions although their names say so, each with the reason.
+    pub fn passed_over(&self) -> &[String] {
+        &self.passed_over
     }
 
     fn path(&self, identity: Identity) -> PathBuf {
         self.directory.join(format!("{identity}.session"))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<Identity, Arc<Mutex<Kept>>>> {
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session, or goes on with it; the highest number known.
+    /// Begins a session for a connection from a network, or goes on with it.
     ///
     /// # Errors
     /// In words for whoever asked.
-    pub fn begin(&self, session: &Session) -> Result<u64, String> {
+    pub(super) fn begin(&self, session: &Session, network: IpAddr) -> Result<Held, String> {
         let mut sessions = self.sessions();
         if let Some(kept) = sessions.get(&session.identity) {
-            let kept = lock(kept);
-            if kept.session != *session {
+            if lock(kept).session != *session {
                 return Err("another session has this identity".to_owned());
             }
-            return Ok(kept.highest);
+            return Ok(Held(Arc::clone(kept)));
+        }
+        self.make_room(&mut sessions, network)?;
+        let path = self.path(session.identity);
+        let make = || -> io::Result<()> {
+            let again = self.unfinished.contains(&session.identity) && has_no_line(&path);
+            let mut options = File::options();
+            let options = if again { options.truncate(true) } else { options.create_new(true) };
+            let mut file = options.write(true).open(&path)?;
+            file.write_all(format!("{}\n", Request::Begin(session.clone())).as_bytes())?;
+            file.sync_all()?;
+            File::open(&self.directory)?.sync_all()
+        };
+        make().map_err(|error| format!("cannot keep the session: {error}"))?;
+        let (session, written) = (session.clone(), SystemTime::now());
+        let kept = Kept { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
+        let kept = Arc::new(Mutex::new(kept));
+        sessions.insert(lock(&kept).session.identity, Arc::clone(&kept));
+        Ok(Held(kept))
+    }
+
+    /// Forgets sessions that have expired and, where there is no room, the oldest without a number.
+    fn make_room(&self, sessions: &mut Sessions, network: IpAddr) -> Result<(), String> {
+        let mut unwritten = Vec::new();
+        let mut of_network = 0;
+        let mut expired = Vec::new();
+        for (identity, kept) in sessions.iter() {
+            let in_use = Arc::strong_count(kept) > 1;
+            // One that is being synced now is in use. It is not waited for.
+            let Ok(kept) = kept.try_lock() else { continue };
+            if !in_use && kept.has_expired() {
+                expired.push(*identity);
+            } else if kept.highest > 0 {
+                of_network += usize::from(kept.network == Some(network));
+            } else if !in_use {
+                unwritten.push((kept.written, *identity));
+            }
+        }
+        if of_network >= PER_NETWORK_MAX {
+            return Err(format!("{PER_NETWORK_MAX} sessions of one address are kept, and no more"));
+        }
+        let room = MOST.saturating_sub(sessions.len() - expired.len());
+        unwritten.sort_unstable();
+        expired.extend(unwritten.into_iter().take(1_usize.saturating_sub(room)).map(|(_, identity)| identity));
+        for identity in expired {
+            sessions.remove(&identity);
+            // One that stays is read again when the witness is started again.
+            let _ = std::fs::remove_file(self.path(identity));
         }
         if sessions.len() >= MOST {
             return Err(format!(
                 "{MOST} sessions are kept, and no more: remove old files of the witness and start it again"
             ));
         }
-        let path = self.path(session.identity);
-        let make = || -> io::Result<()> {
-            let mut file = File::options().write(true).create_new(true).open(&path)?;
-            file.write_all(format!("{}\n", Request::Begin(session.clone())).as_bytes())?;
-            file.sync_all()?;
-            File::open(&self.directory)?.sync_all()
-        };
-        make().map_err(|error| format!("cannot keep the session: {error}"))?;
-        let kept = Kept { session: session.clone(), highest: 0, file: None };
-        sessions.insert(session.identity, Arc::new(Mutex::new(kept)));
-        Ok(0)
+        Ok(())
     }
 
-    /// Keeps a number of a session that has begun; the highest that is kept.
+    /// Keeps a number of a session that has begun, and whether the writer `ends` with it; the highest that is kept.
     ///
     /// # Errors
     /// In words for whoever asked.
-    pub fn keep(&self, identity: Identity, number: u64) -> Result<u64, String> {
+    pub(super) fn keep(&self, session: &Held, number: u64, ends: bool) -> Result<u64, String> {
         // Others are not kept waiting while this one is synced.
-        let kept = self.sessions().get(&identity).cloned().ok_or("the session has not begun")?;
-        lock(&kept).keep(number, &self.path(identity)).map_err(|error| format!("cannot keep it: {error}"))
+        let mut kept = lock(&session.0);
+        let path = self.path(kept.session.identity);
+        kept.keep(number, ends, &path).map_err(|error| format!("cannot keep it: {error}"))
     }
 
     /// What is known of a session.
@@ -167,6 +286,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn session(byte: u8) -> Session {
         let identity = Identity([byte; 16]);
         Session {
@@ -189,13 +310,13 @@ mod tests {
         let (one, two) = (session(1), session(2));
         {
             let records = Records::open(&place).unwrap();
-            assert_eq!((records.begin(&one), records.begin(&two)), (Ok(0), Ok(0)));
+            let (first, second) = (records.begin(&one, HERE).unwrap(), records.begin(&two, HERE).unwrap());
+            assert_eq!((first.highest(), second.highest()), (0, 0));
             for (number, highest) in [(5, 5), (4, 5), (5, 5), (17, 17)] {
-                assert_eq!(records.keep(one.identity, number), Ok(highest));
+                assert_eq!(records.keep(&first, number, false), Ok(highest));
             }
-            assert!(records.keep(Identity([3; 16]), 1).is_err());
             let other = Session { slots: 9, ..one.clone() };
-            assert!(records.begin(&other).is_err());
+            assert!(records.begin(&other, HERE).is_err());
         }
         // The witness lost its power while it wrote a line.
         let path = place.join(format!("{}.session", one.identity));
@@ -205,9 +326,74 @@ mod tests {
         assert_eq!(records.all(), [one.identity, two.identity]);
         assert_eq!(records.find(one.identity), Some((17, one.clone())));
         assert_eq!(records.find(two.identity), Some((0, two)));
-        assert_eq!((records.begin(&one), records.keep(one.identity, 18)), (Ok(17), Ok(18)));
+        let first = records.begin(&one, HERE).unwrap();
+        assert_eq!((first.highest(), records.keep(&first, 18, false)), (17, Ok(18)));
         assert_eq!(Kept::read(&path).unwrap().highest, 18);
-        std::fs::write(place.join("x.session"), "nonsense\n").unwrap();
-        assert!(Records::open(&place).unwrap_err().to_string().contains("no session"));
+    }
+
+    #[test]
+    fn what_is_no_session_is_passed_over_and_one_without_a_line_begins_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, two) = (session(1), session(2));
+        let name = |session: &Session| directory.path().join(format!("{}.session", session.identity));
+        let line = Request::Begin(two.clone()).to_string();
+        std::fs::write(directory.path().join("x.session"), "nonsense\n").unwrap();
+        std::fs::write(directory.path().join("y\u{1b}.session"), line.clone() + "\n").unwrap();
+        std::fs::write(name(&one), "").unwrap();
+        std::fs::write(name(&two), format!("{line}\ndone 7\n\0\0\0\n")).unwrap();
+        std::fs::create_dir(directory.path().join("z.session")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join("p.session"), 0o600.into()).unwrap();
+        let records = Records::open(directory.path()).unwrap();
+        assert!(records.passed_over().len() == 6 && records.all().is_empty(), "{:?}", records.passed_over());
+        assert!(!records.passed_over().concat().contains('\u{1b}'));
+        let first = records.begin(&one, HERE).unwrap();
+        assert_eq!(records.keep(&first, 3, false), Ok(3));
+        // What a damaged one has is not written over.
+        assert!(records.begin(&two, HERE).unwrap_err().contains("exists"));
+        assert_eq!(Kept::read(&name(&one)).unwrap().highest, 3);
+    }
+
+    #[test]
+    fn sessions_expire_that_ended_or_never_had_a_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let all: Vec<Session> = (1..=4).map(session).collect();
+        {
+            let records = Records::open(directory.path()).unwrap();
+            let held: Vec<Held> = all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
+            records.keep(&held[0], 5, false).unwrap();
+            // An end that tells no new number is kept too.
+            records.keep(&held[0], 5, true).unwrap();
+            records.keep(&held[1], 5, false).unwrap();
+            records.keep(&held[3], 5, true).unwrap();
+            records.keep(&held[3], 6, false).unwrap();
+        }
+        for session in &all {
+            let file = File::options().write(true).open(directory.path().join(format!("{}.session", session.identity)));
+            file.unwrap().set_modified(SystemTime::now() - 2 * ENDED_KEPT).unwrap();
+        }
+        let records = Records::open(directory.path()).unwrap();
+        records.begin(&session(5), HERE).unwrap();
+        let identities = [2, 4, 5].map(|byte| Identity([byte; 16]));
+        assert_eq!(records.all(), identities);
+        assert_eq!(Records::open(directory.path()).unwrap().all(), identities);
+    }
+
+    #[test]
+    fn room_is_made_by_forgetting_the_oldest_without_a_number_and_a_network_has_a_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::open(directory.path()).unwrap();
+        let numbered = |number: u128| Session { identity: Identity(number.to_be_bytes()), ..session(0) };
+        let held = records.begin(&numbered(0), HERE).unwrap();
+        for number in 1..MOST as u128 + 40 {
+            records.begin(&numbered(number), HERE).unwrap();
+        }
+        assert_eq!(records.all().len(), MOST);
+        assert!(records.find(held.identity()).is_some() && records.find(numbered(1).identity).is_none());
+        for number in 1000..1000 + PER_NETWORK_MAX as u128 {
+            let held = records.begin(&numbered(number), HERE).unwrap();
+            records.keep(&held, 1, false).unwrap();
+        }
+        assert!(records.begin(&numbered(2000), HERE).unwrap_err().contains("of one address"));
+        records.begin(&numbered(2000), IpAddr::from([10, 0, 0, 1])).unwrap();
     }
 }

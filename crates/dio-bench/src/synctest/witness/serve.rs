@@ -1,24 +1,39 @@
 //! The witness: listens, keeps what it is told, answers what it is asked.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::block::Identity;
+use super::callers::{Full, Pool, Seat, network_of};
+use super::lines::Lines;
 use super::protocol::{GREETING, LONGEST, Reply, Request, Session};
-use super::record::Records;
+use super::record::{Held, Records};
 use super::secret::Secret;
 use crate::synctest::error::SyncError;
 use crate::synctest::work::Asked;
 
-/// Connections at a time.
-const MOST: usize = 64;
+/// Connections that are heard, at a time.
+const HEARD_MAX: usize = 64;
 
-/// Connections of one address at a time.
-const MOST_OF_ONE: usize = 16;
+/// Of these, connections of one network.
+const HEARD_PER_NETWORK_MAX: usize = 16;
+
+/// Connections of strangers at a time.
+const STRANGERS_MAX: usize = 128;
+
+/// Of these, connections of one network.
+const STRANGERS_PER_NETWORK_MAX: usize = 32;
+
+/// Threads at a time: of both pools, and of connections that were replaced and end.
+const THREADS_MAX: usize = 2 * (HEARD_MAX + STRANGERS_MAX);
+
+/// Lines about refusals in ten seconds, and lines about sessions.
+const REFUSALS_MAX: u64 = 10;
+const SESSION_LINES_MAX: u64 = 200;
 
 /// Bytes of answers that are put together before they are sent.
 const BATCH: usize = 64 << 10;
@@ -32,6 +47,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Whoever has not begun a session within this time makes room for others.
 const STRANGER: Duration = Duration::from_secs(10);
 
+/// Whoever has not proved within this time that the secret is known is not heard.
+const PROOF: Duration = Duration::from_secs(5);
+
 /// Something that a person at the witness may want to see.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -41,8 +59,12 @@ pub enum Event {
     Ended(Identity, u64),
     /// A writer's connection is gone.
     Lost(Identity, u64),
-    /// A connection was refused or closed, in words.
+    /// A connection was refused or closed, in words. They may be the stranger's: escape them.
     Refused(SocketAddr, String),
+    /// So many lines about refusals were left out.
+    RefusalsLeftOut(u64),
+    /// So many lines about sessions were left out.
+    SessionsLeftOut(u64),
 }
 
 /// A witness that listens.
@@ -85,9 +107,21 @@ impl Server {
 
     /// Serves until `asked` says that it is to end.
     pub fn run(&self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
+        let (refusals, sessions) = (Lines::new(REFUSALS_MAX), Lines::new(SESSION_LINES_MAX));
+        let limited = |event: Event| {
+            let lines = if matches!(event, Event::Refused(..)) { &refusals } else { &sessions };
+            if lines.admit() {
+                tell(event);
+            }
+        };
+        let left_out = |now: bool| {
+            refusals.left_out(now).map(Event::RefusalsLeftOut).into_iter().for_each(tell);
+            sessions.left_out(now).map(Event::SessionsLeftOut).into_iter().for_each(tell);
+        };
         let callers = Callers::default();
         std::thread::scope(|scope| {
             while !asked() {
+                left_out(false);
                 let (stream, from) = match self.listener.accept() {
                     Ok(accepted) => accepted,
                     // None there, or one that is gone again, or no descriptors for the moment.
@@ -96,70 +130,75 @@ impl Server {
                         continue;
                     }
                 };
-                let caller = match callers.admit(from.ip()) {
-                    Ok(caller) => caller,
+                if callers.threads.load(Ordering::Relaxed) >= THREADS_MAX {
+                    limited(Event::Refused(from, format!("more than {THREADS_MAX} threads")));
+                    continue;
+                }
+                let stream = Arc::new(stream);
+                let seat = match seat(&callers.strangers, from, &stream) {
+                    Ok(seat) => seat,
                     Err(words) => {
-                        tell(Event::Refused(from, words));
+                        limited(Event::Refused(from, words));
                         continue;
                     }
                 };
+                let (callers, limited) = (&callers, &limited);
+                callers.threads.fetch_add(1, Ordering::Relaxed);
                 let serve = move || {
-                    let mut client = Client::new(self, stream, from);
-                    client.serve(tell, asked);
-                    drop(caller);
+                    Client::new(self, stream, from, callers, seat).serve(limited, asked);
+                    callers.threads.fetch_sub(1, Ordering::Relaxed);
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
-                    tell(Event::Refused(from, format!("cannot start a thread: {error}")));
+                    callers.threads.fetch_sub(1, Ordering::Relaxed);
+                    limited(Event::Refused(from, format!("cannot start a thread: {error}")));
                 }
             }
         });
+        left_out(true);
     }
 }
 
-/// How many connections each address has.
-#[derive(Default)]
-struct Callers(Mutex<BTreeMap<IpAddr, usize>>);
+/// Everybody who is connected. A connection is a stranger's until the secret is proved or, where
+/// there is none, until a session has begun.
+struct Callers {
+    strangers: Pool<Arc<TcpStream>>,
+    heard: Pool<Arc<TcpStream>>,
+    threads: AtomicUsize,
+}
 
-/// One of them; it is over when this is dropped.
-struct Caller<'a>(&'a Callers, IpAddr);
-
-impl Callers {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One more, or why not.
-    fn admit(&self, from: IpAddr) -> Result<Caller<'_>, String> {
-        let mut all = self.lock();
-        if all.values().sum::<usize>() >= MOST {
-            return Err(format!("more than {MOST} connections"));
+impl Default for Callers {
+    fn default() -> Callers {
+        Callers {
+            strangers: Pool::new(STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX, Full::Replace),
+            heard: Pool::new(HEARD_MAX, HEARD_PER_NETWORK_MAX, Full::Refuse),
+            threads: AtomicUsize::new(0),
         }
-        let own = all.entry(from).or_default();
-        if *own >= MOST_OF_ONE {
-            return Err(format!("more than {MOST_OF_ONE} connections of one address"));
-        }
-        *own += 1;
-        Ok(Caller(self, from))
     }
 }
 
-impl Drop for Caller<'_> {
-    fn drop(&mut self) {
-        let mut all = self.0.lock();
-        match all.get_mut(&self.1) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => drop(all.remove(&self.1)),
-        }
+/// A connection in a pool.
+type Place<'a> = Seat<'a, Arc<TcpStream>>;
+
+/// Puts a connection in a pool, and closes the one that it replaces.
+fn seat<'a>(pool: &'a Pool<Arc<TcpStream>>, from: SocketAddr, stream: &Arc<TcpStream>) -> Result<Place<'a>, String> {
+    let (seat, replaced) = pool.enter(from.ip(), Arc::clone(stream))?;
+    if let Some(replaced) = replaced {
+        // Its thread ends by itself.
+        let _ = replaced.shutdown(Shutdown::Both);
     }
+    Ok(seat)
 }
 
 struct Client<'a> {
     server: &'a Server,
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     from: SocketAddr,
+    callers: &'a Callers,
+    seat: Place<'a>,
+    is_stranger: bool,
     /// As long as it has not proved that it knows the secret: that, and the challenge that it was sent.
     unproved: Option<(&'a Secret, String)>,
-    session: Option<Identity>,
+    session: Option<Held>,
     /// Of this connection, kept.
     highest: u64,
     since: Instant,
@@ -175,8 +214,26 @@ struct Heard {
 }
 
 impl<'a> Client<'a> {
-    fn new(server: &'a Server, stream: TcpStream, from: SocketAddr) -> Client<'a> {
-        Client { server, stream, from, unproved: None, session: None, highest: 0, since: Instant::now() }
+    fn new(
+        server: &'a Server,
+        stream: Arc<TcpStream>,
+        from: SocketAddr,
+        callers: &'a Callers,
+        seat: Place<'a>,
+    ) -> Client<'a> {
+        let since = Instant::now();
+        let (unproved, session) = (None, None);
+        Client { server, stream, from, callers, seat, is_stranger: true, unproved, session, highest: 0, since }
+    }
+
+    /// Takes a connection out of the pool of strangers.
+    fn is_heard(&mut self) -> Result<(), String> {
+        if self.is_stranger {
+            // The old seat is given up.
+            self.seat = seat(&self.callers.heard, self.from, &self.stream)?;
+            self.is_stranger = false;
+        }
+        Ok(())
     }
 
     fn serve(&mut self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
@@ -186,8 +243,8 @@ impl<'a> Client<'a> {
             let _ = self.send(&format!("{}\n", Reply::Error(words.clone())), asked);
             tell(Event::Refused(self.from, words));
         }
-        if let Some(identity) = self.session.take() {
-            tell(Event::Lost(identity, self.highest));
+        if let Some(session) = self.session.take() {
+            tell(Event::Lost(session.identity(), self.highest));
         }
     }
 
@@ -210,7 +267,7 @@ impl<'a> Client<'a> {
     fn send(&mut self, text: &str, asked: Asked<'_>) -> Result<(), String> {
         let (mut rest, start) = (text.as_bytes(), Instant::now());
         while !rest.is_empty() {
-            match self.stream.write(rest) {
+            match (&*self.stream).write(rest) {
                 Ok(0) => return Err("the connection is gone".to_owned()),
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -231,10 +288,13 @@ impl<'a> Client<'a> {
         let mut buffer = [0; LONGEST];
         let mut heard_last = Instant::now();
         loop {
+            if self.unproved.is_some() && self.since.elapsed() > PROOF {
+                return Err(format!("the secret was not proved within {} s", PROOF.as_secs()));
+            }
             if self.session.is_none() && self.since.elapsed() > STRANGER {
                 return Err(format!("no session has begun within {} s", STRANGER.as_secs()));
             }
-            let count = match self.stream.read(&mut buffer) {
+            let count = match (&*self.stream).read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(count) => count,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -268,16 +328,14 @@ impl<'a> Client<'a> {
                 break;
             }
         }
-        let identity = self.session;
-        if let (Some(identity), Some(number)) = (identity, heard.highest) {
+        if let (Some(session), Some(number)) = (&self.session, heard.highest) {
             // One sync for all that was heard at once.
-            self.highest = self.server.records.keep(identity, number)?;
+            self.highest = self.server.records.keep(session, number, heard.ended)?;
             heard.replies.push_str(&format!("{}\n", Reply::Ok(self.highest)));
         }
         // Before whoever it is goes away for it.
-        if let Some(identity) = identity.filter(|_| heard.ended) {
-            tell(Event::Ended(identity, self.highest));
-            self.session = None;
+        if let Some(session) = self.session.take_if(|_| heard.ended) {
+            tell(Event::Ended(session.identity(), self.highest));
             self.since = Instant::now();
         }
         self.send(&heard.replies, asked)?;
@@ -310,14 +368,17 @@ impl<'a> Client<'a> {
                 if !secret.is_proved(challenge, &proof) {
                     return Err("that is not the secret".to_owned());
                 }
-                self.unproved = None;
+                self.is_heard()?;
+                (self.unproved, self.since) = (None, Instant::now());
                 self.reply(heard, &Reply::Ok(0), asked)?;
             }
             _ if self.unproved.is_some() => return Err("the secret has to be proved first".to_owned()),
             Request::Begin(_) if self.session.is_some() => return Err("the session has begun".to_owned()),
             Request::Begin(session) => {
-                self.highest = records.begin(&session)?;
-                self.session = Some(session.identity);
+                self.is_heard()?;
+                let held = records.begin(&session, network_of(self.from.ip()))?;
+                self.highest = held.highest();
+                self.session = Some(held);
                 self.reply(heard, &Reply::Ok(self.highest), asked)?;
                 tell(Event::Begun(self.from, session, self.highest));
             }
@@ -343,28 +404,5 @@ impl<'a> Client<'a> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_cannot_take_all_connections() {
-        let callers = Callers::default();
-        let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        let mut all: Vec<_> = (0..MOST_OF_ONE).map(|_| callers.admit(one).unwrap()).collect();
-        assert!(callers.admit(one).is_err_and(|words| words.contains("of one address")));
-        all.extend(
-            (2..=4)
-                .flat_map(|last| (0..MOST_OF_ONE).map(move |_| last))
-                .map(|last| callers.admit(IpAddr::from([127, 0, 0, last])).unwrap()),
-        );
-        assert_eq!(all.len(), MOST);
-        assert!(callers.admit(IpAddr::from([127, 0, 0, 9])).is_err_and(|words| words == "more than 64 connections"));
-        all.clear();
-        drop(callers.admit(other).unwrap());
-        assert!(callers.lock().is_empty());
     }
 }

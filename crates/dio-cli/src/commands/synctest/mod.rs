@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use dio::quote::{named, printable, quoted};
 use dio_bench::section::Benchmark as _;
 use dio_bench::synctest::witness::{Contact, Event, Secret, Server, Source, check, write};
 use dio_bench::synctest::{self, Progress, SyncError};
@@ -131,8 +132,13 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
     let progress = |session: &dio_bench::synctest::witness::protocol::Session, number: u64| {
         if number == 0 && !args.json {
             print(&format!(
-                "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} '{}'\n",
-                session.path, session.identity, session.slots, session.size, plan.witness.address, session.path
+                "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} {}\n",
+                named(&session.path),
+                session.identity,
+                session.slots,
+                session.size,
+                plan.witness.address,
+                quoted(&session.path)
             ));
         }
         last.set(number);
@@ -185,16 +191,21 @@ fn serve(address: &str, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncErro
     let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
     let server = Server::bind(&address, directory, secret(args)?)?;
     let bound = server.address().map_or(address, |bound| bound.to_string());
-    print(&format!("listening on {bound}, keeping sessions in {}\n", directory.display()));
+    print(&format!("listening on {bound}, keeping sessions in {}\n", named(directory)));
+    server.records().passed_over().iter().for_each(|why| print(&format!("passed over: {why}\n")));
     let tell = |event: Event| {
         print(&match event {
             Event::Begun(from, session, number) => format!(
                 "{}: begun from {from}, {} on {}, known: {number}\n",
-                session.identity, session.path, session.host
+                session.identity,
+                named(&session.path),
+                named(&session.host)
             ),
             Event::Ended(identity, number) => format!("{identity}: the writer stopped after {number}\n"),
             Event::Lost(identity, number) => format!("{identity}: the connection is gone after {number}\n"),
-            Event::Refused(from, words) => format!("{from}: {words}\n"),
+            Event::Refused(from, words) => format!("{from}: {}\n", printable(&words)),
+            Event::RefusalsLeftOut(count) => format!("{count} more lines about refusals are left out\n"),
+            Event::SessionsLeftOut(count) => format!("{count} more lines about sessions are left out\n"),
         });
     };
     server.run(&tell, &|| stop.asked());

@@ -1,0 +1,52 @@
+//! Limits how many lines strangers can make a witness print.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long one count lasts.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Counts lines of one kind.
+#[derive(Debug)]
+pub(super) struct Lines {
+    per_period_max: u64,
+    /// When the period began, and the lines of it.
+    count: Mutex<(Instant, u64)>,
+}
+
+impl Lines {
+    pub(super) fn new(per_period_max: u64) -> Lines {
+        Lines { per_period_max, count: Mutex::new((Instant::now(), 0)) }
+    }
+
+    /// Counts a line. Returns whether it is to be printed.
+    pub(super) fn admit(&self) -> bool {
+        let (_, lines) = &mut *self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *lines += 1;
+        *lines <= self.per_period_max
+    }
+
+    /// Begins the next period once this one is over, or when `now` says so. Returns how many lines were left out, if any.
+    pub(super) fn left_out(&self, now: bool) -> Option<u64> {
+        let (begun, lines) = &mut *self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if !now && begun.elapsed() < PERIOD {
+            return None;
+        }
+        let left_out = lines.saturating_sub(self.per_period_max);
+        (*begun, *lines) = (Instant::now(), 0);
+        (left_out > 0).then_some(left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_limit_are_counted() {
+        let lines = Lines::new(3);
+        assert_eq!((0..10).filter(|_| lines.admit()).count(), 3);
+        assert_eq!((lines.left_out(false), lines.left_out(true), lines.left_out(true)), (None, Some(7), None));
+        assert!(lines.admit());
+    }
+}
