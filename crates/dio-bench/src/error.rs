@@ -1,5 +1,6 @@
 //! Why a benchmark gave no result.
 
+use dio::quote::quoted;
 use std::io;
 
 use dio::file::words_of;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum BenchError {
     /// A system call failed.
-    #[error("cannot {operation} '{}': {}", path.display(), words_of(source))]
+    #[error("cannot {operation} {}: {}", quoted(path), words_of(source))]
     System {
         /// What was being done, as a verb phrase.
         operation: &'static str,
@@ -32,7 +33,7 @@ pub enum BenchError {
     #[error(transparent)]
     Io(#[from] dio::IoError),
     /// The pages of a file did not leave the cache, so a cold run cannot be had.
-    #[error("'{}' is not cold: {pages} of its pages stay in the page cache", path.display())]
+    #[error("{} is not cold: {pages} of its pages stay in the page cache", quoted(path))]
     NotCold {
         /// The file.
         path: PathBuf,

@@ -1,10 +1,42 @@
 //! Names and error numbers in messages, in the words users of the GNU tools know.
 
+use std::borrow::Cow;
+use std::io::IsTerminal;
+
 use crate::locale;
 
 pub use dio::file::words;
 use dio::quote::push_escape;
 pub use dio::quote::{named, quoted};
+
+/// What `stream` gets of a message or a listing with names as they are, as gzip and zstd print them. On a terminal,
+/// control characters but line feeds and tabs become escapes, because the terminal would obey them.
+pub(crate) fn as_shown_on<'t>(stream: &impl IsTerminal, text: &'t [u8]) -> Cow<'t, [u8]> {
+    if stream.is_terminal() { Cow::Owned(without_controls(text)) } else { Cow::Borrowed(text) }
+}
+
+fn without_controls(text: &[u8]) -> Vec<u8> {
+    let mut out = String::new();
+    let mut bytes = Vec::with_capacity(text.len());
+    for part in text.utf8_chunks() {
+        for c in part.valid().chars() {
+            match c {
+                '\n' | '\t' => out.push(c),
+                c if c.is_control() => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte)),
+                c => out.push(c),
+            }
+        }
+        bytes.extend_from_slice(std::mem::take(&mut out).as_bytes());
+        for &byte in part.invalid() {
+            match byte {
+                // The control characters of ISO 8859.
+                0x80..0xa0 => bytes.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+                byte => bytes.push(byte),
+            }
+        }
+    }
+    bytes
+}
 
 /// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`, with the escapes of C for what
 /// cannot be printed (gnulib's `quote`).
@@ -36,6 +68,12 @@ fn in_marks(text: &[u8], utf8: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(without_controls(b"a\x1b[2J\rb\t\x7f\x9b\xff\n"), b"a\\033[2J\\rb\t\\177\\233\xff\n");
+        assert_eq!(without_controls("é\u{9b}".as_bytes()), "é\\302\\233".as_bytes());
+    }
 
     #[test]
     fn error_words_have_no_number() {

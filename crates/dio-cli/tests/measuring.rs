@@ -16,3 +16,4 @@ mod bench_wal;
 mod report;
 mod synctest;
 mod synctest_witness;
+mod terminal_names;

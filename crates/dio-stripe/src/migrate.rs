@@ -8,6 +8,7 @@
 //! Locks (`flock(2)`) exclude concurrent migrations of a file: on the old file, on its first object
 //! if it is striped, and on the first object of the new file until that is certain to stay.
 
+use dio::quote::quoted;
 use std::fs::{self, File as Plain};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -41,16 +42,16 @@ pub enum MigrateError {
     #[error(transparent)]
     Transfer(#[from] TransferError),
     /// A system call on the file failed.
-    #[error("cannot migrate '{}': {}", .0.display(), words(errno(.1)))]
+    #[error("cannot migrate {}: {}", quoted(.0), words(errno(.1)))]
     System(PathBuf, io::Error),
     /// The file has other names, which would keep the old bytes.
-    #[error("cannot migrate '{}': it has other names, which would keep the old bytes", .0.display())]
+    #[error("cannot migrate {}: it has other names, which would keep the old bytes", quoted(.0))]
     Linked(PathBuf),
     /// The file has an access control list, which its objects would not have.
-    #[error("cannot migrate '{}': it has an access control list, which its objects would not have", .0.display())]
+    #[error("cannot migrate {}: it has an access control list, which its objects would not have", quoted(.0))]
     Listed(PathBuf),
     /// The file is a copy of the descriptor of a striped file.
-    #[error("cannot migrate '{}': it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", .0.display())]
+    #[error("cannot migrate {}: it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", quoted(.0))]
     Copy(PathBuf),
 }
 

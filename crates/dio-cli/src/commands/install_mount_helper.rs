@@ -81,7 +81,7 @@ fn install(args: &InstallArgs) -> Result<(), Failure> {
     for name in [helper::MOUNT, helper::UMOUNT] {
         let link = args.dir.join(name);
         place(&program, &link).map_err(|error| Failure::new(FAILED, format!("{}: {}", named(&link), words(&error))))?;
-        println!("{} -> {}", link.display(), program.display());
+        println!("{} -> {}", named(&link), named(&program));
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 mod striped;
 
+use crate::quote::{named, quoted};
+use dio::quote::printable;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,7 +46,7 @@ pub fn run(args: ProbeArgs) -> ExitCode {
                     ProbeError::NoStorage { .. } => "Neither a file, a directory nor a block device".to_owned(),
                     other => other.to_string(),
                 };
-                eprintln!("dio: cannot probe '{}': {reason}", path.display());
+                eprintln!("dio: cannot probe {}: {reason}", quoted(path));
                 status = ExitCode::FAILURE;
             }
         }
@@ -90,7 +92,7 @@ fn to_table(report: &Report) -> String {
         Kind::Directory => "directory",
         Kind::BlockDevice => "block device",
     };
-    table.heading(&format!("{} ({kind})", report.path.display()));
+    table.heading(&format!("{} ({kind})", named(&report.path)));
     match &report.stripes {
         None if report.kind == Kind::BlockDevice => {}
         None => place_rows(&mut table, report.file_system, report.mount.as_ref()),
@@ -118,8 +120,8 @@ fn to_table(report: &Report) -> String {
 fn place_rows(table: &mut Table, file_system: Option<FileSystem>, mount: Option<&Mount>) {
     table.row("file system", file_system_name(file_system, mount));
     if let Some(mount) = mount {
-        table.row("mounted", format!("{} on {}", mount.source, mount.point.display()));
-        table.row("mount options", &mount.options);
+        table.row("mounted", format!("{} on {}", printable(&mount.source), named(&mount.point)));
+        table.row("mount options", printable(&mount.options));
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio_sys::start::was_closed;
 
+use crate::quote::as_shown_on;
+
 /// A message of this process could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
 
@@ -15,7 +17,8 @@ pub(crate) fn say(text: impl AsRef<[u8]>) {
         dio::names::details_were_printed(text);
     }
     // The standard library has put /dev/null in the place of a closed one.
-    if was_closed(2) || io::stderr().lock().write_all(text.as_ref()).is_err() {
+    let text = as_shown_on(&io::stderr(), text.as_ref());
+    if was_closed(2) || io::stderr().lock().write_all(&text).is_err() {
         LOST.store(true, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of file operations.
 
+use crate::quote::quoted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +56,7 @@ impl FileError {
     /// Adds the name of the object of a striped file.
     pub(crate) fn of(self, object: Option<&Path>) -> FileError {
         match object {
-            Some(path) => self.with_detail(format!("in '{}'", path.display())),
+            Some(path) => self.with_detail(format!("in {}", quoted(path))),
             None => self,
         }
     }
@@ -104,7 +105,7 @@ impl FileError {
 
 impl std::fmt::Display for FileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot {} '{}'", self.operation, self.path.display())?;
+        write!(f, "cannot {} {}", self.operation, quoted(&self.path))?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }

@@ -13,6 +13,7 @@ mod sharing;
 mod stripes;
 mod trial;
 
+use crate::quote::named;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,7 +84,7 @@ pub struct Report {
 #[non_exhaustive]
 pub enum ProbeError {
     /// It cannot be found or opened.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}: {source}", named(path))]
     Open {
         /// The path as given.
         path: PathBuf,
@@ -91,7 +92,7 @@ pub enum ProbeError {
         source: io::Error,
     },
     /// It holds no data that could be read or written in blocks.
-    #[error("{} is neither a file, a directory nor a block device", path.display())]
+    #[error("{} is neither a file, a directory nor a block device", named(path))]
     NoStorage {
         /// The path as given.
         path: PathBuf,

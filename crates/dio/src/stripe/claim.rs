@@ -1,5 +1,6 @@
 //! Claims devices for the objects of a new file.
 
+use crate::quote::quoted;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
@@ -68,7 +69,7 @@ pub(super) fn claim_devices(
 fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> Result<(), FileError> {
     let system = |error: io::Error| failed(errno(&error), "cannot be read");
     if let Some(header) = read_device_header(file).map_err(system)? {
-        let of = header.name.map_or(header.id.to_string(), |name| format!("'{}'", name.display()));
+        let of = header.name.map_or(header.id.to_string(), quoted);
         let what = format!("holds object {} of the striped file {of}", header.index);
         return Err(failed(Errno::EXIST, &what).with_cure(CURE_HELD));
     }

@@ -5,6 +5,7 @@
 //! before they are complete, if the file system has unnamed files. Until the end they are locked,
 //! so that nobody takes them for what a crash has left.
 
+use crate::quote::quoted;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -114,7 +115,7 @@ impl StripePlan {
 }
 
 fn same_place(first: &Path) -> String {
-    format!("it leads to the same place as '{}'", first.display())
+    format!("it leads to the same place as {}", quoted(first))
 }
 
 const CURE_TWICE: &str =

@@ -1,5 +1,6 @@
 //! Recognises striped files, and opens their objects.
 
+use crate::quote::quoted;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -96,7 +97,7 @@ pub fn object_error(
     what: &str,
 ) -> FileError {
     let comma = if what.is_empty() { "" } else { " " };
-    FileError::new(operation, name, errno).with_detail(format!("object {index}, '{}'{comma}{what}", path.display()))
+    FileError::new(operation, name, errno).with_detail(format!("object {index}, {}{comma}{what}", quoted(path)))
 }
 
 /// Compares the header of an object with the expected one, except for the inode of the descriptor.

@@ -3,6 +3,7 @@
 //! The name is removed first, durably: a crash leaves objects that nobody refers to. Only objects
 //! whose header names the inode of the descriptor are removed.
 
+use crate::quote::quoted;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -243,7 +244,7 @@ impl FoundObjects {
             let away = directory_of(object);
             let what = match away.is_dir() {
                 true => "is missing: nothing may be mounted at its target".to_owned(),
-                false => format!("is missing: its target '{}' is away", away.display()),
+                false => format!("is missing: its target {} is away", quoted(away)),
             };
             return Err(object_error("remove", path, *index, object, Errno::NOENT, &what).with_cure(CURE_FORCE));
         }

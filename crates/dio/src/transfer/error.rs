@@ -1,5 +1,6 @@
 //! Errors of transfers.
 
+use crate::quote::quoted;
 use std::io;
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub enum TransferError {
     #[error(transparent)]
     Target(FileError),
     /// The source ended before the size it had at the start.
-    #[error("'{}' shrank while it was read: it ends at byte {found}, not {expected}", path.display())]
+    #[error("{} shrank while it was read: it ends at byte {found}, not {expected}", quoted(path))]
     Shrunk {
         /// The source.
         path: PathBuf,
@@ -25,7 +26,7 @@ pub enum TransferError {
         found: u64,
     },
     /// The source is longer than it was at the start: something writes to it.
-    #[error("'{}' grew while it was read: from {expected} to {found} bytes", path.display())]
+    #[error("{} grew while it was read: from {expected} to {found} bytes", quoted(path))]
     Grew {
         /// The source.
         path: PathBuf,

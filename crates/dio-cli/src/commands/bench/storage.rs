@@ -1,5 +1,6 @@
 //! How storages are named on the command line.
 
+use crate::quote::quoted;
 use std::path::Path;
 
 use dio_bench::BenchError;
@@ -45,5 +46,5 @@ impl StorageArg {
 
 /// An error that names what was to be done with a path.
 pub(super) fn wrong(verb: &str, path: &Path, error: &std::io::Error) -> BenchError {
-    BenchError::Asked(format!("cannot {verb} '{}': {}", path.display(), crate::commands::words(error)))
+    BenchError::Asked(format!("cannot {verb} {}: {}", quoted(path), crate::commands::words(error)))
 }

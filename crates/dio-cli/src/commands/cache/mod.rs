@@ -3,6 +3,7 @@
 mod mapped;
 mod picture;
 
+use crate::quote::{named, quoted};
 use std::collections::HashSet;
 use std::fs::{File, FileType, Metadata};
 use std::io::{self, Write};
@@ -132,7 +133,7 @@ struct Session {
 
 impl Session {
     fn complain(&mut self, verb: &str, path: &Path, reason: &str) {
-        eprintln!("dio: cannot {verb} '{}': {reason}", path.display());
+        eprintln!("dio: cannot {verb} {}: {reason}", quoted(path));
         self.failed = true;
     }
 
@@ -224,7 +225,7 @@ impl Session {
                     *any = true;
                 }
                 text.push_str(&line(&row, self.evict, &picture.draw(locale::is_utf8())));
-                text.push_str(&format!("  {}", path.display()));
+                text.push_str(&format!("  {}", named(path)));
                 if let Some(process) = row.kept_for {
                     text.push_str(&format!("  (kept: process {process} maps it)"));
                 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::quote::quoted;
+use crate::quote::{as_shown_on, quoted};
 use crate::tool::called_as;
 use crate::tool::said::{is_lost, say};
 
@@ -66,7 +66,8 @@ impl Report {
     /// `source -> target` under `-v`, for the directories that `--parents` makes.
     pub(crate) fn parent_made(&self, source: &Path, target: &Path) {
         if self.verbose {
-            self.line(format_args!("{} -> {}", source.display(), target.display()));
+            let line = format!("{} -> {}", source.display(), target.display());
+            self.line(String::from_utf8_lossy(&as_shown_on(&std::io::stdout(), line.as_bytes())));
         }
     }
 

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::{Fatal, Run};
 use crate::codec::Moved;
+use crate::quote::as_shown_on;
 
 /// What was listed so far.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ impl Listed {
 
 impl Run {
     fn print(&self, text: &[u8]) -> Result<(), Fatal> {
-        self.tool.print(text).map_err(|error| {
+        self.tool.print(&as_shown_on(&std::io::stdout(), text)).map_err(|error| {
             self.output_failed(crate::tool::errno_of(&error));
             Fatal
         })

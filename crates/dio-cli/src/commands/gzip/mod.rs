@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::compress::{Retire, Trouble};
 use crate::grammar::Program;
-use crate::quote::words;
+use crate::quote::{as_shown_on, words};
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe};
 
@@ -160,7 +160,7 @@ impl Run {
     /// Prints a message as it is.
     fn say(&self, parts: &[&[u8]]) {
         // Nobody can be told that standard error is closed.
-        let _ = io::stderr().lock().write_all(&parts.concat());
+        let _ = io::stderr().lock().write_all(&as_shown_on(&io::stderr(), &parts.concat()));
     }
 
     /// Prints a message behind the program's name.

@@ -1,5 +1,6 @@
 //! What `dio probe` says of a striped file.
 
+use crate::quote::named;
 use std::path::{Path, PathBuf};
 
 use dio::probe::{Object, Stripes};
@@ -35,7 +36,7 @@ pub(super) fn target_rows(table: &mut Table, stripes: &Result<Stripes, String>) 
     let Ok(stripes) = stripes else { return };
     for group in groups(&stripes.objects) {
         let first = &stripes.objects[group.objects[0]];
-        table.heading(&format!("target {} ({})", group.target.display(), numbered(&group.objects)));
+        table.heading(&format!("target {} ({})", named(&group.target), numbered(&group.objects)));
         if first.state != ObjectState::Sound {
             table.row("nothing was tried", state_words(&first.state));
             continue;

@@ -1,5 +1,6 @@
 //! Whether all of a striped file is there, and unchanged.
 
+use crate::quote::{named, quoted};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,38 +63,38 @@ impl Findings {
     }
 
     fn list_fails(&mut self, list: &Path, error: &io::Error) {
-        self.complain(format_args!("cannot use '{}': {}", list.display(), super::super::words(error)));
+        self.complain(format_args!("cannot use {}: {}", quoted(list), super::super::words(error)));
     }
 
     /// What the headers and sizes of the objects say.
     fn look(&mut self, path: &Path, report: &StripeReport) {
         for (index, object) in report.objects.iter().enumerate() {
-            let (file, shown) = (path.display(), object.path.display());
+            let (file, shown) = (named(path), quoted(&object.path));
             if object.exposed {
-                self.complain(format_args!("{file}: object {index}, '{shown}' {EXPOSED}"));
+                self.complain(format_args!("{file}: object {index}, {shown} {EXPOSED}"));
             }
             match &object.state {
                 ObjectState::Sound if object.size > object.share => {
                     let surplus = object.size - object.share;
                     let what =
-                        format!("{file}: object {index}, '{shown}' holds {surplus} bytes behind the end of the file\n");
+                        format!("{file}: object {index}, {shown} holds {surplus} bytes behind the end of the file\n");
                     self.text.push_str(&what);
                 }
                 ObjectState::Sound => {}
-                state => self.complain(format_args!("{file}: object {index}, '{shown}' {}", words(state))),
+                state => self.complain(format_args!("{file}: object {index}, {shown} {}", words(state))),
             }
         }
         if report.is_sound() && report.generation == 0 {
             let what = "it is of the first format, in which old copies of objects are not told: see --repair";
-            self.text.push_str(&format!("{}: {what}\n", path.display()));
+            self.text.push_str(&format!("{}: {what}\n", named(path)));
         }
         if report.open {
             let what =
                 "somebody writes to it, or was interrupted: its objects have at least the lengths of the last sync";
-            self.text.push_str(&format!("{}: {what}\n", path.display()));
+            self.text.push_str(&format!("{}: {what}\n", named(path)));
         }
         if report.copy {
-            self.text.push_str(&format!("{}: it is a copy of a descriptor, to read by\n", path.display()));
+            self.text.push_str(&format!("{}: it is a copy of a descriptor, to read by\n", named(path)));
         }
     }
 
@@ -109,7 +110,7 @@ impl Findings {
         let mended = if report.is_sound() { repair(path) } else { allow_damaged(path) };
         match mended.and_then(|()| inspect(path)) {
             Ok(repaired) => {
-                self.text.push_str(&format!("{}: {done}\n", path.display()));
+                self.text.push_str(&format!("{}: {done}\n", named(path)));
                 repaired.unwrap_or(report)
             }
             Err(error) => {
@@ -128,7 +129,7 @@ impl Findings {
                 Verdict::Unknown => "is not in the list of digests".to_owned(),
                 Verdict::Unreadable(error) => format!("cannot be read: {error}"),
             };
-            self.complain(format_args!("{}: object {index}, '{}' {what}", path.display(), object.path.display()));
+            self.complain(format_args!("{}: object {index}, {} {what}", named(path), quoted(&object.path)));
         }
     }
 }
@@ -160,7 +161,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
             findings.judge(path, &report, &verdicts);
         }
         if !findings.bad && !args.quiet {
-            findings.text.push_str(&format!("{}: OK\n", path.display()));
+            findings.text.push_str(&format!("{}: OK\n", named(path)));
         }
         findings.bad |= before;
     }

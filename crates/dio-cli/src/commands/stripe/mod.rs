@@ -5,6 +5,7 @@ mod digests;
 mod orphans;
 mod show;
 
+use crate::quote::quoted;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -139,10 +140,10 @@ pub fn run(args: StripeArgs) -> ExitCode {
             false => remove(file, args.force).map(|removed| match removed {
                 RemoveOutcome::All => {}
                 RemoveOutcome::Name => {
-                    eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display())
+                    eprintln!("dio stripe: {} has other names, which keep the bytes", quoted(file))
                 }
                 RemoveOutcome::Copy => {
-                    eprintln!("dio stripe: '{}' was a copy: the file keeps its bytes", file.display())
+                    eprintln!("dio stripe: {} was a copy: the file keeps its bytes", quoted(file))
                 }
             }),
         }),
@@ -161,7 +162,7 @@ fn note_shared_disks(plan: &StripePlan, status: ExitCode) {
         return;
     }
     for (target, first) in dio_stripe::targets_sharing_disks(plan) {
-        eprintln!("dio stripe: note: '{}' is on the same disk as '{}'", target.display(), first.display());
+        eprintln!("dio stripe: note: {} is on the same disk as {}", quoted(target), quoted(first));
     }
 }
 

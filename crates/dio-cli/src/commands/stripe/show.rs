@@ -1,5 +1,6 @@
 //! What striped files consist of, and whether all of it is there.
 
+use crate::quote::{named, quoted};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, StripeReport)>, ExitCod
         match inspect(file) {
             Ok(Some(report)) => found.push((file.as_path(), report)),
             Ok(None) => {
-                eprintln!("dio stripe: '{}' is not striped", file.display());
+                eprintln!("dio stripe: {} is not striped", quoted(file));
                 status = ExitCode::FAILURE;
             }
             Err(error) => {
@@ -47,7 +48,7 @@ pub(super) fn show(args: &ShowArgs) -> ExitCode {
         match default_of(directory) {
             Ok(Some(plan)) => plans.push((directory.as_path(), plan)),
             Ok(None) => {
-                eprintln!("dio stripe: '{}' has no stripes for new files", directory.display());
+                eprintln!("dio stripe: {} has no stripes for new files", quoted(directory));
                 status = ExitCode::FAILURE;
             }
             Err(error) => {
@@ -74,7 +75,7 @@ fn to_text(path: &Path, report: &StripeReport) -> String {
     let layout = &report.descriptor.layout;
     let mut text = format!(
         "{}: {} ({}), stripes of {} over {} object{}\n",
-        path.display(),
+        named(path),
         human_size(report.size),
         report.size,
         human_size(layout.stripe()),
@@ -98,7 +99,7 @@ fn to_text(path: &Path, report: &StripeReport) -> String {
             state => words(state),
         };
         let of = object.capacity.map(|size| format!(" (a device of {})", human_size(size))).unwrap_or_default();
-        text.push_str(&format!("  {index:>3}  {state:>10}  {}{of}\n", object.path.display()));
+        text.push_str(&format!("  {index:>3}  {state:>10}  {}{of}\n", named(&object.path)));
     }
     text
 }
@@ -107,8 +108,8 @@ fn plan_to_text(path: &Path, plan: &StripePlan) -> String {
     let stripe = plan.stripe.map_or("the usual size".to_owned(), human_size);
     let count = plan.count.unwrap_or(plan.targets.len());
     let plural = if count == 1 { "" } else { "s" };
-    let mut text = format!("{}: new files have stripes of {stripe} over {count} object{plural}\n", path.display());
-    plan.targets.iter().for_each(|target| text.push_str(&format!("       {}\n", target.display())));
+    let mut text = format!("{}: new files have stripes of {stripe} over {count} object{plural}\n", named(path));
+    plan.targets.iter().for_each(|target| text.push_str(&format!("       {}\n", named(target))));
     text
 }
 

@@ -1,5 +1,6 @@
 //! `dio wal archive`: finished segments, copied for good.
 
+use crate::quote::quoted;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,8 +53,8 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     let log = args.source.storage()?;
     let copies = open(&args.destination, true)?;
     if !copies.lock().map_err(CommandError::system("lock", &args.destination))? {
-        let path = args.destination.display();
-        return Err(CommandError::Other(format!("'{path}' is in use by another archiver")));
+        let path = quoted(&args.destination);
+        return Err(CommandError::Other(format!("{path} is in use by another archiver")));
     }
     let mut reader = Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
     let mut archive = Archive::new(args, log, copies, &reader)?;
@@ -133,8 +134,8 @@ impl<'a> Archive<'a> {
         if header.identity != self.identity {
             let path = self.args.destination.join(segment_name(number));
             return Err(CommandError::Other(format!(
-                "'{}' belongs to the log {}, and this one is {}: archive it elsewhere",
-                path.display(),
+                "{} belongs to the log {}, and this one is {}: archive it elsewhere",
+                quoted(path),
                 header.identity,
                 self.identity
             )));
@@ -149,7 +150,7 @@ impl<'a> Archive<'a> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let count = file.read_at(&mut bytes, 0).map_err(CommandError::system("read", &path))?;
         let header = SegmentHeader::decode(&bytes[..count]);
-        header.map_err(|fault| CommandError::Other(format!("'{}': {fault}", path.display())))
+        header.map_err(|fault| CommandError::Other(format!("{}: {fault}", quoted(path))))
     }
 
     /// Copies the segments that end at or below a place.
@@ -240,7 +241,7 @@ impl<'a> Archive<'a> {
         // Which of the two is it?
         read_through(Arc::clone(&self.log), from, end).map_err(failed)?;
         let path = self.args.destination.join(part);
-        Err(CommandError::Other(format!("'{}' is read from its disk otherwise than it was written", path.display())))
+        Err(CommandError::Other(format!("{} is read from its disk otherwise than it was written", quoted(path))))
     }
 
     fn tell(&self, number: u64) -> Result<(), CommandError> {

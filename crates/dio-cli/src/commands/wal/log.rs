@@ -8,6 +8,7 @@ use dio_wal::storage::{Directory, Storage};
 use dio_wal::{Lsn, Method, WalError};
 
 use crate::commands::words;
+use crate::quote::quoted;
 
 /// The log, or what was done with it, is as it should be.
 pub(super) const SOUND: u8 = 0;
@@ -50,7 +51,7 @@ pub(super) fn open(path: &Path, direct: bool) -> Result<Arc<dyn Storage>, Comman
 pub(super) enum CommandError {
     #[error("{}", explain(.directory, .source))]
     Log { directory: PathBuf, source: WalError },
-    #[error("cannot {operation} '{}': {}", .path.display(), words(.source))]
+    #[error("cannot {operation} {}: {}", quoted(.path), words(.source))]
     System { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {}", words(.0))]
     Standard(io::Error),
@@ -79,45 +80,45 @@ pub(super) fn is_damage(error: &WalError) -> bool {
 
 /// An error of a log in words, with the place and, where there is one, the cure.
 pub(super) fn explain(directory: &Path, error: &WalError) -> String {
-    let at = directory.display();
+    let at = quoted(directory);
     match error {
         WalError::Io { source, name, .. } if source.kind() == io::ErrorKind::NotFound && name == "." => {
-            format!("'{at}' holds no log: there are no segments in it")
+            format!("{at} holds no log: there are no segments in it")
         }
         WalError::Io { operation, name, offset, source } => {
             let path = if name == "." { directory.to_owned() } else { directory.join(name) };
             let offset = offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
-            format!("cannot {operation} '{}'{offset}: {}", path.display(), words(&**source))
+            format!("cannot {operation} {}{offset}: {}", quoted(path), words(&**source))
         }
         WalError::Damaged { segment, offset, lsn, durable } => {
             let path = directory.join(segment);
             format!(
-                "the log is damaged in '{}' at byte {offset}: LSN {lsn} cannot be read, and up to LSN {durable} it was \
+                "the log is damaged in {} at byte {offset}: LSN {lsn} cannot be read, and up to LSN {durable} it was \
                  durable ('dio wal salvage' takes what is sound)",
-                path.display()
+                quoted(path)
             )
         }
         WalError::Missing { segment, offset, lsn } => {
             let path = directory.join(segment);
             format!(
-                "segment '{}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
+                "segment {} is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
                  what is sound)",
-                path.display()
+                quoted(path)
             )
         }
         WalError::Header { segment, fault } => {
             let path = directory.join(segment);
             let offset = fault.offset();
             format!(
-                "'{}' is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
-                path.display()
+                "{} is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
+                quoted(path)
             )
         }
         WalError::Truncated { lsn, start } => {
-            format!("LSN {lsn} of '{at}' was truncated: the log starts at LSN {start} (ask for that, or a later one)")
+            format!("LSN {lsn} of {at} was truncated: the log starts at LSN {start} (ask for that, or a later one)")
         }
-        WalError::InUse => format!("'{at}' is in use by a program that writes to it"),
-        other => format!("'{at}': {other}"),
+        WalError::InUse => format!("{at} is in use by a program that writes to it"),
+        other => format!("{at}: {other}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `dio wal salvage`: what is sound of a damaged log.
 
+use crate::quote::quoted;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -125,9 +126,9 @@ impl NewLog {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 let mut names = std::fs::read_dir(path).map_err(CommandError::system("read", path))?;
                 if names.next().is_some() {
-                    let path = path.display();
+                    let path = quoted(path);
                     return Err(CommandError::Other(format!(
-                        "'{path}' is not empty: a new log needs a directory of its own"
+                        "{path} is not empty: a new log needs a directory of its own"
                     )));
                 }
             }
@@ -185,19 +186,19 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
     let Salvage { start, records, bytes, to, gaps, below_start, unreadable, headers, .. } = found;
     for BadHeader { segment, fault, .. } in headers {
         let path = args.source.directory.join(segment);
-        eprintln!("dio: header passed over: '{}': {fault}", path.display());
+        eprintln!("dio: header passed over: {}: {fault}", quoted(path));
     }
     for UnreadableRange { segment, offset, length } in unreadable {
         let path = args.source.directory.join(segment);
-        eprintln!("dio: unreadable: {length} bytes at byte {offset} of '{}'", path.display());
+        eprintln!("dio: unreadable: {length} bytes at byte {offset} of {}", quoted(path));
     }
     for Gap { from, to, segment, offset } in gaps {
         let path = args.source.directory.join(segment);
-        eprintln!("dio: lost: LSN {from} to {to}, from byte {offset} of '{}' on", path.display());
+        eprintln!("dio: lost: LSN {from} to {to}, from byte {offset} of {} on", quoted(path));
     }
     for Gap { from, to, segment, offset } in below_start {
         let path = args.source.directory.join(segment);
-        eprintln!("dio: damaged, and truncated: LSN {from} to {to}, from byte {offset} of '{}' on", path.display());
+        eprintln!("dio: damaged, and truncated: LSN {from} to {to}, from byte {offset} of {} on", quoted(path));
     }
     let text = match (args.raw, args.json) {
         (true, _) => return Ok(()),

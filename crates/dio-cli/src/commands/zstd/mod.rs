@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::compress::{OutputFile, Retire, Trouble};
 use crate::codec::zstd::Encode;
 use crate::grammar::Program;
-use crate::quote::words;
+use crate::quote::{as_shown_on, words};
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe, errno_of};
 
@@ -227,7 +227,7 @@ impl Run {
     fn say(&self, level: i32, parts: &[&[u8]]) {
         if self.level() >= level {
             // Nobody can be told that standard error is closed.
-            let _ = io::stderr().lock().write_all(&parts.concat());
+            let _ = io::stderr().lock().write_all(&as_shown_on(&io::stderr(), &parts.concat()));
         }
     }
 
@@ -259,7 +259,7 @@ impl Run {
     }
 
     fn print(&self, text: &[u8]) {
-        if let Err(error) = self.tool.print(text) {
+        if let Err(error) = self.tool.print(&as_shown_on(&io::stdout(), text)) {
             self.tool.write_failed(&error);
         }
     }
