@@ -93,7 +93,7 @@ pub struct Entry {
     /// Bytes of the content, holes included. 0 for what has none.
     pub size: u64,
     /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a member of an incremental
-    /// archive has here (directories of type `D`) is skipped by [`Entries::next_entry`].
+    /// archive has here (directories of type `D`) is skipped by `Entries::next_entry`.
     pub stored: u64,
     /// When the content was last changed.
     pub mtime: Time,
