@@ -48,6 +48,7 @@ impl Connection {
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
             negotiated,
+            shares: None,
         };
         Ok(Connection { dispatcher, kernel })
     }
