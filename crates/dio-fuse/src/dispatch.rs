@@ -17,7 +17,7 @@ use crate::reply::{
 use crate::request::{Malformed, Message, Request};
 use crate::serving;
 use crate::types::{INodeNo, RequestId};
-use crate::user_shares::{Admission, UserShares, Waiting};
+use crate::user_shares::{Admission, UserShares};
 
 /// What one thread needs to serve the requests of a connection.
 #[derive(Debug)]
@@ -56,22 +56,22 @@ impl<F: Filesystem> Dispatcher<F> {
                     next = shares.end(user);
                 }
             }
-            Admission::Waits => self.withdraw_if_interrupted(shares, bytes),
-            Admission::Refused => {
-                if let Ok(message) = Message::parse(bytes) {
-                    self.channel.reply(message.header.unique, Err(Errno::NOMEM));
-                }
+            // Its interrupt may have been served before it began to wait.
+            Admission::Waits(unique) if self.interrupts.came_early(unique) => {
+                self.withdraw(unique);
             }
+            Admission::Waits(_) => {}
+            Admission::Refused(unique) => self.channel.reply(unique, Err(Errno::NOMEM)),
         }
     }
 
-    /// The interrupt of a request that waits now may have been served before it began to wait.
-    fn withdraw_if_interrupted(&self, shares: &UserShares, bytes: &[u8]) {
-        let Ok(message) = Message::parse(bytes) else { return };
-        let unique = message.header.unique;
-        if self.interrupts.came_early(unique) {
-            interrupted(shares.withdraw(unique), unique);
+    /// Replies to a waiting request whose caller was interrupted. Returns whether it waited.
+    fn withdraw(&self, unique: u64) -> bool {
+        let withdrawn = self.shares.as_ref().and_then(|shares| shares.withdraw(unique));
+        if let Some(waiting) = &withdrawn {
+            waiting.channel.reply(unique, Err(Errno::INTR));
         }
+        withdrawn.is_some()
     }
 
     /// Serves one message from the channel of this thread.
@@ -121,8 +121,8 @@ impl<F: Filesystem> Dispatcher<F> {
     /// kernel would send the interrupt again (`EAGAIN`), or no interrupt any more (`ENOSYS`).
     fn interrupt(&self, unique: u64) {
         self.interrupts.interrupt(unique);
-        if let Some(withdrawn) = self.shares.as_ref().and_then(|shares| shares.withdraw(unique)) {
-            return interrupted(Some(withdrawn), unique);
+        if self.withdraw(unique) {
+            return;
         }
         if catch_unwind(AssertUnwindSafe(|| self.filesystem.0.interrupt(RequestId(unique)))).is_err() {
             self.channel.errors.count_panic();
@@ -242,13 +242,6 @@ impl<F: Filesystem> Dispatcher<F> {
             ),
             _ => reply.error(Errno::NOSYS),
         }
-    }
-}
-
-/// Replies to a request that waited when its caller was interrupted.
-fn interrupted(withdrawn: Option<Waiting>, unique: u64) {
-    if let Some(Waiting { channel, .. }) = withdrawn {
-        channel.reply(unique, Err(Errno::INTR));
     }
 }
 

@@ -43,10 +43,10 @@ pub(crate) enum Admission {
     Unlimited,
     /// It is served now. [`UserShares::end`] must be called afterwards.
     Limited(u32),
-    /// It waits until another thread serves it.
-    Waits,
-    /// There is no room for it.
-    Refused,
+    /// The request of this number waits until another thread serves it.
+    Waits(u64),
+    /// There is no room for the request of this number.
+    Refused(u64),
 }
 
 /// A request that waits.
@@ -117,7 +117,8 @@ impl UserShares {
             return Admission::Limited(user);
         }
         let cost = message.len().max(WAITING_BYTES_MIN);
-        while state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
+        // One may always wait, however large it is.
+        while state.waiting_bytes(user) > 0 && state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
             let waited = self.room.wait_timeout(state, ROOM_PATIENCE);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = after;
@@ -126,7 +127,7 @@ impl UserShares {
                 return Admission::Limited(user);
             }
             if timeout.timed_out() {
-                return Admission::Refused;
+                return Admission::Refused(header.unique);
             }
         }
         let waits = state.users.entry(user).or_default();
@@ -135,7 +136,7 @@ impl UserShares {
         if waits.waiting.len() == 1 {
             state.turns.push_back(user);
         }
-        Admission::Waits
+        Admission::Waits(header.unique)
     }
 
     /// A limited request was served. Returns one that waited, with its user, which the calling
@@ -254,7 +255,7 @@ mod tests {
         let (shares, user) = (UserShares::new(LIMITS, 8), user());
         assert_eq!(admit(&shares, &lookup(user, 1)), Admission::Limited(user));
         assert_eq!(admit(&shares, &lookup(user, 2)), Admission::Limited(user));
-        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits);
+        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits(3));
         // Others are not affected, nor is what gives something back.
         assert_eq!(admit(&shares, &lookup(user + 1, 4)), Admission::Limited(user + 1));
         assert_eq!(admit(&shares, &lookup(0, 5)), Admission::Unlimited);
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(admit(&shares, &lookup(user + 1, 2)), Admission::Limited(user + 1));
         // One of three threads always reads.
         for (from, unique) in [(user, 3), (user, 4), (user + 1, 5), (user + 2, 6)] {
-            assert_eq!(admit(&shares, &lookup(from, unique)), Admission::Waits);
+            assert_eq!(admit(&shares, &lookup(from, unique)), Admission::Waits(unique));
         }
         let mut served = Vec::new();
         let mut ends = user;
@@ -289,7 +290,7 @@ mod tests {
     fn an_interrupted_request_waits_no_more() {
         let (shares, user) = (UserShares::new(LIMITS, 8), user());
         (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
-        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits);
+        assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits(3));
         assert!(shares.withdraw(1).is_none() && shares.withdraw(9).is_none());
         assert!(number(&shares.withdraw(3).unwrap()) == 3 && shares.withdraw(3).is_none());
         assert!(shares.end(user).is_none());
@@ -299,14 +300,19 @@ mod tests {
     fn memory_is_limited_while_nothing_ends() {
         let (shares, user) = (UserShares::new(LIMITS, 8), user());
         (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
-        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits));
-        assert_eq!(admit(&shares, &lookup(user, 7)), Admission::Refused);
+        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+        assert_eq!(admit(&shares, &lookup(user, 7)), Admission::Refused(7));
+        // A message larger than all the room waits too, if it is the only one.
+        let large = message_of(user + 1, opcode::WRITE, 9, &vec![0; 2 * LIMITS.waiting_bytes]);
+        (10..=11)
+            .for_each(|unique| assert_eq!(admit(&shares, &lookup(user + 1, unique)), Admission::Limited(user + 1)));
+        assert_eq!(admit(&shares, &large), Admission::Waits(9));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(50));
                 assert_eq!(number(&shares.end(user).unwrap().1), 3);
             });
-            assert_eq!(admit(&shares, &lookup(user, 8)), Admission::Waits, "there is room when one has ended");
+            assert_eq!(admit(&shares, &lookup(user, 8)), Admission::Waits(8), "there is room when one has ended");
         });
     }
 }
