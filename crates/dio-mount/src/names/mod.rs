@@ -342,14 +342,14 @@ impl Names {
     /// What was found is in the table, looked up once more.
     fn enter(&self, found: resolve::Found, parent: InodeId, name: &OsStr) -> Entry {
         let resolve::Found { place, mut stat, mount, .. } = found;
-        let inode = match self.enter_open(&stat, mount, parent, name) {
+        let inode = match self.enter_open(&mut stat, mount, parent, name) {
             Some(known) => known,
             None => {
                 let identity = self.identity(&place, &stat, mount);
+                self.shared.lock().mounts.show(&mut stat, mount);
                 self.enter_identity(identity, place, parent, name)
             }
         };
-        self.shared.lock().mounts.show(&mut stat, mount);
         Entry { inode, generation: 0, stat }
     }
 
@@ -368,14 +368,16 @@ impl Names {
         Entry { inode, generation: 0, stat }
     }
 
-    /// The short way for an inode of which a place is open: as long as it is, no other has its number.
-    fn enter_open(&self, stat: &Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
+    /// The short way for an inode of which a place is open: as long as it is, no other has its number. Then `stat` becomes what
+    /// the mount shows of it.
+    fn enter_open(&self, stat: &mut Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
         let mut state = self.shared.lock();
         let key = state.mounts.key(stat, mount);
         let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
         state.named_again(inode);
         state.table.tick(self.now());
         state.table.visit(inode, parent, name);
+        state.mounts.show(stat, mount);
         let unused = state.release_gone();
         drop(state);
         drop(unused);
