@@ -28,7 +28,7 @@ const SMALL_BLOCK: usize = 4096;
 /// Throughput of the reference in large blocks divided by that in small ones: 521 s / 23.9 s.
 pub(crate) const REFERENCE_SECONDS: (f64, f64) = (521.0, 23.9);
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Bytes copied in large blocks.

@@ -299,7 +299,7 @@ mod tests {
         Random::new(7).fill(&mut b);
         assert_eq!(a, b);
         assert!((0..1000).all(|seed| Random::new(seed).below(10) < 10));
-        // What the benchsuite's data were made from since its first record.
+        // The data of the benchsuite have begun with this number since its first record.
         assert_eq!(Random::new(0x00d1_0000_0001).number(), 0xb5b7_2620_00fe_3268);
     }
 }

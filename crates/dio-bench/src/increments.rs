@@ -30,7 +30,7 @@ const SMALL_STEP: u64 = 4096;
 /// Steps in a row of small ones: of 1 byte, 1 MiB.
 const MOST_STEPS: u64 = 1 << 20;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Bytes of the file that is read; of an existing file, at most so much.

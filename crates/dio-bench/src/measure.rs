@@ -76,7 +76,7 @@ impl MachineCpu {
     /// Reads `/proc/stat` (`proc_stat(5)`).
     ///
     /// # Errors
-    /// Where it cannot be read, or has no line of CPU times.
+    /// The file cannot be read, or has no line of CPU times.
     pub fn now() -> Result<MachineCpu, BenchError> {
         let path = Path::new("/proc/stat");
         let text = std::fs::read_to_string(path).map_err(BenchError::system("read", path))?;

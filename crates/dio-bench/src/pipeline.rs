@@ -24,7 +24,7 @@ use crate::stats::{Summary, median_count, number, ratios};
 use dio_common::units::size;
 use std::time::Duration;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Bytes of the file that is read.

@@ -25,7 +25,7 @@ use crate::study::Bucket;
 use crate::study::plots::{distribution, distribution_plot};
 use dio_common::units::{seconds, size};
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Bytes of the file; of an existing file, at most how much of it is read.

@@ -69,7 +69,7 @@ impl LogPlace {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct LogPlan {
     /// Where files are made; absolute.

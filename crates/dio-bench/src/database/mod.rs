@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The database.
@@ -95,7 +95,7 @@ pub struct Plan {
     pub workloads: Vec<String>,
     /// A block device whose contents are overwritten, instead of a loop device of ours.
     pub raw: Option<PathBuf>,
-    /// Where files are made.
+    /// The directory in which files are made.
     pub directory: PathBuf,
     /// Bytes of data, about.
     pub size: u64,

@@ -82,7 +82,7 @@ impl Direction {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Numbers of disks.

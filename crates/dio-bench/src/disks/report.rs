@@ -1,4 +1,4 @@
-//! What came out.
+//! The result.
 
 use serde::{Deserialize, Serialize};
 

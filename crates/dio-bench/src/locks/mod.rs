@@ -43,7 +43,7 @@ pub enum By {
     WaitChannels,
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The command and its arguments.

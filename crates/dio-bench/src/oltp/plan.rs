@@ -29,14 +29,14 @@ impl Open {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The ways to store the pages.
     pub contenders: Vec<Contender>,
     /// A block device whose contents are overwritten, instead of a loop device of ours.
     pub raw: Option<PathBuf>,
-    /// Where files are made.
+    /// The directory in which files are made.
     pub directory: PathBuf,
     /// Files of pages.
     pub files: u64,

@@ -42,7 +42,7 @@ pub enum Part {
     Random,
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The workloads.
@@ -62,7 +62,7 @@ pub struct Plan {
     pub stream_memory: usize,
     /// Random reads of each way and run.
     pub reads: u64,
-    /// Where files are made.
+    /// The directory in which files are made.
     pub directory: PathBuf,
     /// An existing file to read instead; what is written is made in `directory`.
     pub file: Option<PathBuf>,

@@ -79,7 +79,7 @@ impl Direction {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The rigs, in order.
@@ -104,7 +104,7 @@ pub struct Plan {
     pub timing: Timing,
     /// Bytes that are copied from one modelled disk to another; 0 leaves that out.
     pub copy: u64,
-    /// Where files are made.
+    /// The directory in which files are made.
     pub directory: PathBuf,
     /// The program that serves modelled disks and copies: `dio`.
     pub program: PathBuf,

@@ -1,4 +1,4 @@
-//! What is shown of a result.
+//! The section that shows a result.
 
 use dio_common::units::{seconds, size};
 

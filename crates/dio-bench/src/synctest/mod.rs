@@ -40,7 +40,7 @@ use crate::environment::Environment;
 /// Bytes of the files of one case, unless said otherwise: as many as a segment of PostgreSQL's log has.
 pub const FILE_SIZE: u64 = 16 << 20;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// A directory, a file that is new, or one that may be overwritten.

@@ -27,7 +27,7 @@ pub use limit::{Binds, Flush, Limit};
 /// 2005: direct I/O for the write-ahead log).
 const REFERENCE: [(f64, f64); 2] = [(109.9, 147.2), (102.7, 150.8)];
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where the logs are made.

@@ -250,7 +250,7 @@ fn values<A: Copy, V: From<A> + Clone>(list: &[A], full: bool, all: &[V], usual:
 }
 
 impl SynctestArgs {
-    /// What to measure.
+    /// The measurements to make.
     pub(super) fn plan(&self) -> Plan {
         let listed = self.full
             || !self.method.is_empty()

@@ -1,6 +1,6 @@
 //! Names as GNU tar shows them: the quoting style `escape` of gnulib.
 
-use std::fmt::Write;
+use dio::quote::push_escape;
 
 /// A name with the escapes of C for what cannot be printed, and for the backslash itself. Bytes that are not text of the
 /// user's locale become octal escapes.
@@ -16,27 +16,14 @@ fn escaped_in(name: &[u8], utf8: bool) -> String {
             match c {
                 '\\' => out.push_str("\\\\"),
                 c if c.is_control() || !(utf8 || c.is_ascii()) => {
-                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push(&mut out, byte));
+                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte));
                 }
                 c => out.push(c),
             }
         }
-        part.invalid().iter().for_each(|&byte| push(&mut out, byte));
+        part.invalid().iter().for_each(|&byte| push_escape(&mut out, byte));
     }
     out
-}
-
-fn push(out: &mut String, byte: u8) {
-    match byte {
-        7 => out.push_str("\\a"),
-        8 => out.push_str("\\b"),
-        9 => out.push_str("\\t"),
-        10 => out.push_str("\\n"),
-        11 => out.push_str("\\v"),
-        12 => out.push_str("\\f"),
-        13 => out.push_str("\\r"),
-        byte => write!(out, "\\{byte:03o}").expect("a string takes everything"),
-    }
 }
 
 #[cfg(test)]
