@@ -57,6 +57,22 @@ fn zeros_behind_the_last_member_are_padding_and_all_else_is_garbage() {
     }
 }
 
+/// RFC 1951 section 2: a distance never leads before the first byte. Some decoders read zeros there.
+#[test]
+fn a_distance_that_leads_before_the_first_byte_is_damage() {
+    // The letter a, and three bytes from a distance of five; with the check value of `a\0\0\0`.
+    let member = *b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x04\x92\0\x7a\x4f\xde\xa2\x04\0\0\0";
+    for behind in [0, 1000] {
+        for workers in [0, 2] {
+            let (out, result) =
+                decoded(&[&member[..], &vec![0; behind]].concat(), &Decode { workers, ..Decode::default() });
+            let (offset, what, sound) = damage(result);
+            assert!(offset < member.len() as u64 && sound <= 1 && b"a".starts_with(&out[..]));
+            assert!(matches!(what, Damage::Data(_)), "{what}");
+        }
+    }
+}
+
 #[test]
 fn an_early_end_is_found_at_every_place() {
     let data = text(4000, &mut Rng::new(2));
