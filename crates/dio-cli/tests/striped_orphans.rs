@@ -114,6 +114,20 @@ fn objects_whose_file_may_be_there_are_left() {
         assert!(left.stderr.contains("a descriptor, but it is damaged") && objects() == [1, 1], "{left:?}");
         fs::remove_file(dir.join(place)).unwrap();
     }
+    // The descriptor itself, to which a whole file was appended: where it was made, beside that, and elsewhere.
+    for place in ["x/file", "x/other", "far/file"] {
+        if place != "far/file" {
+            fs::rename(dir.join("far/file"), dir.join(place)).unwrap();
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(dir.join(place)).unwrap();
+        std::io::Write::write_all(&mut file, &[b'x'; 100_000]).unwrap();
+        let left = remove(&["--heads", "far", "a", "b"]);
+        assert!(left.stderr.contains("something was written behind it") && objects() == [1, 1], "{place}: {left:?}");
+        file.set_len(sound.len() as u64).unwrap();
+        if place != "far/file" {
+            fs::rename(dir.join(place), dir.join("far/file")).unwrap();
+        }
+    }
     // By another way to the targets.
     let bind = |what: &[&str]| Command::new("mount").args(what).current_dir(dir).status().is_ok_and(|it| it.success());
     if bind(&["--bind", "a", "y"]) {

@@ -16,7 +16,6 @@ use crate::remnants::is_old_descriptor;
 use crate::system::errno;
 use dio::stripe::descriptor_of;
 use dio::stripe::object::directory_of;
-use dio::stripe::object::may_be_descriptor;
 use dio::stripe::object::read_device_header;
 use dio::stripe::object::{device_length, open_exclusive, wipe};
 use dio::stripe::object::{identity, remove_name_of};
@@ -85,21 +84,22 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
 ///
 /// # Errors
 /// What reading the directory answers. An error for any file that may be a descriptor but is
-/// damaged or cannot be read: it may be that of any object.
-pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descriptor>> {
+/// damaged or cannot be read: it may be that of any object. A file of another length than a
+/// descriptor's may be one if one of `objects` names its inode.
+pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) -> io::Result<Vec<Descriptor>> {
     let mut found = Vec::new();
     for path in entries_of(directory)? {
         let is_file = fs::symlink_metadata(&path).map(|found| found.is_file());
         // One that is gone is no descriptor.
         if is_file.is_ok_and(|is_file| is_file) && !is_old_descriptor(&path, age) {
-            found.extend(sought(&path)?);
+            found.extend(sought(&path, objects)?);
         }
     }
     Ok(found)
 }
 
 /// The descriptor that a name leads to. `None` if it is certain that there is none.
-fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
+fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<Descriptor>> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -111,11 +111,12 @@ fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
         other => other.map_err(told)?,
     };
     // Whoever made the object named the file, and may have named any: no other one is opened.
-    let Some(found) = found.filter(|found| may_be_descriptor(found.stat.st_size as u64)) else { return Ok(None) };
+    let known = objects.iter().map(|object| object.header.head);
+    let Some(found) = found.filter(|found| found.may_be_descriptor(known)) else { return Ok(None) };
     let file = found.open(OFlags::RDONLY).map_err(told)?;
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
-    // A file of another length may be a damaged descriptor.
+    // A file of nearly the length may be a damaged descriptor.
     if !Descriptor::is_one(&bytes) {
         return Ok(None);
     }
@@ -210,8 +211,9 @@ impl FoundObject {
                 _ => OwningFile::Gone,
             });
         };
-        let there = sought(name).map(|found| found.into_iter().collect::<Vec<_>>());
-        let beside = || descriptors_in(directory_of(name), age);
+        let own = std::slice::from_ref(self);
+        let there = sought(name, own).map(|found| found.into_iter().collect::<Vec<_>>());
+        let beside = || descriptors_in(directory_of(name), age, own);
         let unknown = |error: io::Error| match error.kind() {
             // Its file system may not be mounted.
             io::ErrorKind::NotFound => format!("the directory of {} is not there", quoted(name)),

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dio::names::is_of_the_kernel;
+use dio::stripe::object::may_be_descriptor;
+use dio::stripe::{DESCRIPTOR_LEN, DescriptorInode};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -32,6 +34,17 @@ impl Regular {
         }
         refuse_of_the_kernel(&place)?;
         Ok(Some(Regular { place, stat }))
+    }
+
+    /// Whether it may be a descriptor: it has about the length of one, or it is longer, because
+    /// something was appended, and is one of the inodes `known` as descriptors.
+    pub(crate) fn may_be_descriptor(&self, mut known: impl Iterator<Item = DescriptorInode>) -> bool {
+        let length = self.stat.st_size as u64;
+        let mut is_known = || {
+            let own = DescriptorInode::of(&self.place).unwrap_or_default();
+            known.any(|known| own.is_surely(&known))
+        };
+        may_be_descriptor(length) || length > DESCRIPTOR_LEN && is_known()
     }
 
     /// Opens it without waiting: a lease of somebody else is EAGAIN.

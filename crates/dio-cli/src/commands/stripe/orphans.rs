@@ -59,46 +59,48 @@ fn complain(what: &str, path: &Path, error: &io::Error) {
 pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     let (mut status, age) = (ExitCode::SUCCESS, Duration::from_secs(args.age));
     let (mut known, mut beginnings, mut beside) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut objects, mut remnants) = (Vec::new(), Vec::new());
+    for directory in &args.directories {
+        match objects_in(directory).and_then(|objects| Ok((objects, remnants_in(directory, age)?))) {
+            Ok(found) => {
+                objects.extend(found.0);
+                remnants.extend(found.1);
+            }
+            Err(error) => {
+                complain("read", directory, &error);
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
     for head in &args.heads {
-        if let Err((path, error)) = gather(head, age, &mut known, &mut beginnings, &mut beside) {
+        if let Err((path, error)) = gather(head, age, &objects, &mut known, &mut beginnings, &mut beside) {
             complain("look for striped files in", &path, &error);
             // What was not looked at may know any of them.
             return ExitCode::FAILURE;
         }
     }
+    beginnings.append(&mut remnants);
     let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
     let mut ids: BTreeSet<String> = known.iter().map(|descriptor| descriptor.id.to_string()).collect();
-    for directory in &args.directories {
-        let found = objects_in(directory).and_then(|objects| Ok((objects, remnants_in(directory, age)?)));
-        let (objects, mut remnants) = match found {
-            Ok(found) => found,
-            Err(error) => {
-                complain("read", directory, &error);
-                status = ExitCode::FAILURE;
+    for object in objects {
+        let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
+        beside.extend(place.clone());
+        match object.owning_file(&known, age) {
+            OwningFile::Gone => {
+                beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
+                let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
+                if !objects.contains(&object) {
+                    objects.push(object);
+                }
                 continue;
             }
-        };
-        beginnings.append(&mut remnants);
-        for object in objects {
-            let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
-            beside.extend(place.clone());
-            match object.owning_file(&known, age) {
-                OwningFile::Gone => {
-                    beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
-                    let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
-                    if !objects.contains(&object) {
-                        objects.push(object);
-                    }
-                    continue;
-                }
-                OwningFile::Unknown(why) => {
-                    eprintln!("dio stripe: {} is left: {why}", quoted(&object.path));
-                    status = ExitCode::FAILURE;
-                }
-                OwningFile::Known => {}
+            OwningFile::Unknown(why) => {
+                eprintln!("dio stripe: {} is left: {why}", quoted(&object.path));
+                status = ExitCode::FAILURE;
             }
-            ids.insert(object.id().to_string());
+            OwningFile::Known => {}
         }
+        ids.insert(object.id().to_string());
     }
     for remnant in beginnings {
         // What should be an object of a file that is there is the concern of 'dio stripe check'.
@@ -233,13 +235,14 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
 fn gather(
     directory: &Path,
     age: Duration,
+    objects: &[FoundObject],
     known: &mut Vec<Descriptor>,
     beginnings: &mut Vec<Remnant>,
     directories: &mut BTreeSet<PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (directory.to_owned(), error);
     directories.insert(directory.to_owned());
-    known.extend(descriptors_in(directory, age).map_err(failed)?);
+    known.extend(descriptors_in(directory, age, objects).map_err(failed)?);
     let remnants = remnants_in(directory, age).map_err(failed)?;
     beginnings.extend(remnants.into_iter().filter(|remnant| remnant.index.is_none()));
     let is_directory = |entry: &io::Result<std::fs::DirEntry>| match entry {
@@ -253,7 +256,7 @@ fn gather(
         // One of the kernel's own file systems holds no descriptors.
         let place = rustix::fs::open(&directory, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         if !place.is_ok_and(dio::names::is_of_the_kernel) {
-            gather(&directory, age, known, beginnings, directories)?;
+            gather(&directory, age, objects, known, beginnings, directories)?;
         }
     }
     Ok(())
