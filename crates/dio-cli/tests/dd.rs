@@ -295,6 +295,25 @@ fn descriptors_that_are_shared_go_on_where_dd_ended() {
         (dd bs=5 count=1 conv=noerror; cat) <s; (dd bs=4 if=/dev/zero count=2 conv=sparse; printf end) >p; dd if=s bs=8 count=1 status=none | dd bs=3 skip=1");
 }
 
+/// dio reads ahead; the descriptor is left, and the records are told, as if it did not.
+#[test]
+fn a_failed_write_leaves_the_input_behind_the_record_that_failed() {
+    let setup = |dir: &Path| std::fs::write(dir.join("s"), [b'x'; 50_000]).unwrap();
+    for operands in [
+        "ibs=512",
+        "bs=512 skip=3",
+        "bs=7",
+        "obs=4096 ibs=1000 skip=1",
+        "bs=4096 conv=sync",
+        "ibs=1000 conv=sync iflag=fullblock",
+        "bs=60000",
+        "bs=60000 conv=sync",
+        "ibs=300 conv=swab obs=1000",
+    ] {
+        same(&setup, &format!("(dd {operands} of=/dev/full; echo $?; cat) <s; cat s | dd {operands} of=/dev/full"));
+    }
+}
+
 #[test]
 fn a_file_may_be_both_ends() {
     let setup = |dir: &Path| std::fs::write(dir.join("s"), "0123456789abcdefghij").unwrap();
@@ -310,6 +329,9 @@ fn a_file_may_be_both_ends() {
         "seek=1 ibs=3 obs=5 conv=notrunc count=4",
         "conv=notrunc,ucase",
         "cbs=3 conv=notrunc,block ibs=2 obs=4 count=7",
+        "conv=noerror",
+        "conv=noerror,sync skip=1",
+        "count=7B skip=7B ibs=64K obs=1000",
     ] {
         same(&setup, &format!("dd if=s of=s {operands}; echo $?; ln s t; dd if=s of=t {operands}"));
     }

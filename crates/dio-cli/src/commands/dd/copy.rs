@@ -102,7 +102,7 @@ impl<'run> Copy<'run> {
         let left = plan.most_bytes().unwrap_or(u64::MAX);
         let source = self.source(start, left).map_err(|error| tell(self.tool, input, &error))?;
         match plan.conv.any(conv::NOERROR) {
-            true => Ok(Some(Feed::Records(Box::new(Records::of_file(source, plan))))),
+            true => Ok(Some(Feed::Records(Box::new(told(Records::of_source(source, input, plan))?)))),
             false => Ok(Some(Feed::Chunks { source: Box::new(source), left, start })),
         }
     }
@@ -140,7 +140,10 @@ impl<'run> Copy<'run> {
             let count = match self.some_chunks(&mut source, held)? {
                 Some(count) => count,
                 // Record by record, to get to the one that cannot be read.
-                None => return self.records(Records::of_file(source, self.plan)),
+                None => {
+                    let records = Records::of_source(source, self.input, self.plan);
+                    return self.records(records.map_err(|error| tell(self.tool, self.input, &error))?);
+                }
             };
             let closed = source.close();
             (left, at) = (left - count, at + count);
@@ -341,8 +344,8 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
     if let Some(start) = open::place(input) {
         let to = open::advance(input, offset)
             .map_err(|errno| fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno)))?;
-        let regular = input.kind() == rustix::fs::FileType::RegularFile;
-        if regular && to > start.max(input.stat.st_size as u64) {
+        // The size now: the output may be the same file, and have been cut off.
+        if input.size().is_some_and(|size| to > start.max(size)) {
             cannot();
         }
         return Ok(None);

@@ -141,6 +141,7 @@ fn copy(
     let copied = copied.map_err(|halt| match halt {
         Halt::Write(error) => {
             let what = target.correct(&error, plan);
+            open::leave_behind(input, from, account.counts().input, plan.ibs);
             write_failed(tool, output, &error, what);
             Halt::Failed
         }

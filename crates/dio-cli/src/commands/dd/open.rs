@@ -11,6 +11,7 @@ use dio_sys::start::was_closed;
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::account::Side;
 use super::flags::{Set, conv, flag, open_flags};
 use super::plan::Plan;
 use crate::quote::{quoted, words};
@@ -165,6 +166,15 @@ fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Fail
 /// Where a descriptor is; `None` for what has no places.
 pub(super) fn place(end: &End) -> Option<u64> {
     rustix::fs::tell(&end.fd).ok()
+}
+
+/// Leaves the input, of which more was read ahead, behind the records that are told as read. They
+/// began at `from`, and are all of `ibs` bytes: otherwise nothing is moved.
+pub(super) fn leave_behind(input: &End, from: u64, read: Side, ibs: u64) {
+    if input.kind() == FileType::RegularFile && read.partial == 0 {
+        let end = read.full.saturating_mul(ibs).saturating_add(from);
+        let _ = rustix::fs::seek(&input.fd, SeekFrom::Start(end));
+    }
 }
 
 /// Moves a descriptor on by `offset` bytes, which is `None` when there is no such place.

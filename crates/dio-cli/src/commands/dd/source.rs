@@ -76,10 +76,14 @@ impl Records {
         Ok(Records::new(from, plan, pipe || endless, plan.iflag.any(flag::FULLBLOCK)))
     }
 
-    /// Reads a file so that each record that cannot be read is told apart.
-    pub(super) fn of_file(source: Source, plan: &Plan) -> Records {
+    /// Reads the source of `input` on so that each record that cannot be read is told apart. A source
+    /// that is no file, because it was found empty, is read from its descriptor.
+    pub(super) fn of_source(source: Source, input: &End, plan: &Plan) -> io::Result<Records> {
+        if source.file().is_none() {
+            return Records::of_descriptor(input, plan);
+        }
         let position = source.position();
-        Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true)
+        Ok(Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true))
     }
 
     fn new(from: From, plan: &Plan, several: bool, whole: bool) -> Records {

@@ -269,11 +269,9 @@ impl<'run> Target<'run> {
             if plan.conv.any(conv::SWAB) && needed.saturating_mul(ibs) & !1 < failing {
                 needed += 1;
             }
-            // The last record may have been short: it was not needed, or all were. Records that are filled up are as long as
-            // full ones only while none was short.
-            let short = !plan.conv.any(conv::SYNC) || counts.input.partial == 0;
+            // The last record may have been short: it was not needed, or all were.
             let as_long = !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK));
-            let counted = short && as_long && counts.input.is_full_but_for_the_last();
+            let counted = as_long && counts.input.is_full_but_for_the_last();
             if counted && counts.input.full >= needed {
                 counts.input = Side::of(needed);
             }
