@@ -33,6 +33,22 @@ const CHECKS: &[Check] = &[
     ),
     // Without --lib the program dio and the library dio would be documented in the same place.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
+    // Every package that a user would take can be made; that each builds is tried by hand (without --no-verify).
+    (
+        "packages",
+        &[
+            "package",
+            "--quiet",
+            "--workspace",
+            "--exclude",
+            "xtask",
+            "--exclude",
+            "dio-test",
+            "--no-verify",
+            "--offline",
+            "--allow-dirty",
+        ],
+    ),
 ];
 
 /// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn a switch of the whole

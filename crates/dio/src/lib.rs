@@ -37,3 +37,8 @@ pub mod transfer;
 
 pub use file::{Class, Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
 pub use io::{Io, IoError, Limits};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
