@@ -36,6 +36,7 @@ fn prepare(dir: &Path) {
     };
     put("crc.gz", &changed(gz.len() - 8, b"XX"));
     put("len.gz", &changed(gz.len() - 3, b"XX"));
+    put("both.gz", &changed(gz.len() - 5, b"XX"));
     put("m1.gz", b"\x1f\x8b\x07");
     put("m2.gz", b"\x1f\x8b\x08\x20aaaaaaaaaaaaaaaaa");
     put("m3.gz", b"\x1f\x8b\x08\xc0aaaaaaaaaaaaaaaaa");
@@ -126,7 +127,7 @@ fn files_are_replaced_as_gnu_does() {
         "gunzip b2",
         "gzip -dfv a.gz d-gz f.Z c.tgz up.GZ",
         "gzip -df garb.gz zer.gz two.gz",
-        "gzip -d crc.gz; gzip -d len.gz; gzip -d tr.gz; gzip -d m4.gz; gzip -d m5.gz",
+        "gzip -d crc.gz; gzip -d len.gz; gzip -d both.gz; gzip -d tr.gz; gzip -d m4.gz; gzip -d m5.gz",
         "gzip -dN n.gz; ls ..| grep evil",
         "gzip -dkN a.gz -f",
         "gzip -n d/x; gzip -dN d/x.gz",

@@ -85,6 +85,17 @@ pub enum Damage {
         /// Of the data.
         computed: u64,
     },
+    /// Neither check value nor length is that of the data.
+    #[error(
+        "invalid compressed data: checksum and length are {:08x} and {}, not the {:08x} and {} stored with it",
+        .computed.0, .computed.1, .stored.0, .stored.1
+    )]
+    ChecksumAndLength {
+        /// In the stream: the check value and the length.
+        stored: (u32, u64),
+        /// Of the data.
+        computed: (u32, u64),
+    },
 }
 
 /// Why nothing whole was encoded. What was written until then is of no use.

@@ -44,12 +44,12 @@ impl Trailer {
 
     /// What is wrong with data of this check value and length, if anything.
     pub(super) fn check(self, crc: u32, length: u64) -> Option<Damage> {
-        if self.crc != crc {
-            Some(Damage::Checksum { stored: self.crc, computed: crc })
-        } else if self.length != length as u32 {
-            Some(Damage::Length { stored: self.length.into(), computed: length })
-        } else {
-            None
+        let stored = self.length.into();
+        match (self.crc == crc, self.length == length as u32) {
+            (true, true) => None,
+            (false, true) => Some(Damage::Checksum { stored: self.crc, computed: crc }),
+            (true, false) => Some(Damage::Length { stored, computed: length }),
+            (false, false) => Some(Damage::ChecksumAndLength { stored: (self.crc, stored), computed: (crc, length) }),
         }
     }
 }

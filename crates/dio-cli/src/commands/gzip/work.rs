@@ -228,6 +228,10 @@ impl Run {
                     Damage::UnexpectedEnd => "unexpected end of file".to_owned(),
                     Damage::Data(_) => "invalid compressed data--format violated".to_owned(),
                     Damage::Checksum { .. } => "invalid compressed data--crc error".to_owned(),
+                    Damage::ChecksumAndLength { .. } => {
+                        self.contents(shown, &format!("invalid compressed data--crc error, at byte {offset}"));
+                        "invalid compressed data--length error".to_owned()
+                    }
                     Damage::Length { .. } => "invalid compressed data--length error".to_owned(),
                     Damage::Header(what) => what.clone().into_owned(),
                 };

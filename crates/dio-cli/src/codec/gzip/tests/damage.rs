@@ -122,6 +122,9 @@ fn a_trailer_that_does_not_fit_is_told_at_its_place() {
         let (offset, what, of_it) = damage(decoded(&wrong, &Decode::default()).1);
         assert!(matches!(what, Damage::Length { stored, computed } if stored == computed ^ 1), "{what:?}");
         assert_eq!((offset, of_it), (at as u64, sound));
+        wrong[at] ^= 1;
+        let (_, what, of_it) = damage(decoded(&wrong, &Decode::default()).1);
+        assert!(matches!(what, Damage::ChecksumAndLength { .. }) && of_it == sound, "{what:?}");
     }
 }
 

@@ -120,7 +120,10 @@ fn members_that_are_there_at_once_hide_no_others_and_no_damage() {
         }
         let wrong = [&packed[..packed.len() - TRAILER_LEN], &trailer(b"something else")[..]].concat();
         let (_, result) = decoded(&wrong, &Decode::default());
-        assert!(matches!(result, Err(DecodeError::Damaged { what: Damage::Checksum { .. }, .. })), "{result:?}");
+        assert!(
+            matches!(result, Err(DecodeError::Damaged { what: Damage::ChecksumAndLength { .. }, .. })),
+            "{result:?}"
+        );
     }
 }
 
