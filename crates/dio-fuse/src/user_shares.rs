@@ -74,6 +74,8 @@ pub(crate) struct UserShares {
 struct State {
     /// Limited requests that are being served.
     serving: usize,
+    /// Threads that wait until there is room for the request that they have read.
+    blocked: usize,
     /// Users with requests that are being served or wait.
     users: HashMap<u32, User>,
     /// Users with waiting requests, in turn.
@@ -119,9 +121,18 @@ impl UserShares {
         let cost = message.len().max(WAITING_BYTES_MIN);
         // One may always wait, however large it is.
         while state.waiting_bytes(user) > 0 && state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
+            // The last thread reads on, since the next request may be of somebody else.
+            if state.serving + state.blocked >= self.threads {
+                if state.waiting_bytes(user) + cost > 2 * self.limits.waiting_bytes {
+                    return Admission::Refused(header.unique);
+                }
+                break;
+            }
+            state.blocked += 1;
             let waited = self.room.wait_timeout(state, ROOM_PATIENCE);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = after;
+            state.blocked -= 1;
             if self.may_serve(&state, user) {
                 state.begin(user);
                 return Admission::Limited(user);
@@ -294,6 +305,28 @@ mod tests {
         assert!(shares.withdraw(1).is_none() && shares.withdraw(9).is_none());
         assert!(number(&shares.withdraw(3).unwrap()) == 3 && shares.withdraw(3).is_none());
         assert!(shares.end(user).is_none());
+    }
+
+    /// Whoever keeps threads busy and sends more than there is room for blocks all threads but one:
+    /// that one refuses what exceeds twice the room, and reads what others ask.
+    #[test]
+    fn the_last_thread_does_not_wait_for_room() {
+        let (shares, user) = (UserShares::new(LIMITS, 4), user());
+        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
+        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+        std::thread::scope(|scope| {
+            let blocked = scope.spawn(|| admit(&shares, &lookup(user, 7)));
+            while shares.lock().blocked == 0 {
+                std::thread::yield_now();
+            }
+            let begun = std::time::Instant::now();
+            (8..=11).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+            assert_eq!(admit(&shares, &lookup(user, 12)), Admission::Refused(12));
+            assert_eq!(admit(&shares, &lookup(0, 13)), Admission::Unlimited);
+            assert!(begun.elapsed() < ROOM_PATIENCE);
+            assert_eq!(blocked.join().unwrap(), Admission::Refused(7));
+        });
+        assert_eq!(shares.lock().blocked, 0);
     }
 
     #[test]
