@@ -5,12 +5,15 @@
 use std::ffi::OsStr;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{OFlags, XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{
+    Access, OFlags, XattrFlags, fremovexattr, fsetxattr, fstat, getxattr, listxattr, removexattr, setxattr,
+};
 use rustix::io::{Errno, Result};
 
 use super::attributes::path_of;
 use super::forbidden::CAPABILITIES;
 use super::{Caller, Forbidden, InodeId, Names};
+use crate::set_id;
 
 /// Attributes that only a privileged process sees (`xattr(7)`).
 const TRUSTED: &[u8] = b"trusted.";
@@ -100,13 +103,18 @@ impl Names {
         Ok(list)
     }
 
-    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old. Capabilities are removed
-    /// as the server: the kernel itself takes them from a file that is truncated, whoever does it (`security_inode_killpriv`,
-    /// `fs/attr.c`), and for `removexattr(2)` it asks for a capability of the caller, which it does not remember.
+    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old.
+    ///
+    /// Capabilities are removed as the server: the kernel itself takes them from a file that is
+    /// truncated, whoever does it (`security_inode_killpriv`, `fs/attr.c`), and for `removexattr(2)`
+    /// it asks for a capability of the caller, which it does not remember. It does so too for a
+    /// `chown(2)` that is refused afterwards, where other file systems refuse it first if the file
+    /// has set-id bits. `is_written` says that the file is open for writing.
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `removexattr(2)`.
-    pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr) -> Result<()> {
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of
+    /// `removexattr(2)`.
+    pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr, is_written: bool) -> Result<()> {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(SYSTEM) && !bytes.starts_with(ACL) {
             let file = self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK);
@@ -115,7 +123,15 @@ impl Names {
         }
         let place = self.descriptor(inode)?;
         let remove = || removexattr(path_of(&place), name);
-        if bytes == CAPABILITIES { remove() } else { self.as_caller(caller, 0, remove) }
+        if bytes != CAPABILITIES {
+            return self.as_caller(caller, 0, remove);
+        }
+        let stat = fstat(&*place)?;
+        let is_owner = self.callers.is_none() || [0, stat.st_uid].contains(&caller.uid);
+        if !is_owner && !is_written && set_id::are_in(&stat) {
+            self.access(caller, inode, Access::WRITE_OK).map_err(|_| Errno::PERM)?;
+        }
+        remove()
     }
 }
 

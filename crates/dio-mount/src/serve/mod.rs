@@ -502,7 +502,7 @@ impl Filesystem for Mount {
 
     fn removexattr(&self, by: &Request<'_>, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
-        empty(timer, reply, self.names.remove_xattr(caller(by), inode.0, name));
+        empty(timer, reply, self.names.remove_xattr(caller(by), inode.0, name, self.files.is_written(inode.0)));
     }
 
     fn access(&self, by: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {

@@ -176,7 +176,7 @@ fn whose_file_it_was_changes_nothing_of_it() {
         }
         let acl = an_acl();
         if setxattr(source.join("file"), "system.posix_acl_access", &acl, XattrFlags::empty()).is_ok() {
-            let removed = names.remove_xattr(caller, file, name("system.posix_acl_access"));
+            let removed = names.remove_xattr(caller, file, name("system.posix_acl_access"), false);
             assert_eq!(removed.unwrap_err(), Errno::PERM, "{place}");
         }
         assert_eq!(owner(&source.join("file")).0, 0, "{place}");

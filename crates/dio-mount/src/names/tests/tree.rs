@@ -263,7 +263,7 @@ fn extended_attributes_of_every_size() {
         (0..40).for_each(|n| set(file, &format!("user.{n:020}"), b"", XattrFlags::empty()).unwrap());
         let all = names.list_xattr(me(), file).unwrap();
         assert_eq!(all.split(|byte| *byte == 0).filter(|name| name.starts_with(b"user.")).count(), 42, "{place}");
-        names.remove_xattr(me(), file, name("user.empty")).unwrap();
+        names.remove_xattr(me(), file, name("user.empty"), false).unwrap();
         assert_eq!(names.get_xattr(file, name("user.empty")).unwrap_err(), Errno::NODATA, "{place}");
         assert_eq!(set(link, "user.x", b"", XattrFlags::empty()).unwrap_err(), Errno::PERM, "{place}");
         if is_root() && set(link, "trusted.x", b"of the link", XattrFlags::empty()).is_ok() {
