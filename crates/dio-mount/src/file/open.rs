@@ -1,8 +1,12 @@
 //! Opening and closing: inodes and their handles, and which way the kernel takes for each.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -33,6 +37,21 @@ pub(super) type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Ba
 pub(super) struct Born {
     pub(super) seconds: i64,
     pub(super) nanoseconds: u32,
+}
+
+/// Longest path in bytes that is kept for messages and statistics (`PATH_MAX`). A user can make far
+/// longer ones, one directory at a time.
+const LONGEST_SHOWN: usize = 4096;
+
+/// A path as it is kept: the end of one that is too long.
+fn shown(path: &Path) -> Cow<'_, Path> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() <= LONGEST_SHOWN {
+        return Cow::Borrowed(path);
+    }
+    let mut end = b".../".to_vec();
+    end.extend_from_slice(&bytes[bytes.len() - (LONGEST_SHOWN - end.len())..]);
+    Cow::Owned(OsString::from_vec(end).into())
 }
 
 /// Inodes whose signatures are remembered.
@@ -120,6 +139,7 @@ impl Inner {
         make: MakeAnyBacking<'_>,
     ) -> Result<Opened> {
         let Wanted { ino, path, user } = *wanted;
+        let path = &*shown(path);
         let now = Signature::now(&fd).ok();
         let shared = {
             let mut inodes = self.inodes();
@@ -364,4 +384,20 @@ fn reports_alignment(descriptors: &Descriptors) -> bool {
 /// Hands a file to the kernel, which is to keep nothing by what it writes that a caller could not.
 pub(super) fn hand_over(fd: BorrowedFd<'_>, backing: MakeBacking<'_>) -> io::Result<Backing> {
     set_id::unable_to_keep(|| backing(fd)).map(|number| Backing(Some(Arc::new(number))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_too_long_is_kept_by_its_end() {
+        for length in [0, 1, LONGEST_SHOWN] {
+            let path = "x".repeat(length);
+            assert_eq!(&*shown(Path::new(&path)), Path::new(&path));
+        }
+        let path = "directory/".repeat(LONGEST_SHOWN) + "file";
+        let kept = shown(Path::new(&path)).into_owned().into_os_string().into_string().unwrap();
+        assert!(kept.len() == LONGEST_SHOWN && kept.starts_with(".../") && kept.ends_with("/directory/file"));
+    }
 }
