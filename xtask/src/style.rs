@@ -1,6 +1,7 @@
 //! The rules of style that a program can check, each with the replacement it asks for.
 
 mod imports;
+mod named_files;
 mod paths;
 mod raw_names;
 mod source;
@@ -141,6 +142,8 @@ fn check_workspace() -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let files = tracked_files()?;
     check_programs(&files, &|path| fs::read_to_string(root().join(path)).unwrap_or_default(), &mut found);
+    let document = fs::read_to_string(root().join(imports::DOCUMENT))?;
+    named_files::check(&document, &files, &mut found);
     let mut sources = Vec::new();
     for path in files {
         // Deleted but still tracked, or not text: nothing to check.
@@ -152,7 +155,7 @@ fn check_workspace() -> Result<Vec<String>, Error> {
             }
         }
     }
-    imports::check(&fs::read_to_string(root().join(imports::DOCUMENT))?, &sources, &mut found);
+    imports::check(&document, &sources, &mut found);
     raw_names::check(&sources, &mut found);
     Ok(found)
 }

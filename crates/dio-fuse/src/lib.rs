@@ -14,6 +14,10 @@
 //! The crate speaks version 7.45 and every version from 7.31 (Linux 5.4) on. It has no locks in the
 //! server, no unrestricted ioctls, no poll, no CUSE and no DAX.
 //!
+//! Other crates, above all `fuser`, whose shape this one keeps, have no requests for files without
+//! a name, for the time of creation or for interrupts. They tie `st_ino` to the number by which the
+//! kernel names an inode, and direct I/O must copy the bytes of a write out of their buffers.
+//!
 //! ```no_run
 //! use dio_fuse::{Filesystem, Session, SessionConfig};
 //!

@@ -1,18 +1,18 @@
-//! Which modules of a crate may name which: the table in ARCHITECTURE.md, and circles of files.
+//! Which modules of a crate may name which: the layers in ARCHITECTURE.md, and circles of files.
 //!
-//! A path is followed through re-exports to the file that defines what it names, so a parent that
-//! only re-exports its children may be named by them. A permission is a matter of modules of the
-//! first level below `src`, and of each command for `commands`.
+//! A module names only modules of layers below its own. A path is followed through re-exports to the
+//! file that defines what it names, so a parent that only re-exports its children may be named by
+//! them. Layers hold the modules of the first level below `src`, and each command of `commands`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths::{Item, Module, items, module_of};
 use super::source::Source;
 
-/// The document with the table, relative to the root.
+/// The document with the table of layers, relative to the root.
 pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
 /// The line that begins the table; a fence ends it.
-const FENCE: &str = "```imports";
+const FENCE: &str = "```layers";
 
 /// Circles of files that are left, one a line: a crate, and its files below `src` in the order of the
 /// alphabet. The list only gets shorter.
@@ -34,7 +34,7 @@ struct Import {
     to: usize,
     /// The line, from 0.
     line: usize,
-    /// The module of the table that is named.
+    /// The module of the layers that is named.
     unit: String,
 }
 
@@ -44,17 +44,25 @@ struct Graph {
     imports: Vec<Import>,
 }
 
-/// Permissions of one crate: for each module its line in the document and what it may name.
-type Permissions = BTreeMap<String, (usize, Vec<String>)>;
+/// The layers of one crate.
+struct Layers {
+    name: String,
+    /// Each module, and the line of the document, from 0, on which its layer begins.
+    modules: Vec<(String, usize)>,
+}
 
-/// Appends what the table does not permit, what it permits in vain, and circles of files. `sources`
-/// are the paths and texts of all Rust files.
+/// Appends modules without a layer, layers of modules that are not there, what names a module that
+/// does not stand below, and circles of files. `sources` are the paths and texts of all Rust files.
 pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Vec<String>) {
     let mut circles = Vec::new();
-    for (name, permitted) in table(document) {
-        let graph = Graph::of(&format!("crates/{name}/src/"), sources);
-        graph.check_permissions(&name, &permitted, found);
-        circles.extend(graph.circles().into_iter().map(|circle| format!("{name}: {}", circle.join(" "))));
+    let table = table(document);
+    if table.is_empty() {
+        found.push(format!("{DOCUMENT}: no crate stands between {FENCE} and the end of that block"));
+    }
+    for layers in table {
+        let graph = Graph::of(&format!("crates/{}/src/", layers.name), sources);
+        graph.check_layers(&layers, found);
+        circles.extend(graph.circles().into_iter().map(|circle| format!("{}: {}", layers.name, circle.join(" "))));
     }
     check_circles(&circles, KNOWN_CIRCLES, found);
 }
@@ -69,22 +77,44 @@ fn check_circles(circles: &[String], known: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The crates of the table in its order. A line without indentation names a crate, one with it
-/// `module: others`.
-fn table(document: &str) -> Vec<(String, Permissions)> {
-    let mut crates: Vec<(String, Permissions)> = Vec::new();
+/// The crates of the table in its order. A line is a layer, from the top of its crate to the bottom;
+/// the first of a crate begins with the crate's name, the others with a space. `a/{b c}` stands for
+/// `a/b a/c`, and a line that ends within the braces goes on in the next one.
+fn table(document: &str) -> Vec<Layers> {
+    let mut crates: Vec<Layers> = Vec::new();
+    let mut group: Option<String> = None;
+    let mut layer = 0;
     let lines = document.lines().enumerate().skip_while(|(_, line)| *line != FENCE).skip(1);
     for (number, line) in lines.take_while(|(_, line)| !line.starts_with("```")) {
-        match (line.split_once(':'), crates.last_mut()) {
-            (Some((module, others)), Some((_, permissions))) if line.starts_with(' ') => {
-                let others = others.split_whitespace().map(str::to_owned).collect();
-                permissions.insert(module.trim().to_owned(), (number, others));
+        let mut words = line.split_whitespace();
+        if group.is_none() {
+            layer = number;
+        }
+        if !line.starts_with(' ')
+            && let Some(name) = words.next()
+        {
+            crates.push(Layers { name: name.to_owned(), modules: Vec::new() });
+        }
+        for word in words {
+            let (prefix, word) = word.split_once('{').map_or((None, word), |(prefix, word)| (Some(prefix), word));
+            group = prefix.map(str::to_owned).or(group);
+            let module = format!("{}{}", group.as_deref().unwrap_or_default(), word.trim_end_matches('}'));
+            if word.ends_with('}') {
+                group = None;
             }
-            _ if line.trim().is_empty() => {}
-            _ => crates.push((line.trim().to_owned(), Permissions::new())),
+            if let Some(own) = crates.last_mut() {
+                own.modules.push((module, layer));
+            }
         }
     }
     crates
+}
+
+impl Layers {
+    /// The line of a module's layer, from 0.
+    fn line(&self, module: &str) -> Option<usize> {
+        self.modules.iter().find(|(own, _)| own == module).map(|(_, line)| *line)
+    }
 }
 
 impl Graph {
@@ -105,44 +135,42 @@ impl Graph {
         Graph { files, imports }
     }
 
-    fn check_permissions(&self, name: &str, permitted: &Permissions, found: &mut Vec<String>) {
-        let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
+    fn check_layers(&self, layers: &Layers, found: &mut Vec<String>) {
+        let name = &layers.name;
         let mut missing = BTreeSet::new();
         for file in &self.files {
             let unit = unit(&file.module);
-            if !permitted.contains_key(&unit) && missing.insert(unit.clone()) {
-                found.push(format!("{}: module `{unit}` of {name} is not in the table of {DOCUMENT}", file.path));
+            if layers.line(&unit).is_none() && missing.insert(unit.clone()) {
+                found.push(format!("{}: `{unit}` of {name} stands in no layer of {DOCUMENT}", file.path));
             }
         }
         for Import { from, line, unit: named, .. } in &self.imports {
             let own = unit(&self.files[*from].module);
-            let Some((own, (_, others))) = permitted.get_key_value(&own) else { continue };
-            if own == named {
-                continue;
-            }
-            match others.iter().find(|other| *other == named) {
-                Some(other) => drop(used.insert((own, other))),
-                None => found.push(format!(
-                    "{}:{}: `{own}` of {name} may name [{}], not `{named}`: the table is in {DOCUMENT}",
+            if let (Some(at), Some(to)) = (layers.line(&own), layers.line(named))
+                && own != *named
+                && to <= at
+            {
+                let layer = if to == at { "the same layer" } else { "a layer above" };
+                let message = format!(
+                    "{}:{}: `{own}` of {name} ({DOCUMENT}:{}) names `{named}` of {layer} ({DOCUMENT}:{}): \
+                     a module names only modules of layers below its own",
                     self.files[*from].path,
                     line + 1,
-                    others.join(" ")
-                )),
+                    at + 1,
+                    to + 1
+                );
+                // One `use` may name several things of a module.
+                if found.last() != Some(&message) {
+                    found.push(message);
+                }
             }
         }
-        for (module, (number, others)) in permitted {
-            for above in others.iter().filter(|other| permitted.get(*other).is_some_and(|(line, _)| line < number)) {
-                found.push(format!(
-                    "{DOCUMENT}:{}: `{module}` of {name} may only name what stands below it, not `{above}`",
-                    number + 1
-                ));
-            }
+        for (at, (module, line)) in layers.modules.iter().enumerate() {
             if !self.files.iter().any(|file| unit(&file.module) == *module) {
-                found.push(format!("{DOCUMENT}:{}: {name} has no module `{module}`", number + 1));
-                continue;
+                found.push(format!("{DOCUMENT}:{}: {name} has no module `{module}`", line + 1));
             }
-            for other in others.iter().filter(|other| !used.contains(&(module, other))) {
-                found.push(format!("{DOCUMENT}:{}: `{module}` of {name} never names `{other}`", number + 1));
+            if layers.modules[..at].iter().any(|(other, _)| other == module) {
+                found.push(format!("{DOCUMENT}:{}: `{module}` of {name} stands in a layer already", line + 1));
             }
         }
     }
@@ -183,7 +211,7 @@ fn drop_tests(files: &mut Vec<File>) {
     files.retain(|file| !tests.iter().any(|test| file.module.starts_with(test)));
 }
 
-/// The name of a module in the table.
+/// The name of a module in the layers.
 fn unit(module: &[String]) -> String {
     match module {
         [] => "lib".to_owned(),

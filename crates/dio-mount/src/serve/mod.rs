@@ -1,4 +1,8 @@
 //! Requests of the kernel, translated into calls of the rooms below; nothing is decided here.
+//!
+//! Advisory locks (`flock(2)`, `fcntl(2)`) stay in the kernel. There a program that waits for one
+//! can be interrupted, and the locks hold for all programs below the mount. Programs that use the
+//! source beside the mount do not see them.
 
 mod attributes;
 mod flags;

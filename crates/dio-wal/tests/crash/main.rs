@@ -2,6 +2,7 @@
 //! and failing syncs are recorded on a simulated disk, the power is cut after some of the events
 //! with some of what was volatile, and recovery must find everything that was acknowledged and
 //! nothing that was not appended.
+//! The check itself was tried by breaking the log on purpose in some fifteen places.
 //!
 //! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one
 //! history of it.

@@ -83,28 +83,83 @@ fn known_circles_only_become_fewer() {
     assert_eq!(found, ["x: c d: this circle is no more: take it from xtask/src/style/known_circles"]);
 }
 
+/// A document in which the layers of the crate `x` begin on the fifth line.
+fn document(layers: &str) -> String {
+    format!("```\nno layers\n```\n```layers\n{layers}```\n  after them\n")
+}
+
+const FILES: [(&str, &str); 6] = [
+    ("lib.rs", "mod a;\nmod b;\nmod commands;\n"),
+    ("a.rs", "\nuse crate::b::{B, C};\n"),
+    ("b.rs", ""),
+    ("commands/mod.rs", ""),
+    ("commands/cp.rs", "use crate::a::A;\n"),
+    ("commands/mv.rs", "fn f() {\n    crate::b::g()\n}\n"),
+];
+
 #[test]
-fn the_table_is_what_may_be_imported() {
-    let files = [
-        ("lib.rs", "mod a;\nmod b;\nmod commands;\n"),
-        ("a.rs", "use crate::b::B;\n"),
-        ("b.rs", ""),
-        ("commands/mod.rs", ""),
-        ("commands/cp.rs", "use crate::a::A;\n"),
-    ];
-    let document = |table: &str| format!("```\nno: table\n```\n```imports\nx\n{table}```\n  after: it\n");
-    let whole = "  lib:\n  commands/cp: a\n  commands:\n  a: b\n  b:\n";
-    assert_eq!(violations(&document(whole), &files), [""; 0]);
-    for (from, to, expected) in [
-        ("  a: b\n", "  a:\n", "crates/x/src/a.rs:1: `a` of x may name [], not `b`: the table is in ARCHITECTURE.md"),
-        ("  b:\n", "", "crates/x/src/b.rs: module `b` of x is not in the table of ARCHITECTURE.md"),
-        ("cp: a\n", "cp: a b\n", "ARCHITECTURE.md:7: `commands/cp` of x never names `b`"),
-        ("  b:\n", "  b:\n  c:\n", "ARCHITECTURE.md:11: x has no module `c`"),
+fn a_module_names_only_layers_below_its_own() {
+    let whole = "x   lib commands/{cp mv}\n    commands a\n    b\n";
+    assert_eq!(violations(&document(whole), &FILES), [""; 0]);
+    let rule = "a module names only modules of layers below its own";
+    for (layers, expected) in [
+        (
+            "x lib commands/{cp mv}\n commands a b\n",
+            vec![format!(
+                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:6) names `b` of the same layer (ARCHITECTURE.md:6): {rule}"
+            )],
+        ),
+        (
+            "x lib commands/{cp mv}\n b commands\n a\n",
+            vec![format!(
+                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:7) names `b` of a layer above (ARCHITECTURE.md:6): {rule}"
+            )],
+        ),
+        (
+            "x lib commands/{cp\n mv} a\n commands b\n",
+            vec![format!(
+                "crates/x/src/commands/cp.rs:1: `commands/cp` of x (ARCHITECTURE.md:5) names `a` of the same layer \
+                 (ARCHITECTURE.md:5): {rule}"
+            )],
+        ),
+        (
+            "x lib commands/cp\n commands a\n b\n commands/mv\n",
+            vec![format!(
+                "crates/x/src/commands/mv.rs:2: `commands/mv` of x (ARCHITECTURE.md:8) names `b` of a layer above \
+                 (ARCHITECTURE.md:7): {rule}"
+            )],
+        ),
     ] {
-        let found = violations(&document(&whole.replace(from, to)), &files);
-        assert!(found.contains(&expected.to_owned()), "{to}: {found:?}");
+        assert_eq!(violations(&document(layers), &FILES), expected, "{layers}");
     }
-    let upward = violations(&document("  lib:\n  commands:\n  b:\n  a: b\n  commands/cp: a\n"), &files);
-    assert_eq!(upward.len(), 2, "{upward:?}");
-    assert!(upward[0].ends_with("`a` of x may only name what stands below it, not `b`"), "{upward:?}");
+}
+
+#[test]
+fn each_module_stands_in_one_layer() {
+    for (layers, expected) in [
+        ("x lib commands/{cp mv}\n commands a\n", "crates/x/src/b.rs: `b` of x stands in no layer of ARCHITECTURE.md"),
+        (
+            "x lib commands/{cp}\n commands a\n b\n",
+            "crates/x/src/commands/mv.rs: `commands/mv` of x stands in no layer of ARCHITECTURE.md",
+        ),
+        ("x lib commands/{cp mv}\n commands a\n b c\n", "ARCHITECTURE.md:7: x has no module `c`"),
+        ("x lib commands/{cp mv ls}\n commands a\n b\n", "ARCHITECTURE.md:5: x has no module `commands/ls`"),
+        ("x lib commands/{cp mv} a\n commands a\n b\n", "ARCHITECTURE.md:6: `a` of x stands in a layer already"),
+    ] {
+        let found = violations(&document(layers), &FILES);
+        assert!(found.contains(&expected.to_owned()), "{layers}: {found:?}");
+    }
+}
+
+#[test]
+fn a_document_without_layers_is_a_violation() {
+    for text in ["", "```layers\n```\n", "```imports\nx lib\n```\n"] {
+        assert_eq!(violations(text, &FILES).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn layers_of_several_crates_are_kept_apart() {
+    let document = document("y b\nx lib commands/{cp mv}\n  commands a\n  b\n");
+    assert_eq!(violations(&document, &FILES), ["ARCHITECTURE.md:5: y has no module `b`"]);
 }

@@ -1,4 +1,7 @@
 //! `dio bench`: measurements that anyone can repeat, printed beside published ones.
+//!
+//! Options and messages are here and not in `dio-bench`, because they use the grammar, the signals
+//! and the replacing of files of this crate, which a crate below it cannot name.
 
 mod common;
 mod copy;
