@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    copy, gzip, hotset, increments, looped, mount, names, random as random_reads, reader, sort, streams, tar,
-    threshold, tools, tree, uniq, wal,
+    copy, gzip, hotset, increments, looped, mount, names, neighbours, random as random_reads, reader, sort, streams,
+    tar, threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, Options, What};
@@ -44,6 +44,9 @@ fn main() -> ExitCode {
 fn run(what: &What, options: &Options) -> Result<()> {
     match what {
         What::HotReader { file } => return reader::serve(file),
+        What::Honest { dir } => return neighbours::honest::serve(dir, options.seconds.unwrap_or(2)),
+        What::Hostile { dir, attack, number } => return neighbours::attack::serve(*attack, dir, *number),
+        What::Hold { dir, attack, processes } => return neighbours::attack::hold(*attack, dir, *processes),
         What::Readme => return readme::update(),
         What::Commits { store, place, clients, bytes } => {
             return stores::run(store, place, *clients, *bytes, options.seconds.unwrap_or(2));
@@ -76,9 +79,15 @@ fn name_of(what: &What, options: &Options) -> &'static str {
         What::Gzip => "gzip",
         What::Mount => "mount",
         What::MountNames => "mount-names",
+        What::Neighbours(_) => "neighbours",
         What::Sort => "sort",
         What::Wal => "wal",
-        What::Commits { .. } | What::All | What::HotReader { .. } | What::Readme => "",
+        What::Commits { .. }
+        | What::HotReader { .. }
+        | What::Honest { .. }
+        | What::Hostile { .. }
+        | What::Hold { .. } => "",
+        What::All | What::Readme => "",
     }
 }
 
@@ -104,9 +113,17 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Gzip => gzip::compare(lab)?,
         What::Mount => mount::compare(lab)?,
         What::MountNames => names::compare(lab)?,
+        What::Neighbours(users) => neighbours::compare(lab, users)?,
         What::Sort => sort::compare(lab)?,
         What::Wal => wal::compare(lab)?,
-        What::Commits { .. } | What::All | What::HotReader { .. } | What::Readme => return Ok(()),
+        What::Commits { .. }
+        | What::HotReader { .. }
+        | What::Honest { .. }
+        | What::Hostile { .. }
+        | What::Hold { .. } => {
+            return Ok(());
+        }
+        What::All | What::Readme => return Ok(()),
     };
     report::publish(&report, lab.options.record)
 }
@@ -131,6 +148,7 @@ fn all(lab: &Lab) -> Result<()> {
         What::Sort,
         What::Mount,
         What::MountNames,
+        What::Neighbours(neighbours::Users::default()),
         What::Wal,
     ];
     for what in whats {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::compare::neighbours::Users;
+use crate::compare::neighbours::attack::Attack;
 use dio_common::size::parse_positive_size;
 
 /// Compare dio with other programs: interleaved rounds, medians, recorded
@@ -28,13 +30,14 @@ pub(crate) struct Options {
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
-    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip and mount 1G]
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip, mount and neighbours 1G]
     #[arg(long, global = true, value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
     #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) files: u64,
-    /// Seconds of each run of random, of random I/O below a mount, and of the hot set alone [default: 5, mount 2]
+    /// Seconds of each run of random, of random I/O below a mount, of neighbours, and of the hot set alone [default: 5,
+    /// mount and neighbours 2]
     #[arg(long, global = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: Option<u64>,
     /// A built dio instead of one built from this source
@@ -111,6 +114,8 @@ pub(crate) enum What {
     Mount,
     /// Names below a mount: git status, tar x and find, beside the file system itself and bindfs
     MountNames,
+    /// An honest user beside a hostile one, in one directory and below a mount of it: response times under each attack
+    Neighbours(Users),
     /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending in large steps, and recovery
     Wal,
     /// All of them
@@ -133,6 +138,20 @@ pub(crate) enum What {
     /// The reader of `hotset`: reads FILE at random until standard input ends
     #[command(hide = true)]
     HotReader { file: PathBuf },
+    /// The honest user of `neighbours`: reads and makes files in DIR, prints JSON
+    #[command(hide = true)]
+    Honest { dir: PathBuf },
+    /// A process of the hostile user of `neighbours`: attacks below DIR until it is killed
+    #[command(hide = true)]
+    Hostile {
+        dir: PathBuf,
+        attack: Attack,
+        /// Of this process among those of the attack
+        number: u32,
+    },
+    /// Holds leases or locks that so many processes of an attack wait for, until standard input ends
+    #[command(hide = true)]
+    Hold { dir: PathBuf, attack: Attack, processes: u32 },
     /// Write the table in README.md again from the records
     Readme,
 }

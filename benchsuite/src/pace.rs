@@ -22,9 +22,13 @@ fn round_of(record: &Value) -> f64 {
     let all = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let groups = all(record, "groups");
     let contenders = groups.iter().flat_map(|group| all(group, "contenders"));
-    contenders
-        .map(|contender| contender["summary"]["wall_seconds"]["median"].as_f64().unwrap_or(BETWEEN) + BETWEEN)
-        .sum()
+    let median = |contender: &Value, key: &str| contender["summary"][key]["median"].as_f64();
+    let time = |contender: Value| {
+        // Of a run from its beginning to that of the next one, where it is recorded.
+        let whole = median(&contender, "run_seconds");
+        whole.unwrap_or_else(|| median(&contender, "wall_seconds").unwrap_or(BETWEEN) + BETWEEN)
+    };
+    contenders.map(time).sum()
 }
 
 /// Rounds that fit into `most`: as many as are usual, and one at least.
@@ -52,6 +56,13 @@ pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Resul
     Ok(rounds)
 }
 
+/// Says how long a comparison takes that can tell without a record; says nothing where a record has told already.
+pub(crate) fn expect(comparison: &str, time: Duration) {
+    if BEGUN.set((Instant::now(), time)).is_ok() {
+        eprintln!("benchsuite: {comparison}: about {}", words(time));
+    }
+}
+
 /// What is left, for the line of a run; nothing once the estimate is used up.
 pub(crate) fn left() -> String {
     let left = BEGUN.get().and_then(|(begun, expected)| expected.checked_sub(begun.elapsed()));
@@ -76,6 +87,8 @@ mod tests {
         let contender = |wall: f64| json!({"summary": {"wall_seconds": {"median": wall}}});
         let record = json!({"groups": [{"contenders": [contender(8.0), contender(28.0)]}, {"contenders": [{}]}]});
         assert_eq!(round_of(&record), 10.0 + 30.0 + 4.0);
+        let whole = json!({"groups": [{"contenders": [{"summary": {"run_seconds": {"median": 3.0}}}]}]});
+        assert_eq!(round_of(&whole), 3.0);
         let rounds = |round| rounds_within(5, round, MOST);
         assert_eq!([10.0, 60.0, 100.0, 1000.0].map(rounds), [5, 5, 3, 1]);
         assert_eq!(words(Duration::from_secs(101)), "2 min");

@@ -40,7 +40,12 @@ pub(crate) fn interleave(
             }
             match (entry.run)(round) {
                 Ok(sample) => {
-                    let told = [("wall_seconds", "s", 2), ("iops", "requests/s", 0), ("mib_per_second", "MiB/s", 0)];
+                    let told = [
+                        ("wall_seconds", "s", 2),
+                        ("iops", "requests/s", 0),
+                        ("mib_per_second", "MiB/s", 0),
+                        ("turns_per_second", "turns/s", 0),
+                    ];
                     let first = told.iter().find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
                     let figure =
                         first.map_or(String::new(), |(value, unit, digits)| format!(": {value:.digits$} {unit}"));

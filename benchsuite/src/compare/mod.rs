@@ -9,6 +9,7 @@ pub(crate) mod looped;
 pub(crate) mod mount;
 mod mounted;
 pub(crate) mod names;
+pub(crate) mod neighbours;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod sort;

@@ -10,8 +10,19 @@ use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug};
 
 /// Quantities with a name of their own, in the order of the columns; the first one that a group has is plotted.
-const QUANTITIES: [(&str, &str); 18] = [
+const QUANTITIES: [(&str, &str); 29] = [
     ("wall_seconds", "elapsed"),
+    ("read_p99_nanoseconds", "read, p99"),
+    ("read_p50_nanoseconds", "read, p50"),
+    ("read_max_nanoseconds", "read, longest"),
+    ("create_p99_nanoseconds", "create, p99"),
+    ("create_p50_nanoseconds", "create, p50"),
+    ("create_max_nanoseconds", "create, longest"),
+    ("turns_per_second", "turns of the honest user"),
+    ("errors", "errors of the honest user"),
+    ("no_progress", "runs without progress"),
+    ("hostile_per_second", "requests of the hostile user"),
+    ("hostile_errors_per_second", "errors of the hostile user"),
     ("iops", "requests"),
     ("reads_per_second", "reads of the hot set"),
     ("mib_per_second", "throughput"),
@@ -32,7 +43,7 @@ const QUANTITIES: [(&str, &str); 18] = [
 ];
 
 /// Quantities that tables leave out: others have them together, or they only explain them.
-const LEFT_OUT: [&str; 3] = ["user_seconds", "system_seconds", "steal_seconds"];
+const LEFT_OUT: [&str; 4] = ["user_seconds", "system_seconds", "steal_seconds", "run_seconds"];
 
 /// The title of a quantity.
 fn title(key: &str) -> String {
@@ -54,7 +65,7 @@ fn unit(key: &str) -> (Unit, f64) {
         key if key.ends_with("_bytes") => (Unit::Bytes, 1.0),
         key if key.ends_with("_part") => (Unit::Part, 1.0),
         key if key.ends_with("_per_second") => (Unit::PerSecond, 1.0),
-        key if key.starts_with("pages") => (Unit::Count, 1.0),
+        key if key.starts_with("pages") || ["errors", "no_progress"].contains(&key) => (Unit::Count, 1.0),
         _ => (Unit::Ratio, 1.0),
     }
 }
@@ -233,5 +244,9 @@ mod tests {
         assert_eq!((title("wall_seconds"), unit("cpu_seconds_per_gib").0), ("elapsed".to_owned(), Unit::Seconds));
         assert_eq!((title("new_thing_bytes"), unit("new_thing_bytes").0), ("new thing".to_owned(), Unit::Bytes));
         assert_eq!(unit("hit_part").0, Unit::Part);
+        assert_eq!(
+            ["errors", "no_progress", "hostile_errors_per_second"].map(|key| unit(key).0),
+            [Unit::Count, Unit::Count, Unit::PerSecond]
+        );
     }
 }
