@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dio::stripe::{Descriptor, ObjectState, inspect};
+use dio::stripe::{ObjectState, inspect};
 use dio_common::units::size as human_size;
 use dio_stripe::{
-    FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in, migration_leftovers,
-    objects_in, remnants_in, remove_orphans,
+    FoundDescriptor, FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in,
+    migration_leftovers, objects_in, remnants_in, remove_orphans,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -67,7 +67,8 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
     }
     let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
-    let mut ids: BTreeSet<String> = known.iter().map(|descriptor| descriptor.id.to_string()).collect();
+    let mut ids: BTreeSet<String> =
+        known.iter().map(|found: &FoundDescriptor| found.descriptor.id.to_string()).collect();
     for directory in &args.directories {
         let found = objects_in(directory).and_then(|objects| Ok((objects, remnants_in(directory, age)?)));
         let (objects, mut remnants) = match found {
@@ -233,7 +234,7 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
 fn gather(
     directory: &Path,
     age: Duration,
-    known: &mut Vec<Descriptor>,
+    known: &mut Vec<FoundDescriptor>,
     beginnings: &mut Vec<Remnant>,
     directories: &mut BTreeSet<PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
