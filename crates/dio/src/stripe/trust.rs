@@ -6,7 +6,9 @@
 //!
 //! - A **default** is followed only by its owner, or by everybody if it belongs to root
 //!   ([`check_default_trusted`]). It is a regular file of a fixed length that nobody else may
-//!   write, found without following a link.
+//!   write, found without following a link. It names the inode of the directory for which it was
+//!   set: a copy in another directory is not followed, whoever made it
+//!   ([`DirectoryInode`](super::DirectoryInode)).
 //! - A **descriptor** refers only to objects of its own owner, whoever follows it. If other users
 //!   may write it, it refers only to objects whose header names this very inode as their descriptor
 //!   ([`may_refer_to`]). So a user who may write into somebody's file can break its descriptor, but
