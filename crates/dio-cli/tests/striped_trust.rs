@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::mount_support;
-use crate::striped_support::{dio, good, lines};
+use crate::striped_support::{dio, good, lines, script};
 use dio_test::{Output, as_user, copy_program, file_systems, is_root, run};
 
 /// A user who may do nothing here.
@@ -114,6 +114,56 @@ fn a_default_of_somebody_else_is_told_and_not_followed() {
         fs::set_permissions(scene.dir.join("theirs/.dio-stripe"), fs::Permissions::from_mode(0o666)).unwrap();
         fails(&scene.dir, &["cp", "contents", "theirs/last"], "others than its owner may write to it");
     }
+}
+
+/// Root's copy of what somebody has put into a directory is root's, and says nothing about the directory that it came into.
+#[test]
+fn a_default_of_another_directory_is_told_and_not_followed() {
+    for which in 0..file_systems().len() {
+        let Some(scene) = Scene::new(which) else { return };
+        let dir = &scene.dir;
+        scene.other(&["stripe", "set", "-t", "a,b", "theirs"]);
+        let copied = [
+            ("own", "cp -r theirs own"),
+            ("others", "command cp -r theirs others"),
+            ("tar", "tar -cf archive theirs; mkdir tar; tar -xf archive --no-same-owner --strip-components=1 -C tar"),
+        ];
+        for (name, text) in copied {
+            let (_, status, errors) = script(dir, &format!("set -e; {text}"));
+            assert_eq!(status, Some(0), "{}", String::from_utf8_lossy(&errors));
+            let [file, sorted] = ["file", "sorted"].map(|file| format!("{name}/{file}"));
+            fails(dir, &["cp", "contents", &file], "made for another directory");
+            dio_test::same_bytes(dir.join("contents"), dir.join(&file));
+            fails(dir, &["sort", "-o", &sorted, "contents"], "dio stripe set");
+            let copy = fs::read(dir.join(name).join(".dio-stripe")).unwrap();
+            assert!(copy == fs::read(dir.join("theirs/.dio-stripe")).unwrap(), "nobody has rewritten it");
+            assert_eq!(scene.objects(), 0, "{name}");
+            // Set again, and renamed, it is the directory's own.
+            good(dir, &["stripe", "set", "-t", "a,b", name]);
+            fs::rename(dir.join(name), dir.join("renamed")).unwrap();
+            good(dir, &["cp", "contents", "renamed/file2"]);
+            assert!(scene.is_striped("renamed/file2"));
+            assert_eq!(scene.objects(), 2, "{name}");
+            good(dir, &["stripe", "rm", "renamed/file2"]);
+            fs::remove_dir_all(dir.join("renamed")).unwrap();
+        }
+    }
+}
+
+/// Whoever forges a default would use the form that names no directory.
+#[test]
+fn a_default_that_names_no_directory_is_told_and_not_followed() {
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    let old = include_bytes!("../../../fuzz/corpus/stripe/default");
+    fs::write(dir.join("theirs/.dio-stripe"), old).unwrap();
+    assert!(good(dir, &["stripe", "show", "theirs"]).stdout.contains("over 2 objects"));
+    fails(dir, &["cp", "contents", "theirs/f"], "which does not say for which directory it was made");
+    dio_test::same_bytes(dir.join("contents"), dir.join("theirs/f"));
+    fails(dir, &["cp", "contents", "theirs/g"], "'dio stripe set'");
+    good(dir, &["stripe", "set", "-t", "a,b", "theirs"]);
+    good(dir, &["cp", "contents", "theirs/striped"]);
+    assert_eq!(scene.objects(), 2);
 }
 
 #[test]

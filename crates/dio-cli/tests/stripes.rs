@@ -13,4 +13,5 @@ mod striped_devices;
 mod striped_large;
 mod striped_mount;
 mod striped_orphans;
+mod striped_rights;
 mod striped_trust;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dio::FileError;
 use dio::stripe::object::{encode_default, format_error, sync_directory};
-use dio::stripe::{DEFAULT_NAME, StripePlan};
+use dio::stripe::{DEFAULT_NAME, DirectoryInode, StripePlan};
 use rustix::io::Errno;
 
 use crate::system::errno;
@@ -15,7 +15,8 @@ use crate::system::errno;
 const NO_DEVICE: &str = "a device holds one file, and cannot be given to all that are made";
 
 /// Sets the default of a directory, durably: programs of dio stripe the files that they create in
-/// it from now on. Its subdirectories have defaults of their own.
+/// it from now on. Its subdirectories have defaults of their own. The default is of this directory
+/// only: a copy of it in another one is not followed.
 ///
 /// # Errors
 /// EINVAL for a plan that makes no sense; what writing answers.
@@ -29,19 +30,20 @@ pub fn set_default(directory: impl AsRef<Path>, plan: &StripePlan) -> Result<(),
         return Err(error.with_detail(NO_DEVICE));
     }
     let kept = StripePlan { targets: canonical(plan, directory)?, ..plan.clone() };
-    let bytes = encode_default(&kept).map_err(|error| format_error("set the stripes of", directory, &error))?;
     let (new, name) = (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, &name)?;
-        sync_directory(directory)
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new).map_err(failed)?;
+        // Asked once there is a new file in it: an overlay makes another directory then.
+        let own = fs::File::open(directory).map_err(failed)?;
+        let own = DirectoryInode::of(&own).map_err(|errno| failed(errno.into()))?;
+        let bytes =
+            encode_default(&kept, own).map_err(|error| format_error("set the stripes of", directory, &error))?;
+        let written = file.write_all(&bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, &name));
+        written.and_then(|()| sync_directory(directory)).map_err(failed)
     };
-    write().map_err(|error| {
+    write().inspect_err(|_| {
         // The first error is returned.
         let _ = fs::remove_file(&new);
-        failed(error)
     })
 }
 

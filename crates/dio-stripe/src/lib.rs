@@ -28,6 +28,8 @@ pub use defaults::{clear_default, set_default};
 pub use disks::targets_sharing_disks;
 pub use migrate::{MigrateError, clear, migrate};
 pub use migration::{MigrationLeftover, migration_leftovers, migration_name};
-pub use orphans::{FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in, remove_orphans};
+pub use orphans::{
+    FoundDescriptor, FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in, remove_orphans,
+};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use repair::{allow_damaged, repair};

@@ -15,6 +15,7 @@ use crate::regular::{Regular, entries_of, open, open_for};
 use crate::remnants::is_old_descriptor;
 use crate::system::errno;
 use dio::stripe::descriptor_of;
+use dio::stripe::object::as_owner;
 use dio::stripe::object::directory_of;
 use dio::stripe::object::read_device_header;
 use dio::stripe::object::{device_length, open_exclusive, wipe};
@@ -78,6 +79,15 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
 }
 
+/// A descriptor, and the user to whom its file belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundDescriptor {
+    /// The descriptor.
+    pub descriptor: Descriptor,
+    /// The owner of the descriptor file.
+    pub owner: u32,
+}
+
 /// The descriptors in a directory, without its subdirectories. Symbolic links are not followed. A
 /// descriptor that has not got its name yet is included while somebody seems to be making the file:
 /// unless it is a [`Remnant`](super::Remnant) of this age.
@@ -86,7 +96,7 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
 /// What reading the directory answers. An error for any file that may be a descriptor but is
 /// damaged or cannot be read: it may be that of any object. A file of another length than a
 /// descriptor's may be one if one of `objects` names its inode.
-pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) -> io::Result<Vec<Descriptor>> {
+pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) -> io::Result<Vec<FoundDescriptor>> {
     let mut found = Vec::new();
     for path in entries_of(directory)? {
         let is_file = fs::symlink_metadata(&path).map(|found| found.is_file());
@@ -99,7 +109,7 @@ pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) 
 }
 
 /// The descriptor that a name leads to. `None` if it is certain that there is none.
-fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<Descriptor>> {
+fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescriptor>> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -113,7 +123,7 @@ fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<Descriptor>
     // Whoever made the object named the file, and may have named any: no other one is opened.
     let known = objects.iter().map(|object| object.header.head);
     let Some(found) = found.filter(|found| found.may_be_descriptor(known)) else { return Ok(None) };
-    let file = found.open(OFlags::RDONLY).map_err(told)?;
+    let (file, owner) = (found.open(OFlags::RDONLY).map_err(told)?, found.stat.st_uid);
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
     // A file of nearly the length may be a damaged descriptor.
@@ -121,7 +131,8 @@ fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<Descriptor>
         return Ok(None);
     }
     let damaged = |error| told(io::Error::new(io::ErrorKind::InvalidData, format!("a descriptor, but {error}")));
-    Descriptor::decode(&bytes).map(Some).map_err(damaged)
+    let descriptor = Descriptor::decode(&bytes).map_err(damaged)?;
+    Ok(Some(FoundDescriptor { descriptor, owner }))
 }
 
 /// What is known of the file of an object.
@@ -188,23 +199,27 @@ impl FoundObject {
         self.header.id
     }
 
-    /// Whether a descriptor refers to this object, by any path.
-    pub fn is_of(&self, descriptor: &Descriptor) -> bool {
-        let index = self.header.index;
-        let identity = |path: &Path| {
-            let found = fs::metadata(path).ok()?;
+    /// Whether a descriptor refers to this object, by any path. Root follows it with the rights of
+    /// its owner.
+    pub fn is_of(&self, found: &FoundDescriptor) -> bool {
+        let (index, descriptor) = (self.header.index, &found.descriptor);
+        let identity = |found: io::Result<fs::Metadata>| {
+            let found = found.ok()?;
             // A device may have several device nodes.
             let is_device = found.file_type().is_block_device();
             Some(if is_device { FileId::from_numbers(found.rdev(), 0) } else { FileId::of_metadata(&found) })
         };
         descriptor.id == self.header.id
             && index < descriptor.targets.len()
-            && identity(&self.path).is_some_and(|own| identity(&descriptor.object_path(index)) == Some(own))
+            && identity(fs::metadata(&self.path)).is_some_and(|own| {
+                let path = descriptor.object_path(index);
+                identity(as_owner(found.owner, || fs::metadata(path))) == Some(own)
+            })
     }
 
     /// Looks for the file of the object: at the recorded name, in the same directory under another
     /// name, and among `known`, descriptors found elsewhere. `age` is that of [`descriptors_in`].
-    pub fn owning_file(&self, known: &[Descriptor], age: Duration) -> OwningFile {
+    pub fn owning_file(&self, known: &[FoundDescriptor], age: Duration) -> OwningFile {
         let Some(name) = &self.header.name else {
             return self.among(known).unwrap_or_else(|| match known {
                 [] => OwningFile::Unknown("it does not say what its file is called".to_owned()),
@@ -229,11 +244,11 @@ impl FoundObject {
     }
 
     /// What these descriptors say of the object; `None` if none is of its file.
-    fn among(&self, descriptors: &[Descriptor]) -> Option<OwningFile> {
-        let mut same = descriptors.iter().filter(|descriptor| descriptor.id == self.header.id).peekable();
+    fn among(&self, descriptors: &[FoundDescriptor]) -> Option<OwningFile> {
+        let mut same = descriptors.iter().filter(|found| found.descriptor.id == self.header.id).peekable();
         same.peek()?;
         let elsewhere = || OwningFile::Unknown("its file is there, and leads to another place".to_owned());
-        Some(if same.any(|descriptor| self.is_of(descriptor)) { OwningFile::Known } else { elsewhere() })
+        Some(if same.any(|found| self.is_of(found)) { OwningFile::Known } else { elsewhere() })
     }
 
     fn is_on_device(&self) -> bool {

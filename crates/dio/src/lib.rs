@@ -15,9 +15,11 @@
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
 //! | [`geometry`], [`residency`] | what a file demands and likes; which of its pages are cached |
 //! | [`block`] | aligned memory |
+//! | [`credentials`] | the user that a thread acts as |
 //! | [`quote`] | names in messages |
 
 pub mod block;
+pub mod credentials;
 pub mod drive;
 pub mod engine;
 pub mod file;

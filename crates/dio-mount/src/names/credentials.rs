@@ -1,81 +1,36 @@
 //! Taking on the identity of a caller, for what is created.
 //!
 //! The kernel has checked permissions when a request arrives; the file system below must know for whom it creates: owner,
-//! group, set-group-id directories, quotas, reserved blocks. Identities are those of the thread alone (`setresuid(2)` and
-//! `setgroups(2)` as system calls), with the privileges of the server gone while its user is not the superuser.
+//! group, set-group-id directories, quotas, reserved blocks. Identities are those of the thread alone (`dio::credentials`), with
+//! the privileges of the server gone while its user is not the superuser.
 
 use std::cell::Cell;
 
+use dio::credentials::Credentials;
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
-use rustix::process::{Gid, Uid, getegid, geteuid, getgroups, umask};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::process::{Gid, umask};
 
-use super::attributes::{group, user};
+use super::attributes::group;
 use super::{Caller, Names};
 
 /// A set-group-id file, which the file system below makes of a plain one if its creator is not in the group.
 const SET_GROUP: u32 = 0o2010;
 
-/// The server's own identity, to return to.
-#[derive(Debug)]
-pub(super) struct Callers {
-    uid: Uid,
-    gid: Gid,
-    groups: Vec<Gid>,
-}
-
-impl Callers {
-    /// The identity of the calling thread.
-    pub(super) fn new() -> Result<Callers> {
-        Ok(Callers { uid: geteuid(), gid: getegid(), groups: getgroups()? })
-    }
-
-    fn is(&self, caller: Caller) -> bool {
-        (caller.uid, caller.gid) == (self.uid.as_raw(), self.gid.as_raw())
-    }
-
-    /// Takes on an identity; the server's own returns when the value is dropped.
-    fn become_caller(&self, caller: Caller, groups: &[Gid]) -> Result<Acting<'_>> {
-        let (uid, gid) = (user(caller.uid)?, group(caller.gid)?);
-        let acting = Acting { own: self };
-        if *groups != *self.groups {
-            set_thread_groups(groups)?;
-        }
-        set_thread_res_gid(None, gid, None)?;
-        // Last, because it takes the privilege to do the others.
-        set_thread_res_uid(None, uid, None)?;
-        Ok(acting)
-    }
-}
-
-/// While it lives, the thread is somebody else.
-struct Acting<'a> {
-    own: &'a Callers,
-}
-
-impl Drop for Acting<'_> {
-    fn drop(&mut self) {
-        let Callers { uid, gid, groups } = self.own;
-        let back = set_thread_res_uid(None, *uid, None)
-            .and_then(|()| set_thread_res_gid(None, *gid, None))
-            .and_then(|()| set_thread_groups(groups));
-        if back.is_err() {
-            // A thread that goes on as somebody else would serve the next request with rights that are not its own.
-            std::process::abort();
-        }
-    }
-}
-
 impl Names {
+    /// The server's own credentials, if it acts as its callers and this one is somebody else.
+    fn credentials_beside(&self, caller: Caller) -> Option<&Credentials> {
+        self.callers.as_ref().filter(|own| !own.are(caller.uid, caller.gid))
+    }
+
     /// Does something as the caller, if the server can.
     ///
     /// Groups beyond the first are looked up only where they can matter, which is rare and takes longer than all the rest:
     /// when it is refused without them, and for files with a set-group-id bit.
     pub(super) fn as_caller<T>(&self, caller: Caller, mode: u32, mut action: impl FnMut() -> Result<T>) -> Result<T> {
-        let Some(callers) = self.callers.as_ref().filter(|own| !own.is(caller)) else { return action() };
+        let Some(own) = self.credentials_beside(caller) else { return action() };
         if mode & SET_GROUP != SET_GROUP {
-            let acting = callers.become_caller(caller, &[])?;
+            let acting = own.take_on(caller.uid, caller.gid, &[])?;
             let outcome = action();
             drop(acting);
             if !matches!(outcome, Err(Errno::ACCESS | Errno::PERM)) {
@@ -87,9 +42,9 @@ impl Names {
 
     /// Does something as the caller with all its groups, if the server can.
     pub(super) fn as_caller_in_full<T>(&self, caller: Caller, mut action: impl FnMut() -> Result<T>) -> Result<T> {
-        let Some(callers) = self.callers.as_ref().filter(|own| !own.is(caller)) else { return action() };
+        let Some(own) = self.credentials_beside(caller) else { return action() };
         let groups = groups_of(caller).unwrap_or_default();
-        let _acting = callers.become_caller(caller, &groups)?;
+        let _acting = own.take_on(caller.uid, caller.gid, &groups)?;
         action()
     }
 }
@@ -165,24 +120,5 @@ mod tests {
         assert!(groups_in(STATUS, Caller { gid: 100, ..caller }).is_none());
         assert!(groups_in("", caller).is_none());
         assert!(groups_in(&STATUS.replace("4 24 1000", ""), caller).unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_thread_is_itself_again_after_a_panic() {
-        let own = Callers::new().unwrap();
-        if !own.uid.is_root() {
-            dio_test::skip!("only the superuser can become another");
-            return;
-        }
-        let caller = Caller { uid: 1234, gid: 2345, pid: 0 };
-        let panicked = std::panic::catch_unwind(|| {
-            let _acting = own.become_caller(caller, &[Gid::from_raw(77)]).unwrap();
-            assert_eq!((geteuid().as_raw(), getegid().as_raw()), (1234, 2345));
-            assert_eq!(getgroups().unwrap(), [Gid::from_raw(77)]);
-            panic!("on purpose");
-        });
-        assert!(panicked.is_err());
-        let now = Callers::new().unwrap();
-        assert_eq!((now.uid, now.gid, now.groups), (own.uid, own.gid, own.groups));
     }
 }

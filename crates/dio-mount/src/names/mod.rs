@@ -32,7 +32,6 @@ use dio::names::stat_of_contents;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
-use self::credentials::Callers;
 pub use self::directories::Copied;
 use self::directories::Directories;
 pub use self::forbidden::Forbidden;
@@ -44,6 +43,7 @@ pub use self::links::Objects;
 use self::resolve::{Mount, Mounts, raise_descriptor_limit};
 use crate::options::Live;
 use crate::users::{Share, Users};
+use dio::credentials::Credentials;
 
 /// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
 pub type InodeId = u64;
@@ -142,7 +142,7 @@ pub struct Names {
     shared: Arc<Shared>,
     /// `/proc/self/fd`, through which places are opened.
     process: OwnedFd,
-    callers: Option<Callers>,
+    callers: Option<Credentials>,
     directories: Directories,
     users: Arc<Users>,
     keeper: Keeper,
@@ -205,7 +205,7 @@ impl Names {
         Ok(Names {
             shared,
             process,
-            callers: how.act_as_callers.then(Callers::new).transpose()?,
+            callers: how.act_as_callers.then(Credentials::of_thread).transpose()?,
             directories: Directories::default(),
             users: how.descriptors,
             keeper: Keeper::default(),

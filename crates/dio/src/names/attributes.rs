@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::striped::{descriptor_in, device_object_len, errno_for, unreachable_object};
 use crate::stripe::object::{
-    BOOT_ID, HEADER_LEN, Stamp, check_header, check_kind, check_owner, is_local, object_error, open_checked,
+    BOOT_ID, HEADER_LEN, Stamp, as_owner, check_header, check_kind, check_owner, is_local, object_error, open_checked,
     read_checked_header, read_device_header,
 };
 use crate::stripe::trust::others_may_write;
@@ -75,8 +75,8 @@ pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno
             continue;
         }
         let path = descriptor.object_path(index);
-        let object = rustix::fs::lstat(&path)
-            .map_err(|errno| errno_for(&fd, unreachable_object("fstat_striped at", index, &path, errno)))?;
+        let object = as_owner(owner, || rustix::fs::lstat(&path))
+            .map_err(|errno| errno_for(&fd, unreachable_object("fstat_striped at", index, &path, errno, owner)))?;
         check_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
             errno_for(&fd, object_error("fstat_striped at", Path::new(""), index, &path, errno, what))
         })?;
@@ -185,7 +185,7 @@ fn update_device_owner(descriptor: &Descriptor, index: usize, before: &Stat, now
 
 fn copy_attributes(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let object = rustix::fs::open(path, flags, Permissions::empty())?;
+    let object = as_owner(before.st_uid, || rustix::fs::open(path, flags, Permissions::empty()))?;
     let stat = rustix::fs::fstat(&object)?;
     let foreign = stat.st_uid != before.st_uid && rustix::process::geteuid().is_root();
     if foreign || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

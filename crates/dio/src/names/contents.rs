@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::{Gid, Mode as Permissions, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::open::path_in;
 use super::removal::unlinkat;
 use super::striped::{descriptor_in, device_object_len, end_of_object, errno_for, is_striped, unreachable_object};
+use crate::credentials;
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 use crate::stripe::object::{
@@ -68,7 +69,18 @@ pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Resul
     let plan = StripePlan { stripe, count, targets, force: false };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // No other user may open it until its owner and permissions are known.
-    drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
+    let empty = rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?;
+    let own = rustix::fs::fstat(&empty)?;
+    if own.st_uid != stat.st_uid && credentials::is_root() {
+        // The targets are those of that user's descriptor, so the objects are made as that user.
+        let group = Gid::from_raw(stat.st_gid);
+        let given = rustix::fs::fchown(&empty, Some(Uid::from_raw(stat.st_uid)), Some(group));
+        given.inspect_err(|_| {
+            // The first error is returned.
+            let _ = unlinkat(dir, name);
+        })?;
+    }
+    drop(empty);
     let made = stripe::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan);
     let made = made.map_err(|error| errno_for(&other, error));
     let opened =
@@ -104,7 +116,7 @@ fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, File
     let open = |index: usize| {
         let path = descriptor.object_path(index);
         let file = open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
-            "" => unreachable_object("open", index, &path, errno),
+            "" => unreachable_object("open", index, &path, errno, owner),
             what => object_error("open", Path::new(""), index, &path, errno, what),
         })?;
         let end = if descriptor.is_device(index) { device_object_len(descriptor, index, owner)? } else { u64::MAX };

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::details::{errno_of, keep};
 use crate::file::FileError;
-use crate::stripe::object::{device_length, object_error, open_checked};
+use crate::stripe::object::{device_length, object_error, open_checked, refused_to_owner};
 use crate::stripe::{Descriptor, descriptor_of};
 
 /// Returns the number of an error of an open file, and keeps its details for
@@ -25,9 +25,15 @@ pub(super) fn errno_for(fd: impl AsFd, error: FileError) -> Errno {
     errno_of(&error.called(name))
 }
 
-/// The error of an object whose path cannot be opened.
-pub(super) fn unreachable_object(operation: &'static str, index: usize, path: &Path, errno: Errno) -> FileError {
-    let what = if errno == Errno::NOENT { "is missing" } else { "" };
+/// The error of an object whose path cannot be opened, of a file of the user `owner`.
+pub(super) fn unreachable_object(
+    operation: &'static str,
+    index: usize,
+    path: &Path,
+    errno: Errno,
+    owner: u32,
+) -> FileError {
+    let what = if errno == Errno::NOENT { "is missing" } else { refused_to_owner(owner, errno) };
     object_error(operation, Path::new(""), index, path, errno, what)
 }
 

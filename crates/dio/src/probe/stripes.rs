@@ -3,14 +3,16 @@
 //! The file under the name is a short text, whose alignments and pages do not matter: the bytes of
 //! the striped file are in its objects, and the strictest object decides.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::{Answer, Device, Kind, Mount, Overwrites, Sharing, Trials, device_below, of_existing, words};
+use crate::file::words as words_of;
 use crate::geometry::{Directness, FileSystem, Geometry};
+use crate::stripe::object::find_object;
 use crate::stripe::{self, Layout, ObjectState};
 
 /// A striped file, as probed.
@@ -66,7 +68,7 @@ impl Stripes {
         let object = |(index, found): (usize, stripe::ObjectReport)| {
             let held = found.size.saturating_sub(layout.start());
             match found.state {
-                ObjectState::Sound => Object::probe(found.path, held, descriptor.is_device(index)),
+                ObjectState::Sound => Object::probe(found.path, held, find_object(&descriptor, index, report.owner)),
                 state => Object::unknown(found.path, state, held),
             }
         };
@@ -145,21 +147,17 @@ fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
 }
 
 impl Object {
-    /// Runs the trials that only read.
-    fn probe(path: PathBuf, held: u64, on_device: bool) -> Object {
-        let flags = if on_device { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW } | OFlags::CLOEXEC;
-        let place = rustix::fs::open(&path, flags, Mode::empty());
-        let place = place.and_then(|place| rustix::fs::fstat(&place).map(|stat| (place, stat)));
-        let (kind, expected) = match on_device {
-            true => (Kind::BlockDevice, FileType::BlockDevice),
-            false => (Kind::File, FileType::RegularFile),
-        };
-        let (place, stat) = match place {
-            Ok((place, stat)) if FileType::from_raw_mode(stat.st_mode) == expected => (place, stat),
+    /// Runs the trials that only read, on the object that was found at `path`.
+    fn probe(path: PathBuf, held: u64, found: Result<(OwnedFd, Stat), (Errno, &'static str)>) -> Object {
+        let (place, stat) = match found {
+            Ok(found) => found,
             // It was there a moment ago.
-            Ok(_) => return Object::unknown(path, ObjectState::Wrong("is something else".to_owned()), held),
-            Err(_) => return Object::unknown(path, ObjectState::Missing, held),
+            Err((Errno::NOENT, _)) => return Object::unknown(path, ObjectState::Missing, held),
+            Err((errno, "")) => return Object::unknown(path, ObjectState::Wrong(words_of(errno)), held),
+            Err((_, what)) => return Object::unknown(path, ObjectState::Wrong(what.to_owned()), held),
         };
+        let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+        let kind = if is_device { Kind::BlockDevice } else { Kind::File };
         let mount = Mount::of(&place);
         // Opened through the descriptor, so that it is the file that was checked.
         let again = format!("/proc/self/fd/{}", place.as_raw_fd());

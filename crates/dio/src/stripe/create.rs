@@ -26,6 +26,7 @@ use super::hold::{ReplaceGuard, leads_to};
 use super::open::{format_error, object_error};
 use super::redirect::{check_may_open_objects, redirected};
 use super::stamp::Stamp;
+use super::trust::{as_owner, explained, refused_to_owner};
 use crate::file::FileError;
 use crate::geometry::Geometry;
 use crate::layout::Layout;
@@ -33,6 +34,9 @@ use crate::layout::Layout;
 /// Default size of a stripe in bytes, unless a target prefers a larger one: large enough that a
 /// request of one stripe costs a disk little more than its transfer.
 const DEFAULT_STRIPE_BYTES: u64 = 1 << 20;
+
+/// The user whose rights are not limited, in a process of root's.
+const ROOT: u32 = 0;
 
 /// The extended attribute that holds the access control list of a file (`acl(5)`).
 const ACL: &str = "system.posix_acl_access";
@@ -184,7 +188,10 @@ fn make(
     like: Option<&fs::Metadata>,
     replaces: bool,
 ) -> Result<(Descriptor, OwnedFd), FileError> {
-    let descriptor = plan.descriptor(path)?;
+    let owner = like.map_or(ROOT, MetadataExt::uid);
+    let descriptor = as_owner(owner, || Ok::<_, Errno>(plan.descriptor(path)));
+    let descriptor = descriptor.map_err(|errno| FileError::new("stripe", path, errno))?;
+    let descriptor = descriptor.map_err(|error| explained(error, owner))?;
     let claims = claim_devices(path, &descriptor, plan.force)?;
     let names = NameDirectory::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
     let mut making = Creation { path, descriptor: &descriptor, names, like, replaces, claims, head: None, first: None };
@@ -253,9 +260,9 @@ impl<'a> Creation<'a> {
         // from one under way.
         if self.descriptor.is_device(0) {
             self.make_devices(head, owner, name)?;
-            self.make_objects(head, name)?;
+            self.make_objects(head, owner, name)?;
         } else {
-            self.make_objects(head, name)?;
+            self.make_objects(head, owner, name)?;
             self.make_devices(head, owner, name)?;
         }
         self.publish()
@@ -281,7 +288,7 @@ impl<'a> Creation<'a> {
     /// Makes the descriptor file durably. Returns its inode and its owner.
     fn make_head(&mut self) -> Result<(DescriptorInode, u32), FileError> {
         let bytes = self.descriptor.encode().map_err(|error| format_error("stripe", self.path, &error))?;
-        let draft = NewFile::begin(&self.unfinished(), self.like).map_err(|error| self.failed(error))?;
+        let draft = NewFile::begin(&self.unfinished(), self.like, ROOT).map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
         let head = written.and_then(|()| Ok((DescriptorInode::of(file)?, file.metadata()?.uid())));
@@ -294,9 +301,9 @@ impl<'a> Creation<'a> {
         (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index))
     }
 
-    fn make_objects(&mut self, head: DescriptorInode, name: &Path) -> Result<(), FileError> {
+    fn make_objects(&mut self, head: DescriptorInode, owner: u32, name: &Path) -> Result<(), FileError> {
         for index in self.files() {
-            let draft = self.make_object(index, head, name)?;
+            let draft = self.make_object(index, head, owner, name)?;
             self.first.get_or_insert(draft);
         }
         let directory = |target: &Target| match target {
@@ -306,29 +313,33 @@ impl<'a> Creation<'a> {
         let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().filter_map(directory).collect();
         targets.dedup();
         for target in targets {
-            sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
+            let synced = as_owner(owner, || sync_directory(&target));
+            synced.map_err(|error| explained(FileError::new("sync", &target, errno(&error)), owner))?;
         }
         Ok(())
     }
 
-    /// Makes an object with its header. All but its name is durable.
-    fn make_object(&self, index: usize, head: DescriptorInode, name: &Path) -> Result<NewFile, FileError> {
+    /// Makes an object with its header, with the rights of `owner`. All but its name is durable.
+    fn make_object(&self, index: usize, head: DescriptorInode, owner: u32, name: &Path) -> Result<NewFile, FileError> {
         let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
-        let failed =
-            |error: io::Error| object_error("stripe", self.path, index, &path, errno(&error), "cannot be made");
+        let failed = |error: io::Error| match (errno(&error), refused_to_owner(owner, errno(&error))) {
+            (errno, "") => object_error("stripe", self.path, index, &path, errno, "cannot be made"),
+            (errno, refused) => object_error("stripe", self.path, index, &path, errno, refused),
+        };
         let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
         let senseless = |error| format_error("stripe", self.path, &error);
         let stamp = Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
         let mut header = [header.encode().map_err(senseless)?, stamp].concat();
         header.resize(HEADER_LEN as usize, b'\n');
-        let mut draft = NewFile::begin(&path, self.like).map_err(failed)?;
+        let mut draft = NewFile::begin(&path, self.like, owner).map_err(failed)?;
         let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
         if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
             let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
             return Err(object_error("stripe", self.path, index, &path, Errno::INVAL, &what));
         }
         let written = draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
-        written.and_then(|()| draft.file.sync_all()).and_then(|()| draft.name(&path)).map_err(failed)?;
+        let synced = written.and_then(|()| draft.file.sync_all());
+        synced.and_then(|()| as_owner(owner, || draft.name(&path))).map_err(failed)?;
         Ok(draft)
     }
 
@@ -370,14 +381,16 @@ impl<'a> Creation<'a> {
     fn undo(&self) {
         // Without a descriptor there are no objects yet.
         let Some(NewFile { file: head, .. }) = &self.head else { return };
-        if fstat(head).is_ok_and(|head| leads_to(self.path, &head)) {
+        let Ok(stat) = fstat(head) else { return };
+        if leads_to(self.path, &stat) {
             return;
         }
         // The first error is returned. The name may have led there for a moment, and may do so
         // again after a crash.
         let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
-            self.files().for_each(|index| drop(fs::remove_file(self.descriptor.object_path(index))));
+            let remove = |index| as_owner(stat.st_uid, || fs::remove_file(self.descriptor.object_path(index)));
+            self.files().for_each(|index| drop(remove(index)));
             self.claims.iter().for_each(|claim| claim.undo(self.descriptor));
         }
     }
@@ -392,31 +405,35 @@ struct NewFile {
 
 impl NewFile {
     /// Creates a file that is to be called `path`, or is called so at once, with the owner and the
-    /// permissions of `old`.
-    fn begin(path: &Path, old: Option<&fs::Metadata>) -> io::Result<NewFile> {
+    /// permissions of `old`. Root creates it with the rights of the user `rights`.
+    fn begin(path: &Path, old: Option<&fs::Metadata>, rights: u32) -> io::Result<NewFile> {
+        let draft = as_owner(rights, || NewFile::create(path, if old.is_some() { 0o600 } else { 0o666 }))?;
+        if let Some(old) = old {
+            copy_owner_and_permissions(&draft.file, old)?;
+        }
+        Ok(draft)
+    }
+
+    fn create(path: &Path, mode: u32) -> io::Result<NewFile> {
         let mut options = fs::OpenOptions::new();
-        options.write(true).mode(if old.is_some() { 0o600 } else { 0o666 });
+        options.write(true).mode(mode);
         let mut unnamed = options.clone();
         unnamed.custom_flags(libc::O_TMPFILE);
-        let draft = match unnamed.open(directory_of(path)) {
+        match unnamed.open(directory_of(path)) {
             // Through /proc it gets its name later.
             Ok(file) if Path::new(&fd_path(&file)).exists() => {
                 // If the file system has no such locks, nobody else tries to take one.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                NewFile { file, named: false }
+                Ok(NewFile { file, named: false })
             }
             // Whatever the error was, a file with a name may still work; if not, that error tells
             // more.
             _ => {
                 let file = options.create_new(true).open(path)?;
                 lock_new_file(&file)?;
-                NewFile { file, named: true }
+                Ok(NewFile { file, named: true })
             }
-        };
-        if let Some(old) = old {
-            copy_owner_and_permissions(&draft.file, old)?;
         }
-        Ok(draft)
     }
 
     /// Gives the file a free name, if it has none yet.

@@ -7,11 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use super::create::{StripePlan, create, directory_of, errno};
-use super::format::{DEFAULT_LEN, Descriptor, FormatError, decode_default};
+use super::directory::identity;
+use super::format::{DEFAULT_LEN, DefaultText, Descriptor, FormatError};
+use super::head::DirectoryInode;
 use super::open::{descriptor_of, format_error};
 use super::redirect::redirected;
 use super::trust::{check_default_trusted, record_ignored_default};
@@ -24,6 +26,9 @@ const NO_DEVICE: &str = "a device holds one file, and cannot be given to all tha
 const NOT_REGULAR: &str = "it is no regular file";
 const CURE_UNFOLLOWED: &str =
     "new files there are plain; remove it, or set the default as the user who makes the files or as root";
+const OF_ANOTHER: &str = "it was made for another directory";
+const OF_UNKNOWN: &str = "it is of an older version, which does not say for which directory it was made";
+const CURE_COPIED: &str = "new files there are plain; set it again for this directory with 'dio stripe set', or remove it with 'dio stripe rm'";
 
 /// The default of a directory; `None` if it has none. It is returned whether or not this process
 /// would follow it.
@@ -31,7 +36,8 @@ const CURE_UNFOLLOWED: &str =
 /// # Errors
 /// EBADMSG for a damaged default, or something that is no regular file; what reading it answers.
 pub fn default_of(directory: impl AsRef<Path>) -> Result<Option<StripePlan>, FileError> {
-    StoredDefault::in_directory(directory.as_ref())?.map(StoredDefault::read).transpose()
+    let stored = StoredDefault::in_directory(directory.as_ref())?;
+    stored.map(|stored| stored.read().map(|text| text.plan)).transpose()
 }
 
 /// The file that holds the default of a directory.
@@ -56,7 +62,21 @@ impl StoredDefault {
         Ok(Some(StoredDefault { name, place, stat }))
     }
 
-    fn read(self) -> Result<StripePlan, FileError> {
+    /// Checks that the default, whose contents are `text`, was made for the directory in which it
+    /// is. The error is the reason in words.
+    fn check_made_for(&self, text: &DefaultText) -> Result<Result<(), &'static str>, FileError> {
+        let failed = |errno| FileError::new("read the stripes of", directory_of(&self.name), errno);
+        let Some(made_for) = text.directory else { return Ok(Err(OF_UNKNOWN)) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory_of(&self.name), flags, Mode::empty()).map_err(failed)?;
+        // The directory may have been exchanged since the default was found.
+        let named = statat(&directory, DEFAULT_NAME, AtFlags::SYMLINK_NOFOLLOW);
+        let is_here = named.is_ok_and(|named| identity(&named) == identity(&self.stat));
+        let found = DirectoryInode::of(&directory).map_err(failed)?;
+        Ok(if is_here && made_for.is(&found) { Ok(()) } else { Err(OF_ANOTHER) })
+    }
+
+    fn read(&self) -> Result<DefaultText, FileError> {
         let system = |errno| FileError::new("read the stripes of", directory_of(&self.name), errno);
         if FileType::from_raw_mode(self.stat.st_mode) != FileType::RegularFile {
             return Err(FileError::new("read the stripes of", &self.name, Errno::BADMSG).with_detail(NOT_REGULAR));
@@ -68,7 +88,8 @@ impl StoredDefault {
         // One byte more than a valid default has.
         let (mut bytes, most) = (Vec::new(), DEFAULT_LEN + 1);
         fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno(&error)))?;
-        decode_default(&bytes).map_err(|error: FormatError| format_error("read the stripes of", &self.name, &error))
+        DefaultText::decode(&bytes)
+            .map_err(|error: FormatError| format_error("read the stripes of", &self.name, &error))
     }
 }
 
@@ -87,10 +108,11 @@ pub fn default_may_apply(path: &Path, made: &Stat) -> bool {
 
 /// Stripes an empty file that was just created, if the default of its directory applies. The caller
 /// has closed the file, and opens it again afterwards in any case. Returns `None` if the file stays
-/// as it is: the directory has no default, or one that belongs to neither the user nor root
-/// (reported by [`take_ignored_defaults`](super::take_ignored_defaults)); its owner may not read
-/// and write the file; it has an access control list or other names; somebody else has opened,
-/// filled or striped it already.
+/// as it is: the directory has no default, or one that belongs to neither the user nor root or was
+/// made for another directory (reported by
+/// [`take_ignored_defaults`](super::take_ignored_defaults)); its owner may not read and write the
+/// file; it has an access control list or other names; somebody else has opened, filled or striped
+/// it already.
 ///
 /// # Errors
 /// As [`create`]. The file stays as it was.
@@ -98,13 +120,17 @@ pub fn apply_default(path: impl AsRef<Path>) -> Result<Option<Descriptor>, FileE
     let path = path.as_ref();
     let Some(kept) = StoredDefault::in_directory(directory_of(path))? else { return Ok(None) };
     if let Err(why) = check_default_trusted(&kept.stat) {
-        return Ok(ignored_default(&kept.name, why));
+        return Ok(ignored_default(&kept.name, why, CURE_UNFOLLOWED));
     }
-    let plan = kept.read()?;
+    let text = kept.read()?;
+    if let Err(why) = kept.check_made_for(&text)? {
+        return Ok(ignored_default(&kept.name, why.to_owned(), CURE_COPIED));
+    }
+    let plan = text.plan;
     let is_device =
         |target: &PathBuf| redirected(target.clone()).metadata().is_ok_and(|it| it.file_type().is_block_device());
     if plan.targets.iter().any(is_device) {
-        return Ok(ignored_default(&path.with_file_name(DEFAULT_NAME), NO_DEVICE.to_owned()));
+        return Ok(ignored_default(&kept.name, NO_DEVICE.to_owned(), CURE_UNFOLLOWED));
     }
     if !rustix::fs::lstat(path).is_ok_and(|found| default_may_apply(path, &found)) {
         return Ok(None);
@@ -122,11 +148,11 @@ pub fn apply_default(path: impl AsRef<Path>) -> Result<Option<Descriptor>, FileE
 }
 
 /// Records that a default was not followed, under the real name of its directory.
-fn ignored_default(name: &Path, why: String) -> Option<Descriptor> {
+fn ignored_default(name: &Path, why: String, cure: &'static str) -> Option<Descriptor> {
     let directory = directory_of(name);
     let found = fs::read_link(directory).ok().filter(|_| directory.starts_with("/proc/self/fd"));
     let name = found.map_or_else(|| name.to_owned(), |directory| directory.join(DEFAULT_NAME));
-    record_ignored_default(FileError::new("follow", &name, Errno::PERM).with_detail(why).with_cure(CURE_UNFOLLOWED));
+    record_ignored_default(FileError::new("follow", &name, Errno::PERM).with_detail(why).with_cure(cure));
     None
 }
 

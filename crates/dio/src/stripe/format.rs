@@ -40,6 +40,19 @@
 //! sum 0b3c88e1
 //! ```
 //!
+//! The default of a directory names the inode of that directory ([`DirectoryInode`]). Defaults of
+//! version 1 do not, and are not followed.
+//!
+//! ```text
+//! dio stripe default 2
+//! directory 4712 1700000000000000000 0
+//! stripe 1048576
+//! objects 2
+//! target /mnt/a
+//! target /mnt/b
+//! sum 3e1f0a77
+//! ```
+//!
 //! The number in the first line is the version; readers reject versions that they do not support.
 //! `sum` is the CRC-32C of everything before it, first line and comments included. In paths, bytes
 //! outside `!`…`~`, and `%`, are written as `%` and two hexadecimal digits. Unknown keys are
@@ -51,7 +64,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::create::StripePlan;
-use super::head::DescriptorInode;
+use super::head::{DescriptorInode, DirectoryInode};
 use crate::layout::{DEVICE_DATA_START_MIN, Layout, STRIPE_BYTES_MIN};
 
 /// Length of a descriptor in bytes. Few files have it by chance; each of those costs one small read
@@ -91,6 +104,8 @@ pub(super) const DEFAULT_LEN: u64 = 8192;
 const VERSION: u32 = 1;
 /// The version of headers that are followed by a stamp.
 const STAMPED_VERSION: u32 = 2;
+/// The version of defaults that name the directory that they were made for.
+const BOUND_DEFAULT_VERSION: u32 = 2;
 const COMMENT: &str =
     "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. Copying or
 # removing this text alone copies or removes none of them.
@@ -439,27 +454,51 @@ impl LengthRecord {
     }
 }
 
-/// Encodes the default of a directory.
-pub fn encode_default(plan: &StripePlan) -> Result<Vec<u8>, FormatError> {
-    let mut text = format!("{DEFAULT_MAGIC}{VERSION}\n");
-    plan.stripe.iter().for_each(|stripe| push(&mut text, "stripe", stripe));
-    plan.count.iter().for_each(|count| push(&mut text, "objects", count));
-    plan.targets.iter().for_each(|target| push(&mut text, "target", escape(target)));
-    seal(text, DEFAULT_LEN)
+/// The default of a directory, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DefaultText {
+    pub(super) plan: StripePlan,
+    /// The directory that it was made for; `None` in version 1.
+    pub(super) directory: Option<DirectoryInode>,
 }
 
-/// Decodes it.
-pub(super) fn decode_default(bytes: &[u8]) -> Result<StripePlan, FormatError> {
-    let mut plan = StripePlan::default();
-    for (key, value) in fields(bytes, DEFAULT_MAGIC, VERSION, DEFAULT_LEN)? {
-        match key {
-            "stripe" => plan.stripe = Some(number(value)?),
-            "objects" => plan.count = Some(number(value)? as usize),
-            "target" => plan.targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
-            _ => return Err(FormatError::Senseless("an unknown key")),
-        }
+/// Encodes the default of a directory.
+///
+/// # Errors
+/// [`FormatError::TooLong`] if the targets have too long names.
+pub fn encode_default(plan: &StripePlan, directory: DirectoryInode) -> Result<Vec<u8>, FormatError> {
+    DefaultText { plan: plan.clone(), directory: Some(directory) }.encode()
+}
+
+impl DefaultText {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let version = if self.directory.is_some() { BOUND_DEFAULT_VERSION } else { VERSION };
+        let mut text = format!("{DEFAULT_MAGIC}{version}\n");
+        self.directory.iter().for_each(|directory| push(&mut text, "directory", directory.0));
+        self.plan.stripe.iter().for_each(|stripe| push(&mut text, "stripe", stripe));
+        self.plan.count.iter().for_each(|count| push(&mut text, "objects", count));
+        self.plan.targets.iter().for_each(|target| push(&mut text, "target", escape(target)));
+        seal(text, DEFAULT_LEN)
     }
-    Ok(plan)
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<DefaultText, FormatError> {
+        let (mut plan, mut directory) = (StripePlan::default(), None);
+        let bound = version_in(bytes, DEFAULT_MAGIC).is_some_and(|found| found == BOUND_DEFAULT_VERSION.to_string());
+        let version = if bound { BOUND_DEFAULT_VERSION } else { VERSION };
+        for (key, value) in fields(bytes, DEFAULT_MAGIC, version, DEFAULT_LEN)? {
+            match key {
+                "stripe" => plan.stripe = Some(number(value)?),
+                "objects" => plan.count = Some(number(value)? as usize),
+                "target" => plan.targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
+                "directory" if bound => directory = DescriptorInode::parse(value).map(DirectoryInode),
+                _ => return Err(FormatError::Senseless("an unknown key")),
+            }
+        }
+        if bound && directory.is_none() {
+            return Err(FormatError::Senseless("a key is missing"));
+        }
+        Ok(DefaultText { plan, directory })
+    }
 }
 
 pub(super) fn push(text: &mut String, key: &str, value: impl std::fmt::Display) {

@@ -2,8 +2,8 @@
 //! that are private here, with what must hold of everything that they accept.
 
 use super::format::{
-    DEFAULT_LEN, DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_LEN, decode_default,
-    encode_default, seal,
+    DEFAULT_LEN, DESCRIPTOR_LEN, DefaultText, Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_LEN,
+    seal,
 };
 use super::stamp::{FoundState, STAMP_AT, Stamp, compare_stamps};
 use crate::layout::Layout;
@@ -75,9 +75,9 @@ fn others(bytes: &[u8]) {
         let again = record.encode().expect("a record is short");
         assert_eq!(LengthRecord::decode(&again), Ok(record));
     }
-    if let Ok(plan) = decode_default(bytes) {
-        match encode_default(&plan) {
-            Ok(again) => assert_eq!(decode_default(&again), Ok(plan)),
+    if let Ok(default) = DefaultText::decode(bytes) {
+        match default.encode() {
+            Ok(again) => assert_eq!(DefaultText::decode(&again), Ok(default)),
             // The original may have had bytes in its names that are written as three.
             Err(error) => assert_eq!(error, FormatError::TooLong),
         }

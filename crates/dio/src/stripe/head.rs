@@ -33,16 +33,19 @@ impl DescriptorInode {
     /// # Errors
     /// What `statx(2)` and `fstatfs(2)` answer.
     pub fn of(fd: impl AsFd) -> Result<DescriptorInode, Errno> {
+        let (inode, kind) = DescriptorInode::ask(&fd)?;
+        // Some FUSE file systems number inodes as they are looked up.
+        Ok(if kind == FUSE && inode.born == 0 { DescriptorInode::default() } else { inode })
+    }
+
+    /// What is known of an open file, and the kind of its file system.
+    fn ask(fd: impl AsFd) -> Result<(DescriptorInode, u64), Errno> {
         let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
         let knows_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let kind = rustix::fs::fstatfs(&fd)?.f_type as u64 & 0xffff_ffff;
-        if kind == FUSE && !knows_birth {
-            // Some of them number inodes as they are looked up.
-            return Ok(DescriptorInode::default());
-        }
         let time = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let volume = if kind == BTRFS { fstatvfs(&fd)?.f_fsid } else { 0 };
-        Ok(DescriptorInode { inode: stat.stx_ino, born: if knows_birth { time } else { 0 }, volume })
+        Ok((DescriptorInode { inode: stat.stx_ino, born: if knows_birth { time } else { 0 }, volume }, kind))
     }
 
     /// Whether `found` may be the same inode. Values that are unknown on either side are ignored,
@@ -79,6 +82,32 @@ impl std::fmt::Display for DescriptorInode {
     }
 }
 
+/// The inode of a directory that has a default, which distinguishes the directory from another one
+/// that the default was copied to. The number of the device is no part of it: it may be another one
+/// after each boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryInode(pub(super) DescriptorInode);
+
+impl DirectoryInode {
+    /// The inode of an open directory, which may be opened with `O_PATH`.
+    ///
+    /// # Errors
+    /// What `statx(2)` and `fstatfs(2)` answer.
+    pub fn of(fd: impl AsFd) -> Result<DirectoryInode, Errno> {
+        DescriptorInode::ask(fd).map(|(inode, _)| DirectoryInode(inode))
+    }
+
+    /// Whether a default that was made for this directory is one of `found`. The number and, if the
+    /// file system records it, the time of creation must be the same: a number alone can be foreseen
+    /// by a user who wants a copy to be followed. A directory may be accessed through another file
+    /// system (that of a server), so the volume counts only if both know it.
+    pub(super) fn is(&self, found: &DirectoryInode) -> bool {
+        let (own, found) = (self.0, found.0);
+        let same_volume = own.volume == found.volume || own.volume == 0 || found.volume == 0;
+        own.inode != 0 && own.inode == found.inode && (found.born == 0 || own.born == found.born) && same_volume
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +140,26 @@ mod tests {
         ] {
             let other = DescriptorInode { inode, born, volume };
             assert_eq!((head.may_be(&other), other.may_be(&head)), (same, same), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_default_is_of_one_directory() {
+        let directory = |inode, born, volume| DirectoryInode(DescriptorInode { inode, born, volume });
+        for (made_for, found, is) in [
+            ((7, 8, 9), (7, 8, 9), true),
+            ((7, 8, 0), (7, 8, 9), true),
+            // Through a file system without that time.
+            ((7, 8, 9), (7, 0, 0), true),
+            ((7, 0, 0), (7, 8, 0), false),
+            ((7, 9, 0), (7, 8, 0), false),
+            ((6, 8, 0), (7, 8, 0), false),
+            ((6, 0, 0), (7, 0, 0), false),
+            ((7, 8, 1), (7, 8, 9), false),
+            ((0, 0, 0), (0, 0, 0), false),
+        ] {
+            let [made_for, found] = [made_for, found].map(|(inode, born, volume)| directory(inode, born, volume));
+            assert_eq!(made_for.is(&found), is, "{made_for:?}, {found:?}");
         }
     }
 }

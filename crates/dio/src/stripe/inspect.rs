@@ -63,6 +63,8 @@ pub struct ObjectReport {
 pub struct StripeReport {
     /// The descriptor.
     pub descriptor: Descriptor,
+    /// The owner of the descriptor file.
+    pub owner: u32,
     /// Whether at least one object names another descriptor, so that the inspected one is a copy.
     pub copy: bool,
     /// Size of the contents in bytes, as far as the objects found determine it. For an object that
@@ -143,11 +145,11 @@ pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<StripeReport>
             (0, false)
         }
     };
-    Ok(Some(StripeReport { generation, open, ..StripeReport::of(descriptor, objects) }))
+    Ok(Some(StripeReport { generation, open, ..StripeReport::of(descriptor, stat.st_uid, objects) }))
 }
 
 impl StripeReport {
-    fn of(descriptor: Descriptor, mut objects: Vec<ObjectReport>) -> StripeReport {
+    fn of(descriptor: Descriptor, owner: u32, mut objects: Vec<ObjectReport>) -> StripeReport {
         let layout = descriptor.layout;
         let reached = |(index, object): (usize, &ObjectReport)| {
             let length = if object.state == ObjectState::Sound { Some(object.size) } else { object.stamped_size };
@@ -158,7 +160,7 @@ impl StripeReport {
             object.share = layout.object_size(index, size);
         }
         let copy = objects.iter().any(|object| object.of_another);
-        StripeReport { descriptor, copy, size, objects, generation: 0, open: false }
+        StripeReport { descriptor, owner, copy, size, objects, generation: 0, open: false }
     }
 }
 

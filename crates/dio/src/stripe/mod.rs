@@ -50,8 +50,8 @@
 //! header also records the inode of the descriptor ([`DescriptorInode`]), which distinguishes the
 //! descriptor from a copy. A copy can be read through, and removed without the bytes, until
 //! `dio_stripe::adopt` makes it the descriptor. If root opens a descriptor, the objects must belong
-//! to its owner: a descriptor, which anyone can write, must not lead to files that only others may
-//! read.
+//! to its owner, and are looked for with the rights of that user (`trust.rs`): a descriptor, which
+//! anyone can write, must not lead to files that only others may read.
 //!
 //! The stamp (`stamp.rs`) detects an object restored from an old copy, or of another length. It
 //! holds a generation, which each writing session raises in all objects before it changes anything,
@@ -62,7 +62,9 @@
 //!
 //! A directory may have a default (`dio_stripe::set_default`). Empty files created in it through
 //! [`OpenOptions`](crate::OpenOptions), [`names::openat`](crate::names::openat), a tool of dio or a
-//! mount are then striped before the first byte. Files created by other programs are not.
+//! mount are then striped before the first byte. Files created by other programs are not. A default
+//! records the inode of its directory ([`DirectoryInode`]): a copy in another directory is not
+//! followed.
 //!
 //! # Other programs
 //!
@@ -96,7 +98,7 @@ pub use crate::layout::{Layout, OBJECTS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN}
 pub use create::{StripePlan, create, create_like, create_to_be_renamed, has_acl};
 pub use defaults::{DEFAULT_NAME, apply_default, default_may_apply, default_of, has_default, is_created_file};
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};
-pub use head::DescriptorInode;
+pub use head::{DescriptorInode, DirectoryInode};
 pub use hold::{ReplaceGuard, leads_to};
 pub use inspect::{ObjectReport, ObjectState, StripeReport, inspect, inspect_open};
 pub use open::{descriptor_of, may_be_striped};

@@ -9,6 +9,7 @@ pub use super::directory::{Identity, identity, remove_name_of};
 pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};
 pub use super::hold::retry_on_eagain;
 pub use super::local::is_local;
+pub(crate) use super::open::find_object;
 pub use super::open::{
     DEVICE_IN_USE, check_header, check_kind, check_owner, damaged_object_error, format_error, object_error,
     open_checked, wait_until_consistent,
@@ -16,3 +17,4 @@ pub use super::open::{
 pub use super::remove::read_checked_header;
 pub use super::session::read_stamp;
 pub use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, Stamp, compare_stamps};
+pub use super::trust::{as_owner, refused_to_owner};

@@ -19,7 +19,7 @@ use super::medium::Striped;
 use super::redirect::check_may_open_objects;
 use super::session::{Session, read_stamp};
 use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps};
-use super::trust::may_refer_to;
+use super::trust::{as_owner, cure_of, may_refer_to, refused_to_owner};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
@@ -97,7 +97,9 @@ pub fn object_error(
     what: &str,
 ) -> FileError {
     let comma = if what.is_empty() { "" } else { " " };
-    FileError::new(operation, name, errno).with_detail(format!("object {index}, {}{comma}{what}", quoted(path)))
+    let failed = FileError::new(operation, name, errno);
+    let failed = failed.with_detail(format!("object {index}, {}{comma}{what}", quoted(path)));
+    if let Some(cure) = cure_of(what) { failed.with_cure(cure) } else { failed }
 }
 
 /// Compares the header of an object with the expected one, except for the inode of the descriptor.
@@ -134,16 +136,23 @@ pub fn check_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32
 }
 
 /// Opens an object with `O_PATH` and checks it. Opening a device itself may already have effects.
+/// Root looks for it with the rights of the user `owner`.
 ///
 /// # Errors
 /// As [`check_kind`]; what opening it answers.
-fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(OwnedFd, Stat), (Errno, &'static str)> {
+pub(crate) fn find_object(
+    descriptor: &Descriptor,
+    index: usize,
+    owner: u32,
+) -> Result<(OwnedFd, Stat), (Errno, &'static str)> {
     let system = |errno| (errno, "");
     check_may_open_objects().map_err(|errno| (errno, CIRCLE))?;
     // Links are not followed, except to devices, whose names are often links.
     let follow = if descriptor.is_device(index) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
-    let found = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty()).map_err(system)?;
+    let path = descriptor.object_path(index);
+    let found = as_owner(owner, || rustix::fs::open(path, flags, Permissions::empty()));
+    let found = found.map_err(|errno| (errno, refused_to_owner(owner, errno)))?;
     let stat = rustix::fs::fstat(&found).map_err(system)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
         return Err(system(Errno::LOOP));

@@ -19,6 +19,7 @@ use super::directory::{Identity, NameDirectory, identity, remove_name_in, remove
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::DescriptorInode;
 use super::open::{check_header, check_owner, descriptor_of, object_error, open_checked};
+use super::trust::{as_owner, refused_to_owner};
 use crate::file::FileError;
 
 /// What the removal of a striped file has removed.
@@ -67,7 +68,7 @@ pub fn check_removable(file: impl AsFd) -> Result<(), FileError> {
     let Ok(Some(descriptor)) = descriptor_of(&file, &stat, Path::new("")) else { return Ok(()) };
     let head = DescriptorInode::of(&file).map_err(failed)?;
     let found = FoundObjects::of(Path::new(""), &descriptor, stat.st_uid, &head)?;
-    found.check(Path::new(""), &descriptor)
+    found.check(Path::new(""), &descriptor, stat.st_uid)
 }
 
 fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
@@ -88,7 +89,7 @@ fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
         // A file that cannot be removed as a whole keeps its name.
         let found = FoundObjects::of(path, &descriptor, before.st_uid, &own)?;
         if !forced {
-            found.check(path, &descriptor)?;
+            found.check(path, &descriptor, before.st_uid)?;
         }
     }
     let names = NameDirectory::beside(directory.as_fd(), c"").map_err(failed)?;
@@ -122,8 +123,8 @@ pub fn remove_objects_if_unlinked(path: &Path, file: impl AsFd, dir: impl AsFd) 
 }
 
 /// Removes the objects of a descriptor file that has lost its last name, `path`, durably; none if
-/// it was a copy. Root removes only objects that belong to `owner`, because anyone can write a
-/// descriptor.
+/// it was a copy. Root removes only objects that belong to `owner`, and with the rights of that
+/// user, because anyone can write a descriptor.
 ///
 /// # Errors
 /// ESTALE if some objects name this descriptor and others another one; none is removed then. The
@@ -150,12 +151,16 @@ pub fn remove_objects(
             if let (false, RemovableObject::File(identity)) = (found.missing.is_empty(), kept) {
                 // Without the others its bytes are useless. An error here only leaves them
                 // allocated.
-                let _ = cut_to_header(object, *identity, descriptor.layout.start());
+                let _ = cut_to_header(object, *identity, descriptor.layout.start(), owner);
             }
             break;
         }
         let (removed, what) = match kept {
-            RemovableObject::File(identity) => (remove_name_of(object, *identity).map_err(io::Error::from), ""),
+            RemovableObject::File(identity) => {
+                let removed = as_owner(owner, || remove_name_of(object, *identity));
+                let what = removed.map_or_else(|errno| refused_to_owner(owner, errno), |()| "");
+                (removed.map_err(io::Error::from), what)
+            }
             RemovableObject::Device(device) => (free(device, descriptor.id), "cannot be wiped"),
         };
         match removed {
@@ -173,9 +178,9 @@ const CURE_FORCE: &str =
     "nothing was removed; 'dio stripe rm --force' removes what is there, and 'dio stripe orphans' finds the rest";
 
 /// Frees the data of an object, and keeps its header.
-fn cut_to_header(object: &Path, looked_at: Identity, start: u64) -> io::Result<()> {
+fn cut_to_header(object: &Path, looked_at: Identity, start: u64, owner: u32) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = fs::OpenOptions::new().write(true).custom_flags(flags).open(object)?;
+    let file = as_owner(owner, || fs::OpenOptions::new().write(true).custom_flags(flags).open(object))?;
     if identity(&fstat(&file)?) != looked_at {
         return Err(Errno::STALE.into());
     }
@@ -233,7 +238,7 @@ impl FoundObjects {
     /// # Errors
     /// The error of the first object that is missing, is not one of the file, or is in a directory
     /// that may not be written.
-    fn check(&self, path: &Path, descriptor: &Descriptor) -> Result<(), FileError> {
+    fn check(&self, path: &Path, descriptor: &Descriptor, owner: u32) -> Result<(), FileError> {
         if self.copy {
             return Ok(());
         }
@@ -242,17 +247,19 @@ impl FoundObjects {
         }
         if let Some((index, object)) = self.missing.first() {
             let away = directory_of(object);
-            let what = match away.is_dir() {
+            let is_there = as_owner(owner, || fs::metadata(away)).is_ok_and(|found| found.is_dir());
+            let what = match is_there {
                 true => "is missing: nothing may be mounted at its target".to_owned(),
                 false => format!("is missing: its target {} is away", quoted(away)),
             };
             return Err(object_error("remove", path, *index, object, Errno::NOENT, &what).with_cure(CURE_FORCE));
         }
         for (index, object, _) in self.own.iter().filter(|(index, ..)| !descriptor.is_device(*index)) {
-            let writable = accessat(CWD, directory_of(object), Access::WRITE_OK, AtFlags::EACCESS);
+            let writable = as_owner(owner, || accessat(CWD, directory_of(object), Access::WRITE_OK, AtFlags::EACCESS));
             // Other errors mean that the file system cannot answer.
             if let Err(errno @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) = writable {
-                return Err(object_error("remove", path, *index, object, errno, "").with_cure(CURE_FORCE));
+                let what = refused_to_owner(owner, errno);
+                return Err(object_error("remove", path, *index, object, errno, what).with_cure(CURE_FORCE));
             }
         }
         Ok(())

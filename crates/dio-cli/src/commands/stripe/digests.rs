@@ -11,8 +11,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use dio::stripe::object::open_checked;
 use dio::stripe::{ObjectState, StripeReport};
-use dio::{File, FileError};
+use dio::{FileError, OpenOptions};
+use rustix::fs::OFlags;
 
 /// Objects that are read at a time.
 const READERS: usize = 8;
@@ -117,21 +119,24 @@ fn held(report: &StripeReport, index: usize) -> u64 {
 
 /// The digests of the objects of a file, several of them read at once.
 pub(super) fn of(report: &StripeReport) -> Vec<Result<String, FileError>> {
-    let start = report.descriptor.layout.start();
-    let one = |object: &dio::stripe::ObjectReport| of_object(&object.path, start, object.share);
-    let mut digests = Vec::with_capacity(report.objects.len());
-    for objects in report.objects.chunks(READERS) {
+    let all: Vec<usize> = (0..report.objects.len()).collect();
+    let mut digests = Vec::with_capacity(all.len());
+    for some in all.chunks(READERS) {
         digests.extend(std::thread::scope(|scope| {
-            let readers: Vec<_> = objects.iter().map(|object| scope.spawn(move || one(object))).collect();
+            let readers: Vec<_> = some.iter().map(|index| scope.spawn(|| of_object(report, *index))).collect();
             readers.into_iter().map(|reader| reader.join().expect("a reader does not panic")).collect::<Vec<_>>()
         }));
     }
     digests
 }
 
-fn of_object(path: &Path, start: u64, end: u64) -> Result<String, FileError> {
-    let file = File::open(path)?;
-    let (mut hasher, mut piece, mut at) = (blake3::Hasher::new(), vec![0; PIECE], start);
+fn of_object(report: &StripeReport, index: usize) -> Result<String, FileError> {
+    let (descriptor, object) = (&report.descriptor, &report.objects[index]);
+    let (mut at, end) = (descriptor.layout.start(), object.share);
+    let found = open_checked(descriptor, index, report.owner, OFlags::RDONLY);
+    let found = found.map_err(|(errno, what)| FileError::new("open", &object.path, errno).with_detail(what))?;
+    let file = OpenOptions::new().read(true).adopt(found.into(), &object.path)?;
+    let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
     while at < end {
         let most = (end - at).min(PIECE as u64) as usize;
         let count = file.read_at(&mut piece[..most], at)?;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dio::stripe::{Descriptor, ObjectState, inspect};
+use dio::stripe::{ObjectState, inspect};
 use dio_common::units::size as human_size;
 use dio_stripe::{
-    FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in, migration_leftovers,
-    objects_in, remnants_in, remove_orphans,
+    FoundDescriptor, FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in,
+    migration_leftovers, objects_in, remnants_in, remove_orphans,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -81,7 +81,8 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     }
     beginnings.append(&mut remnants);
     let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
-    let mut ids: BTreeSet<String> = known.iter().map(|descriptor| descriptor.id.to_string()).collect();
+    let mut ids: BTreeSet<String> =
+        known.iter().map(|found: &FoundDescriptor| found.descriptor.id.to_string()).collect();
     for object in objects {
         let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
         beside.extend(place.clone());
@@ -236,7 +237,7 @@ fn gather(
     directory: &Path,
     age: Duration,
     objects: &[FoundObject],
-    known: &mut Vec<Descriptor>,
+    known: &mut Vec<FoundDescriptor>,
     beginnings: &mut Vec<Remnant>,
     directories: &mut BTreeSet<PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
