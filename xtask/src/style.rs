@@ -112,6 +112,20 @@ const RULES: &[Rule] = &[
         allowed: &["crates/dio-cli/src/tool/target/mod.rs"],
         instead: "dio::names::ftruncate, which knows striped files",
     },
+    Rule {
+        pattern: concat!("\"/proc/self/fd", "/{"),
+        within: Within::Text,
+        only: &[
+            "crates/dio/src",
+            "crates/dio-bench/src",
+            "crates/dio-cli/src",
+            "crates/dio-common/src",
+            "crates/dio-stripe/src",
+            "crates/dio-wal/src",
+        ],
+        allowed: &[],
+        instead: "dio_sys::fd_path, or dio_sys::reopen",
+    },
     // Written in two parts, so that this file does not break the rule itself.
     Rule {
         pattern: concat!("/wo", "rk/"),

@@ -1,11 +1,12 @@
 //! Files to write to that nobody else has, and that nothing remains of.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dio::block::Pool;
+use dio_sys::fd_path;
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -95,7 +96,7 @@ impl TestFile {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
             Ok(held) => {
-                let path = format!("/proc/self/fd/{}", held.as_raw_fd()).into();
+                let path = fd_path(&held);
                 Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
             }
             // What file systems without such files say; EISDIR comes from kernels that do not know them.

@@ -6,10 +6,10 @@
 //! at a time may look for it and write there.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use super::backing::SingleFile;
@@ -20,7 +20,7 @@ use super::{File, FileError};
 use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use dio_sys::RWF_DONTCACHE;
+use dio_sys::{RWF_DONTCACHE, reopen};
 
 /// Most buffers of one call (`IOV_MAX`, `writev(2)`).
 const BUFFERS_MAX: usize = 1024;
@@ -118,8 +118,7 @@ fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> R
     }
     let open = || {
         let kept = rustix::fs::fcntl_getfl(fd).ok()? & (OFlags::SYNC | OFlags::DSYNC);
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | kept;
-        rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Permissions::empty()).ok()
+        reopen(fd, OFlags::WRONLY | OFlags::APPEND | kept).ok()
     };
     Ok(file.appending.descriptor.get_or_init(open).as_ref().map_or(fd, AsFd::as_fd))
 }

@@ -3,9 +3,10 @@
 //! The file under the name is a short text, whose alignments and pages do not matter: the bytes of
 //! the striped file are in its objects, and the strictest object decides.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -162,8 +163,7 @@ impl Object {
         };
         let mount = Mount::of(&place);
         // Opened through the descriptor, so that it is the file that was checked.
-        let again = format!("/proc/self/fd/{}", place.as_raw_fd());
-        let (geometry, trials) = of_existing(Path::new(&again), &place);
+        let (geometry, trials) = of_existing(&fd_path(&place), &place);
         Object {
             path,
             state: ObjectState::Sound,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Barrier;
@@ -185,9 +185,7 @@ fn named_then_removed(directory: &Path) -> io::Result<File> {
 
 /// Another descriptor of the same file with other flags.
 pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(File::from(fd))
+    Ok(dio_sys::reopen(file, flags)?.into())
 }
 
 /// Everything that can be tried on a file of our own in `directory`.

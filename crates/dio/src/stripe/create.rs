@@ -8,11 +8,12 @@
 use crate::quote::quoted;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dio_sys::fd_path;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat, open, renameat_with,
 };
@@ -400,7 +401,7 @@ impl NewFile {
         unnamed.custom_flags(libc::O_TMPFILE);
         let draft = match unnamed.open(directory_of(path)) {
             // Through /proc it gets its name later.
-            Ok(file) if Path::new(&fd_path(&file)).exists() => {
+            Ok(file) if fd_path(&file).exists() => {
                 // If the file system has no such locks, nobody else tries to take one.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                 NewFile { file, named: false }
@@ -442,11 +443,6 @@ fn copy_owner_and_permissions(file: &fs::File, old: &fs::Metadata) -> io::Result
         other => other?,
     }
     file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
-}
-
-/// The path in /proc of an open file, which works without a name.
-fn fd_path(file: &fs::File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// The directory of a path.

@@ -21,7 +21,7 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -37,7 +37,7 @@ use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
 use crate::layout::STRIPE_BYTES_MIN;
-use dio_sys::uninterrupted;
+use dio_sys::{fd_path, uninterrupted};
 
 /// How long an open for writing waits for a writer that is just closing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -185,9 +185,9 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRec
 
 /// Opens a device again exclusively, for writing. Waits a moment while another process has it.
 fn reopen_exclusive(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
-    let (name, start) = (format!("/proc/self/fd/{}", fd.as_raw_fd()), Instant::now());
+    let (name, start) = (fd_path(fd), Instant::now());
     loop {
-        match open_exclusive(Path::new(&name)) {
+        match open_exclusive(&name) {
             Err(error) if errno(&error) == Errno::BUSY && start.elapsed() < PATIENCE => {
                 std::thread::sleep(PATIENCE / 100);
             }

@@ -3,11 +3,12 @@
 use crate::quote::quoted;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dio_sys::reopen;
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
@@ -53,8 +54,7 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     }
     let fd = fd.as_fd();
     // The file is opened again, because `fd` may be direct or write-only.
-    let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let own = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).ok();
+    let own = reopen(fd, OFlags::RDONLY).ok();
     let mut bytes = vec![0; stat.st_size as usize];
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
     let mut filled = 0;
@@ -163,9 +163,8 @@ pub fn open_checked(
     access: OFlags,
 ) -> Result<fs::File, (Errno, &'static str)> {
     let (found, _) = find_object(descriptor, index, owner)?;
-    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(|errno| (errno, ""))
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
+    reopen(found, flags).map(fs::File::from).map_err(|errno| (errno, ""))
 }
 
 /// Checks that a device belongs to the user `owner`, by its header.

@@ -8,10 +8,11 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
+use dio_sys::fd_path;
 use rustix::io::Errno;
 
 static REDIRECTS: RwLock<Vec<(PathBuf, Weak<OwnedFd>)>> = RwLock::new(Vec::new());
@@ -88,7 +89,7 @@ pub(super) fn redirected(path: PathBuf) -> PathBuf {
         Some((path.strip_prefix(mounted).ok()?, mounted.as_os_str().len(), source.upgrade()?))
     };
     match redirects.iter().filter_map(leads).max_by_key(|(_, length, _)| *length) {
-        Some((rest, _, source)) => Path::new(&format!("/proc/self/fd/{}", source.as_raw_fd())).join(rest),
+        Some((rest, _, source)) => fd_path(&*source).join(rest),
         None => path,
     }
 }
