@@ -20,7 +20,7 @@ use super::{File, FileError};
 use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use dio_sys::{RWF_DONTCACHE, reopen};
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
 
 /// Most buffers of one call (`IOV_MAX`, `writev(2)`).
 const BUFFERS_MAX: usize = 1024;
@@ -88,7 +88,7 @@ fn append_to(
         let forget = route == Route::Buffered && !file.is_cached() && single.residue.dontcache();
         let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
         let written = descriptor_to_append(file, os, route);
-        match written.and_then(|fd| pwritev2(fd, part, 0, flags)) {
+        match written.and_then(|fd| uninterrupted(|| pwritev2(fd, part, 0, flags))) {
             Ok(0) => return (Err(append_failed(file, Errno::IO)), buffered),
             Ok(count) => {
                 *(if is_direct { &mut direct } else { &mut buffered }) += count as u64;
@@ -97,7 +97,6 @@ fn append_to(
                 file.meter.count(OpKind::Write, count as u64, how);
                 IoSlice::advance_slices(&mut rest, count);
             }
-            Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP) if forget => single.residue.no_dontcache(),
             // Another program has appended a part of a block in the meantime.
             Err(Errno::INVAL) if is_direct => may_be_direct = false,

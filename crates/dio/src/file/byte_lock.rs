@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use dio_sys::{try_lock_byte, unlock_byte};
+use dio_sys::{try_lock_byte, uninterrupted, unlock_byte};
 
 /// How long to wait for a lock that others hold for one write, or for a few durable ones.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,9 +33,8 @@ impl<'a> ByteLock<'a> {
     pub(crate) fn take(fd: BorrowedFd<'a>, byte: i64, patience: Duration) -> Result<Option<ByteLock<'a>>, Errno> {
         let (start, (mut sleep, longest)) = (Instant::now(), SLEEPS);
         loop {
-            match try_lock_byte(fd, byte) {
+            match uninterrupted(|| try_lock_byte(fd, byte)) {
                 Ok(()) => return Ok(Some(ByteLock { fd, byte })),
-                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::ACCESS) if start.elapsed() < patience => {
                     std::thread::sleep(sleep);
                     sleep = (sleep * 2).min(longest);

@@ -10,6 +10,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use dio_sys::uninterrupted;
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -319,10 +320,9 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
     while done < length {
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
         let offset = start + done as u64;
-        match rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE) {
+        match uninterrupted(|| rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE)) {
             Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
-            Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::Refused(error.into())),
         }
     }
@@ -354,9 +354,8 @@ fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags
     let mut done = 0;
     while done < buffer.bytes().len() {
         let slices = [IoSlice::new(&buffer.bytes()[done..])];
-        match rustix::io::pwritev2(file, &slices, start + done as u64, flags) {
+        match uninterrupted(|| rustix::io::pwritev2(file, &slices, start + done as u64, flags)) {
             Ok(count) => done += count,
-            Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::Refused(error.into())),
         }
     }

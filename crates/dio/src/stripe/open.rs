@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dio_sys::reopen;
+use dio_sys::{reopen, uninterrupted};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
@@ -59,10 +59,9 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
     let mut filled = 0;
     while filled < bytes.len() {
-        match rustix::io::pread(from, &mut bytes[filled..], filled as u64) {
+        match uninterrupted(|| rustix::io::pread(from, &mut bytes[filled..], filled as u64)) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
             Err(_) if own.is_none() => return Ok(None),
             Err(errno) => return Err(FileError::new("read the stripes of", name, errno)),
         }

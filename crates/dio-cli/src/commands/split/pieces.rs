@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use dio::names::FileId;
-use dio_sys::fd_path;
+use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::Stat;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -110,8 +110,7 @@ impl Maker {
             Ok((successor, kept.transpose()?))
         };
         let (successor, kept) = loop {
-            match opened() {
-                Err(Errno::INTR) => {}
+            match uninterrupted(opened) {
                 Err(Errno::MFILE) if relieve()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
             }

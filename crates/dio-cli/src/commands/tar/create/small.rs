@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use dio::names;
 use dio::residency::ResidencySnapshot;
 use dio::stream::{Input, StreamOptions};
+use dio_sys::uninterrupted;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, preadv2};
 
@@ -63,13 +64,12 @@ pub(super) fn plainly<E>(
     let mut at = part.start;
     while at < part.end {
         let most = usize::try_from(part.end - at).map_or(PLAIN_BYTES, |left| left.min(PLAIN_BYTES));
-        match pread(fd, &mut bytes[..most], at) {
+        match uninterrupted(|| pread(fd, &mut bytes[..most], at)) {
             Ok(0) => break,
             Ok(count) => {
                 take(&bytes[..count])?;
                 at += count as u64;
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Ok(Err(errno)),
         }
     }
