@@ -30,6 +30,7 @@ use super::stamp::Stamp;
 use crate::file::FileError;
 use crate::geometry::Geometry;
 use crate::layout::Layout;
+use crate::patience::take_within;
 
 /// Default size of a stripe in bytes, unless a target prefers a larger one: large enough that a
 /// request of one stripe costs a disk little more than its transfer.
@@ -462,9 +463,9 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How often the maker of a new file tries to lock it. Others lock it only for a moment, to look at
-/// it.
-const LOCK_ATTEMPTS: u32 = 10;
+/// How long the maker of a new file waits for its lock. Others lock it only for a moment, to look
+/// at it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Locks a new file for its maker until it is closed, so that nobody takes it for what a crash has
 /// left.
@@ -472,15 +473,9 @@ const LOCK_ATTEMPTS: u32 = 10;
 /// # Errors
 /// EBUSY if somebody else keeps it locked; ESTALE if it was removed before it was locked.
 pub fn lock_new_file(file: &fs::File) -> io::Result<()> {
-    for attempt in 0.. {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => {
-                std::thread::sleep(Duration::from_millis(1 << attempt));
-            }
-            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
-            // If the file system has no such locks, others go by the age of the file.
-            Ok(()) | Err(_) => break,
-        }
+    // If the file system has no such locks, others go by the age of the file.
+    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        return Err(Errno::BUSY.into());
     }
     if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
 }

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -37,6 +37,7 @@ use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
 use crate::layout::STRIPE_BYTES_MIN;
+use crate::patience::take_within;
 use dio_sys::{fd_path, uninterrupted};
 
 /// How long an open for writing waits for a writer that is just closing.
@@ -185,15 +186,8 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRec
 
 /// Opens a device again exclusively, for writing. Waits a moment while another process has it.
 fn reopen_exclusive(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
-    let (name, start) = (fd_path(fd), Instant::now());
-    loop {
-        match open_exclusive(&name) {
-            Err(error) if errno(&error) == Errno::BUSY && start.elapsed() < PATIENCE => {
-                std::thread::sleep(PATIENCE / 100);
-            }
-            other => return other,
-        }
-    }
+    let name = fd_path(fd);
+    Ok(take_within(PATIENCE, || open_exclusive(&name).map_err(|error| errno(&error)))?)
 }
 
 /// Opens a device exclusively: fails if it is mounted, in use, or opened so by another process.

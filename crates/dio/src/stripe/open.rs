@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dio_sys::{reopen, uninterrupted};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
@@ -26,6 +26,7 @@ use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
+use crate::patience::take_within;
 
 /// How long an open for writing waits while another process holds the exclusive lock.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -451,14 +452,9 @@ fn cut_surplus(striped: &Striped, accept_damage: bool) -> io::Result<()> {
 /// Takes a shared lock. Waits while another process needs the exclusive lock to cut off what a
 /// crash has left; a migration takes longer than that.
 fn lock_shared(first: BorrowedFd<'_>) -> io::Result<()> {
-    let start = Instant::now();
-    while let Err(errno) = flock(first, FlockOperation::NonBlockingLockShared) {
-        match errno {
-            Errno::WOULDBLOCK if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 100),
-            Errno::WOULDBLOCK => return Err(Errno::BUSY.into()),
-            // File systems without such locks answer other errors; nobody holds a lock there.
-            _ => break,
-        }
+    // File systems without such locks answer other errors; nobody holds a lock there.
+    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(first, FlockOperation::NonBlockingLockShared)) {
+        return Err(Errno::BUSY.into());
     }
     // Meanwhile, the file may have been moved to other objects.
     if rustix::fs::fstat(first)?.st_nlink == 0 { Err(Errno::STALE.into()) } else { Ok(()) }

@@ -33,6 +33,7 @@ use crate::drive::StripedMedium;
 use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, StripedObjects};
+use crate::patience::take_within;
 
 /// The byte that is locked while stamps change. Byte 0 is the lock for appends.
 const BYTE: i64 = 1;
@@ -352,12 +353,8 @@ impl Striped {
             return device.is_last_writer();
         }
         let Some(first) = self.objects()[0].descriptor() else { return false };
-        let alone = || flock(first, FlockOperation::NonBlockingLockExclusive);
         // A child process of another thread may hold the descriptor for a moment.
-        alone().is_ok() || {
-            std::thread::sleep(Duration::from_millis(1));
-            alone().is_ok()
-        }
+        take_within(Duration::from_millis(1), || flock(first, FlockOperation::NonBlockingLockExclusive)).is_ok()
     }
 }
 
