@@ -4,6 +4,8 @@
 //! checked and its error returned as the kernel gave it.
 #![allow(unsafe_code)]
 
+use std::io;
+
 use rustix::io::{Errno, ReadWriteFlags};
 
 mod byte_lock;
@@ -42,11 +44,29 @@ pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80)
 ///
 /// # Errors
 /// What the call answers, but not EINTR.
-pub fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+pub fn uninterrupted<R, E: SystemError>(mut call: impl FnMut() -> Result<R, E>) -> Result<R, E> {
     loop {
         match call() {
-            Err(Errno::INTR) => {}
+            Err(error) if error.is_interruption() => {}
             answer => return answer,
         }
+    }
+}
+
+/// An error of a system call, as [`uninterrupted`] tells them apart.
+pub trait SystemError {
+    /// Whether it is EINTR.
+    fn is_interruption(&self) -> bool;
+}
+
+impl SystemError for Errno {
+    fn is_interruption(&self) -> bool {
+        *self == Errno::INTR
+    }
+}
+
+impl SystemError for io::Error {
+    fn is_interruption(&self) -> bool {
+        self.kind() == io::ErrorKind::Interrupted
     }
 }

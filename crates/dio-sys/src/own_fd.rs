@@ -15,13 +15,14 @@ pub fn fd_path(fd: impl AsFd) -> PathBuf {
 }
 
 /// Opens an open file again with other `flags`. The new descriptor shares neither position nor
-/// flags with `fd`, which may have been opened with `O_PATH`; it is closed on exec.
+/// flags with `fd`, which may have been opened with `O_PATH`; it is closed on exec, and a terminal
+/// does not become the one that controls the process.
 ///
 /// # Errors
 /// What `open(2)` answers: ENOENT without /proc, EACCES where the file's mode forbids it.
 pub fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = fd_path(&fd);
-    uninterrupted(|| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))
+    uninterrupted(|| rustix::fs::open(&path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
 
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 
 use super::StartError;
@@ -85,7 +85,7 @@ fn allow_everybody(path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Socket {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    Ok(chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::from_raw_mode(0o666))?)
+    Ok(chmod(fd_path(&place), Mode::from_raw_mode(0o666))?)
 }
 
 /// The thread that writes the file.

@@ -2,7 +2,7 @@
 //! when it is first needed. All of them share the file's locks, which belong to the inode.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use dio::names;
 use dio::residency::write_back;
 use dio::stripe::{Descriptor, descriptor_of};
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
-use dio_sys::RWF_DONTCACHE;
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 
@@ -203,7 +203,7 @@ impl Descriptors {
             _ => OFlags::RDONLY,
         };
         let append = if self.append_only { OFlags::APPEND } else { OFlags::empty() };
-        match reopen(self.base.as_fd(), access | append) {
+        match reopen(&self.base, access | append) {
             // Permissions have changed since, or there is no /proc: an open file stays open all the same.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
                 rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
@@ -307,28 +307,16 @@ fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: 
     let mut rest = rest.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
-        match pwritev2(fd, rest, offset, flags) {
+        match uninterrupted(|| pwritev2(fd, rest, offset, flags)) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => {
                 IoSlice::advance_slices(&mut rest, count);
                 offset += count as u64;
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
     Ok(())
-}
-
-/// Opens an open file once more, by the name that it has in `/proc` whatever has become of its own.
-pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    loop {
-        match rustix::fs::open(&name, flags | OFlags::CLOEXEC | OFlags::NOCTTY, rustix::fs::Mode::empty()) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }
 
 /// The access with which the server opens what a program opens with `flags`: blocks that a write covers in part are read
