@@ -135,6 +135,29 @@ const RULES: &[Rule] = &[
         ],
         instead: "dio_sys::fd_path, or dio_sys::reopen",
     },
+    Rule {
+        // Written in two parts, as below.
+        pattern: concat!("Poison", "Error"),
+        within: Within::Text,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        allowed: &[],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
+    Rule {
+        pattern: ".lock().unwrap()",
+        within: Within::Code,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        // The model of threads has locks of its own.
+        allowed: &["crates/dio-wal/tests/schedules.rs"],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
+    Rule {
+        pattern: ".lock().expect(",
+        within: Within::Code,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        allowed: &[],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
     Rule { pattern: "retry_on_intr", within: Within::Code, only: &[], allowed: &[], instead: "dio_sys::uninterrupted" },
     Rule {
         pattern: "Err(Errno::INTR) =>",

@@ -94,21 +94,20 @@ struct FileWriter {
     /// Dropped to end the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    failure: Arc<std::sync::Mutex<Option<String>>>,
+    failure: Arc<parking_lot::Mutex<Option<String>>>,
 }
 
 impl FileWriter {
     fn start(path: &Path, stats: &Arc<Stats>, every: Duration) -> io::Result<FileWriter> {
         write(path, &prometheus::render(&stats.snapshot()))?;
         let (end, ended) = mpsc::channel();
-        let failure: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
+        let failure: Arc<parking_lot::Mutex<Option<String>>> = Arc::default();
         let (path, stats, failed) = (path.to_owned(), Arc::clone(stats), Arc::clone(&failure));
         let thread = thread::Builder::new().name("dio-stats-file".to_owned()).spawn(move || {
             loop {
                 let up = ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout);
                 let written = write(&path, &prometheus::render_as(&stats.snapshot(), up));
-                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                    written.err().map(|error| error.to_string());
+                *failed.lock() = written.err().map(|error| error.to_string());
                 if !up {
                     return;
                 }
@@ -118,7 +117,7 @@ impl FileWriter {
     }
 
     fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.failure.lock().clone()
     }
 }
 

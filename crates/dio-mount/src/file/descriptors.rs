@@ -4,8 +4,8 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
@@ -14,6 +14,7 @@ use dio::residency::write_back;
 use dio::stripe::{Descriptor, descriptor_of};
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 
@@ -159,7 +160,7 @@ impl Descriptors {
     }
 
     fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<Slot>> {
-        self.slots[manner.index()].lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots[manner.index()].lock()
     }
 
     /// The file for a way of doing I/O. Where the inode may only be written, not read, everything goes through the page
@@ -217,7 +218,7 @@ impl Descriptors {
     /// cannot be, and nothing is written.
     pub(super) fn write_new(&self, bytes: &[IoSlice<'_>], append: bool) -> Option<Result<()>> {
         // While they are held, nobody else reads or writes: each does so through one of them.
-        let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock()).collect();
         let is_new = rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_size == 0);
         if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
             return None;
@@ -257,7 +258,7 @@ impl Descriptors {
     /// on, so the next operation gets a new one.
     pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
         for slot in &self.slots {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = slot.lock();
             if slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.file, file)) {
                 *slot = None;
             }
@@ -292,7 +293,7 @@ impl Descriptors {
     pub(super) fn settle(&self) -> Result<()> {
         let mut outcome = Ok(());
         for slot in &self.slots {
-            let file = slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|slot| Arc::clone(&slot.file));
+            let file = slot.lock().as_ref().map(|slot| Arc::clone(&slot.file));
             if let Some(file) = file {
                 outcome = outcome.and(file.settle().map_err(|error| self.failed(&file, &error)));
             }

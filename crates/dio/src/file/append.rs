@@ -7,8 +7,9 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
@@ -154,7 +155,7 @@ fn buffered_class(file: &File) -> (Class, Option<Reason>) {
 
 pub(super) fn lock_end(file: &File) -> Result<Option<EndLock<'_>>, FileError> {
     let Some(objects) = file.backing.objects() else { return Ok(None) };
-    let alone = file.appending.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = file.appending.turn.lock();
     // Not the first object: over NFS its flock(2), which every writer shares, locks all of its
     // bytes.
     let last = objects.last().and_then(File::descriptor);

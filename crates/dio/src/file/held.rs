@@ -15,9 +15,9 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use dio_sys::{fd_path, reopen};
+use parking_lot::Mutex;
 use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -37,11 +37,11 @@ static ANSWERS: Mutex<BTreeMap<ProbeKey, Option<bool>>> = Mutex::new(BTreeMap::n
 pub(super) fn buffers_writes(file: BorrowedFd<'_>, block: u64) -> Option<bool> {
     let stat = rustix::fs::fstat(file).ok()?;
     let key = (stat.st_dev, is_unchecked(file));
-    if let Some(answer) = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    if let Some(answer) = ANSWERS.lock().get(&key) {
         return *answer;
     }
     let answer = try_beside(file, key, block).ok().flatten();
-    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answers = ANSWERS.lock();
     if answers.len() >= ANSWERS_MAX {
         answers.clear();
     }

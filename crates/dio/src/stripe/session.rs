@@ -15,10 +15,10 @@
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -170,7 +170,7 @@ impl Striped {
     }
 
     fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
-        let last_recorded = session.last_recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_recorded = session.last_recorded.lock();
         let last = self.objects().last().expect("a striped file has an object");
         let Some(fd) = last.descriptor() else { return Ok(StampLock { last_recorded, _locked: None }) };
         let is_local = is_local(fd);
@@ -285,7 +285,7 @@ impl Striped {
         let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
         // A thread that holds it is recording them.
         let due =
-            session.last_recorded.try_lock().is_ok_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
+            session.last_recorded.try_lock().is_some_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
         due.then(|| self.objects().iter().map(|object| object.size().ok()).collect())?
     }
 

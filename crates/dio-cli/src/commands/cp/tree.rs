@@ -72,7 +72,7 @@ impl Session {
         if entry.operand {
             return Ok(());
         }
-        if self.roots.lock().expect("nothing panics under this lock").contains_key(&identity) {
+        if self.roots.lock().contains_key(&identity) {
             let operand = &entry.dir.operand;
             return Err(CopyError::IntoItself(operand.source.clone(), operand.target.clone()));
         }
@@ -121,7 +121,7 @@ impl Session {
         }
         if fresh {
             entry.dir.operand.first_made.get_or_init(|| {
-                let mut roots = self.roots.lock().expect("nothing panics under this lock");
+                let mut roots = self.roots.lock();
                 roots.insert(FileId::of(&now), shown());
                 FileId::of(&now)
             });
