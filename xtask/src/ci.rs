@@ -3,9 +3,10 @@
 //! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages run while the others are built,
 //! and the checks, which build everything once more, beside the tests; and programs are installed while the first are built.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::deny::deny;
 use crate::fuzz;
@@ -113,9 +114,9 @@ const SEED: u32 = 1;
 fn fuzzed() -> Tally {
     println!("ci: fuzz: cargo xtask fuzz --for {}s", FUZZING.as_secs());
     let lines = Mutex::new(Vec::new());
-    let keep = |line: &str| lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    let keep = |line: &str| lines.lock().push(line.to_owned());
     let tally = fuzz::counted(FUZZING, Some(SEED), false, &[], keep);
-    let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let lines = lines.into_inner();
     if tally.failed > 0 {
         lines.iter().for_each(|line| println!("{line}"));
     }

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::tally::Tally;
@@ -64,18 +65,18 @@ pub(crate) fn counted(
         for _ in 0..threads {
             scope.spawn(|| {
                 // A thread that panicked has taken nothing.
-                let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let next = || left.lock().pop_front();
                 while let Some(target) = next() {
                     let found = fuzzer.run(&target, each);
                     let success = found.is_ok();
                     show(&found.unwrap_or_else(|failure| failure));
                     let one = Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 };
-                    *tally.lock().unwrap_or_else(PoisonError::into_inner) += one;
+                    *tally.lock() += one;
                 }
             });
         }
     });
-    tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+    tally.into_inner()
 }
 
 /// The program, built.

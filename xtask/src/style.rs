@@ -113,6 +113,73 @@ const RULES: &[Rule] = &[
         allowed: &["crates/dio-cli/src/tool/target/mod.rs"],
         instead: "dio::names::ftruncate, which knows striped files",
     },
+    Rule {
+        // Written in two parts, as below.
+        pattern: concat!("\"/proc/self", "/fd"),
+        within: Within::Text,
+        only: &[
+            "crates/dio/src",
+            "crates/dio-bench/src",
+            "crates/dio-cli/src",
+            "crates/dio-common/src",
+            "crates/dio-fuse/src",
+            "crates/dio-mount/src",
+            "crates/dio-stripe/src",
+            "crates/dio-wal/src",
+        ],
+        // These list the directory, compare a path with it, or keep it open for when a mount covers /proc.
+        allowed: &[
+            "crates/dio-cli/src/tool/descriptors.rs",
+            "crates/dio-cli/src/tool/target/mod.rs",
+            "crates/dio-mount/src/names/resolve.rs",
+            "crates/dio/src/stripe/defaults.rs",
+        ],
+        instead: "dio_sys::fd_path, or dio_sys::reopen",
+    },
+    Rule {
+        // Written in two parts, as below.
+        pattern: concat!("Poison", "Error"),
+        within: Within::Text,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        allowed: &[],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
+    Rule {
+        pattern: ".lock().unwrap()",
+        within: Within::Code,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        // The model of threads has locks of its own.
+        allowed: &["crates/dio-wal/tests/schedules.rs"],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
+    Rule {
+        pattern: ".lock().expect(",
+        within: Within::Code,
+        only: &["crates/", "fuzz/src/", "xtask/"],
+        allowed: &[],
+        instead: "a lock of parking_lot, which no panic poisons",
+    },
+    Rule { pattern: "retry_on_intr", within: Within::Code, only: &[], allowed: &[], instead: "dio_sys::uninterrupted" },
+    Rule {
+        pattern: "Err(Errno::INTR) =>",
+        within: Within::Production,
+        only: &["crates/"],
+        // These wait for the rest of the time only, or look first whether to stop.
+        allowed: &[
+            "crates/dio-cli/src/commands/compress/ask.rs",
+            "crates/dio-cli/src/commands/cp/data/plain.rs",
+            "crates/dio/src/stream/pipe.rs",
+        ],
+        instead: "dio_sys::uninterrupted",
+    },
+    Rule {
+        pattern: "ErrorKind::Interrupted =>",
+        within: Within::Production,
+        only: &["crates/"],
+        // One looks first whether to stop, one treats other errors alike.
+        allowed: &["crates/dio-cli/src/commands/tar/append.rs", "crates/dio-sys/src/fuse_ring.rs", "crates/dio-test/"],
+        instead: "dio_sys::uninterrupted",
+    },
     // Written in two parts, so that this file does not break the rule itself.
     Rule {
         pattern: concat!("/wo", "rk/"),

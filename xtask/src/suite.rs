@@ -4,9 +4,10 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::filesystems::{names, obstacle, skip_log, test_command};
@@ -83,7 +84,7 @@ impl Suite {
         command.envs(variables.iter().map(|(name, value)| (name, value.to_string())));
         let tally = stream(command, show)?;
         if let Ok(log) = std::fs::read_to_string(skip_log(scratch.path())) {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.told.lock();
             told.extend(log.lines().map(str::to_owned));
         }
         Ok(tally)
@@ -91,7 +92,7 @@ impl Suite {
 
     /// Says and counts what was skipped. In CI that is a failure.
     pub(crate) fn skipped(&self) -> Tally {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = self.told.lock();
         let mut tally = Tally::default();
         for what in self.missing.iter().chain(&*told) {
             println!("skipped: {what}");

@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -164,7 +164,7 @@ struct Known {
 /// The commands that run now.
 fn running() -> MutexGuard<'static, Vec<Known>> {
     static RUNNING: Mutex<Vec<Known>> = Mutex::new(Vec::new());
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNNING.lock()
 }
 
 /// Ends a process by a signal, and by SIGKILL if it takes too long.

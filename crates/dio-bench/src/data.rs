@@ -4,10 +4,10 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::OpenOptions;
 use dio::block::Pool;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::BenchError;
@@ -124,7 +124,7 @@ struct Directories {
 
 fn directories() -> MutexGuard<'static, Directories> {
     static DIRECTORIES: Mutex<Directories> = Mutex::new(Directories { paths: Vec::new(), over: false });
-    DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
+    DIRECTORIES.lock()
 }
 
 /// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a process that is about to

@@ -4,8 +4,10 @@
 //! that is left is estimated from the plan at first, and from the measurements made as soon as there are some.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::BenchError;
 use crate::data::Scratch;
@@ -51,7 +53,7 @@ impl State {
 }
 
 fn state() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 /// Tells this function from now on. The first one stays.

@@ -5,10 +5,11 @@ use std::mem::ManuallyDrop;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -74,7 +75,7 @@ impl Registry {
     }
 
     fn steps(&self) -> MutexGuard<'_, Steps> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.lock()
     }
 
     fn add(&'static self, ahead: bool, call: Arc<Call>) -> Undo {
@@ -95,7 +96,7 @@ impl Registry {
                 step.claimed = true;
                 return Some(Claim { registry: self, number, call: Arc::clone(&step.call), done: false });
             }
-            steps = self.released.wait(steps).unwrap_or_else(PoisonError::into_inner);
+            self.released.wait(&mut steps);
         }
     }
 
@@ -187,7 +188,7 @@ impl Undo {
     /// # Errors
     /// The command cannot be started, or did not end well: then nothing was set up.
     pub(crate) fn of(command: &mut Command, undo: impl FnOnce(&str) -> Undo) -> Result<(String, Undo), BenchError> {
-        let _turn = SETTING_UP.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = SETTING_UP.lock();
         let shown = command.get_program().to_string_lossy().into_owned();
         let output = command.process_group(0).stdin(Stdio::null()).output();
         let said = said(&shown, output)?;
@@ -347,7 +348,7 @@ mod tests {
             registry.add(
                 ahead,
                 Arc::new(move |hurry| {
-                    let mut order = order.lock().unwrap();
+                    let mut order = order.lock();
                     if order.last() != Some(&(name, hurry)) {
                         order.push((name, hurry));
                     }
@@ -363,7 +364,7 @@ mod tests {
         assert!(second.now().unwrap_err().to_string().contains("it is busy"));
         std::mem::forget((first, third));
         assert_eq!(registry.all(), ["it is stuck"]);
-        assert_eq!(*order.lock().unwrap(), [("second", false), ("first", true), ("third", true), ("second", true)]);
+        assert_eq!(*order.lock(), [("second", false), ("first", true), ("third", true), ("second", true)]);
     }
 
     #[test]

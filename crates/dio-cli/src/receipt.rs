@@ -14,11 +14,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dio::file::{BytesByClass, Class, Counters, Reason};
 use dio::names::resident_pages;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Serialize, Serializer};
 
 /// Bytes by class.
@@ -253,7 +253,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.totals.lock()
     }
 }
 

@@ -9,9 +9,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -53,7 +54,7 @@ impl Witness {
         std::thread::spawn(move || {
             let mut line = Vec::new();
             while said.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-                lines.lock().unwrap().append(&mut line);
+                lines.lock().append(&mut line);
             }
         });
         Witness { child, said: printed, address, place: place.to_owned() }
@@ -62,7 +63,7 @@ impl Witness {
     /// What it has printed, once `enough` of it is there.
     #[track_caller]
     fn said(&self, enough: impl Fn(&str) -> bool) -> String {
-        let text = || String::from_utf8(self.said.lock().unwrap().clone()).unwrap();
+        let text = || String::from_utf8(self.said.lock().clone()).unwrap();
         until("the witness has printed it", || enough(&text()));
         text()
     }

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dio::block::{BLOCK_ALIGN, Block, Pool};
+use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, read, retry_on_intr, writev};
+use rustix::io::{Errno, read, writev};
 use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
@@ -80,7 +81,7 @@ impl Channel {
                 Err(Errno::NOENT | Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let mut wait = [PollFd::new(&self.device, PollFlags::IN)];
-                    retry_on_intr(|| poll(&mut wait, None))?;
+                    uninterrupted(|| poll(&mut wait, None))?;
                 }
                 // The mount is gone; or it was aborted, with `FUSE_ABORT_ERROR`.
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::End),
@@ -141,7 +142,7 @@ fn send(device: BorrowedFd<'_>, error: i32, unique: u64, parts: &[&[u8]]) -> Res
         *piece = IoSlice::new(part);
     }
     assert!(parts.len() <= PARTS_MAX, "a message has at most three parts");
-    retry_on_intr(|| writev(device, &pieces[..=parts.len()])).map(drop)
+    uninterrupted(|| writev(device, &pieces[..=parts.len()])).map(drop)
 }
 
 /// Turns an error into a number that the kernel accepts. It refuses others, among them its internal ones,

@@ -98,8 +98,8 @@ impl<F: Filesystem> Dispatcher<F> {
             return Reply::new(channel, header.unique).error(Errno::DEADLK);
         }
         let request = message.request(self.interrupts.begin(self.thread, header.unique));
-        // Catching a panic is safe here: the file system is only used by shared reference, and a
-        // panic poisons its locks.
+        // Catching a panic is safe here: the file system is only used by shared reference, and what
+        // its locks guard is complete wherever a holder can panic.
         let call = AssertUnwindSafe(|| {
             let _answering = self.filesystem.0.answer(header.pid);
             self.call(&request, INodeNo(header.nodeid), operation, Reply::new(channel, header.unique));

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Most interrupts that are kept for requests that have not begun.
 const EARLY_MAX: usize = 64;
@@ -88,7 +89,7 @@ impl Interrupts {
     }
 
     fn lock_early(&self) -> MutexGuard<'_, VecDeque<(u64, Instant)>> {
-        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+        self.early.lock()
     }
 
     /// Removes the early interrupt of a request. Returns whether there was one.

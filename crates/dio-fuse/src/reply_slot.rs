@@ -1,8 +1,7 @@
 //! The reply to a request that came by a ring, until the thread of the ring sends it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
 use dio::block::{BLOCK_ALIGN, Block};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::abi::OutHeader;
@@ -78,7 +77,7 @@ impl ReplySlot {
         let mut state = self.lock();
         while state.reply.is_none() {
             state.awaited = true;
-            state = self.put.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.put.wait(&mut state);
         }
         state.awaited = false;
         let (header, length) = state.reply.take().expect("waited for above");
@@ -91,7 +90,7 @@ impl ReplySlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

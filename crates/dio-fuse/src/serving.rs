@@ -5,7 +5,8 @@
 //! way, one after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 /// One bit for each thread that serves or has served, by its number modulo 64. The bit of most
 /// callers is not set, so most requests need not lock `THREADS`.
@@ -21,7 +22,7 @@ struct ServingThread(u32);
 impl ServingThread {
     fn begin() -> ServingThread {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        THREADS.write().unwrap_or_else(PoisonError::into_inner).push(thread);
+        THREADS.write().push(thread);
         THREAD_BITS.fetch_or(bit(thread), Ordering::Relaxed);
         ServingThread(thread)
     }
@@ -29,7 +30,7 @@ impl ServingThread {
 
 impl Drop for ServingThread {
     fn drop(&mut self) {
-        THREADS.write().unwrap_or_else(PoisonError::into_inner).retain(|thread| *thread != self.0);
+        THREADS.write().retain(|thread| *thread != self.0);
     }
 }
 
@@ -45,8 +46,7 @@ pub(crate) fn register_thread() {
 /// Whether `caller`, the number of the thread that made a request, is itself a thread that serves
 /// requests.
 pub(crate) fn is_serving(caller: u32) -> bool {
-    THREAD_BITS.load(Ordering::Relaxed) & bit(caller) != 0
-        && THREADS.read().unwrap_or_else(PoisonError::into_inner).contains(&caller)
+    THREAD_BITS.load(Ordering::Relaxed) & bit(caller) != 0 && THREADS.read().contains(&caller)
 }
 
 #[cfg(test)]

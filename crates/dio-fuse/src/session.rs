@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
+use parking_lot::RwLock;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -92,12 +93,12 @@ impl<F: Filesystem> Session<F> {
         let workers = self.workers(count, &interrupts, shares)?;
         // No thread serves before all are started.
         let gate = Arc::new(RwLock::new(false));
-        let mut open = gate.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = gate.write();
         let mut threads = Vec::with_capacity(count);
         for (number, mut worker) in workers.into_iter().enumerate() {
             let gate = Arc::clone(&gate);
             let serve = move || {
-                let may = *gate.read().unwrap_or_else(PoisonError::into_inner);
+                let may = *gate.read();
                 if may { worker.serve() } else { Ok(()) }
             };
             threads.push(thread::Builder::new().name(format!("fuse-{number}")).spawn(serve)?);

@@ -9,9 +9,10 @@
 //! served at once. So are requests that only give something back or end another request.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use zerocopy::FromBytes;
 
 use crate::abi::{InHeader, opcode};
@@ -103,7 +104,7 @@ impl UserShares {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Decides about a message that was read from `channel`. One that has to wait is copied.
@@ -129,9 +130,7 @@ impl UserShares {
                 break;
             }
             state.blocked += 1;
-            let waited = self.room.wait_timeout(state, ROOM_PATIENCE);
-            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = after;
+            let timeout = self.room.wait_for(&mut state, ROOM_PATIENCE);
             state.blocked -= 1;
             if self.may_serve(&state, user) {
                 state.begin(user);

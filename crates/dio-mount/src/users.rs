@@ -2,8 +2,9 @@
 //! all of it from the others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 use rustix::process::{Resource, getrlimit};
 
@@ -29,7 +30,7 @@ pub(crate) struct Share {
 
 impl Users {
     fn held(&self) -> MutexGuard<'_, HashMap<u32, u64>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Gives a user so many more of the descriptors of this process.

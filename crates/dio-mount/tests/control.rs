@@ -5,14 +5,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use dio::Class;
 use dio_mount::control::{self, Commands, Control, ControlError, Exports, StartError};
 use dio_mount::stats::{Kind, Operation, Stats};
+use parking_lot::Mutex;
 
 /// A server without a mount.
 struct Fake {
@@ -49,12 +50,12 @@ fn serve(dir: &Path, stats: &Arc<Stats>) -> Result<Control, StartError> {
     let settings = Arc::new(Mutex::new("dio,readahead_max=8M".to_owned()));
     let shown = Arc::clone(&settings);
     let commands = Commands {
-        settings: Box::new(move || shown.lock().unwrap().clone()),
+        settings: Box::new(move || shown.lock().clone()),
         set: Box::new(move |text| {
             if text.contains('?') {
                 return Err(format!("unknown option '{text}'"));
             }
-            *settings.lock().unwrap() = text.to_owned();
+            *settings.lock() = text.to_owned();
             Ok(())
         }),
     };

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use dio::stripe::Descriptor;
-use dio::stripe::object::{DEVICE_IN_USE, object_error, open_checked, retry_on_eagain};
+use dio::stripe::object::{DEVICE_IN_USE, PATIENCE_FORK, object_error, open_checked, take_within};
 use dio::{File, FileError};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -48,10 +48,14 @@ pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Resu
         Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(0, OFlags::RDONLY),
         other => other,
     }?;
-    retry_on_eagain(|| flock(&first, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
-        errno => object_error("take", name, 0, &descriptor.object_path(0), errno, ""),
-    })?;
+    take_within(PATIENCE_FORK, || flock(&first, FlockOperation::NonBlockingLockExclusive)).map_err(
+        |errno| match errno {
+            Errno::WOULDBLOCK => {
+                FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing")
+            }
+            errno => object_error("take", name, 0, &descriptor.object_path(0), errno, ""),
+        },
+    )?;
     Ok(WriterExclusion { first: Some(first), devices })
 }
 
@@ -65,7 +69,7 @@ pub fn exclude_other_writers(file: &File) -> Result<(), FileError> {
         return Ok(());
     }
     let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
-    match retry_on_eagain(|| flock(first, FlockOperation::NonBlockingLockExclusive)) {
+    match take_within(PATIENCE_FORK, || flock(first, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => {
             // The failed attempt has dropped the shared lock (flock(2)).
             let _ = flock(first, FlockOperation::NonBlockingLockShared);

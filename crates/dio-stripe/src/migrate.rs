@@ -11,7 +11,7 @@
 use dio::quote::quoted;
 use std::fs::{self, File as Plain};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,8 @@ use dio::file::words;
 use dio::stripe::{self, ReplaceGuard, StripePlan, inspect, inspect_open};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use dio_sys::reopen;
+use rustix::fs::{OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use crate::alone::{WriterExclusion, exclude_other_writers, exclude_writers};
@@ -125,16 +126,6 @@ pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Re
     Ok(stripe::remove_objects_if_unlinked(path, &file, hold.directory())?)
 }
 
-/// The path in /proc of an open file.
-fn own_path(file: &impl AsRawFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-/// Opens the same file again.
-fn reopened(file: &impl AsRawFd, access: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(own_path(file), access | OFlags::CLOEXEC, Mode::empty())?)
-}
-
 /// Removes what an earlier attempt has left under the temporary name, but nothing that somebody
 /// else is making, or has open for writing.
 ///
@@ -173,9 +164,11 @@ fn make(
 ) -> Result<File, MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     let (_, head) = stripe::create_like(new, plan, path, old)?;
-    let source = OpenOptions::new().read(true).adopt(reopened(file, OFlags::RDONLY).map_err(failed)?, path)?;
+    let source = OpenOptions::new()
+        .read(true)
+        .adopt(reopen(file, OFlags::RDONLY).map_err(|errno| failed(errno.into()))?, path)?;
     // Not opened by its name, which may belong to another file by now.
-    let head = reopened(&head, OFlags::RDWR).map_err(failed)?;
+    let head = reopen(&head, OFlags::RDWR).map_err(|errno| failed(errno.into()))?;
     let target = OpenOptions::new().read(true).write(true).adopt(head, new)?;
     exclude_other_writers(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use dio::names::is_of_the_kernel;
 use dio::stripe::object::may_be_descriptor;
 use dio::stripe::{DESCRIPTOR_LEN, DescriptorInode};
+use dio_sys::{fd_path, reopen};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -52,9 +53,7 @@ impl Regular {
     /// # Errors
     /// What `open(2)` answers.
     pub(crate) fn open(&self, access: OFlags) -> io::Result<fs::File> {
-        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let again = format!("/proc/self/fd/{}", self.place.as_raw_fd());
-        Ok(rustix::fs::open(again, flags, Mode::empty())?.into())
+        Ok(reopen(&self.place, access | OFlags::NONBLOCK)?.into())
     }
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn entries_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place = rustix::fs::open(directory, flags, Mode::empty())?;
     refuse_of_the_kernel(&place)?;
-    let entries = fs::read_dir(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+    let entries = fs::read_dir(fd_path(&place))?;
     entries.map(|entry| entry.map(|entry| directory.join(entry.file_name()))).collect()
 }
 

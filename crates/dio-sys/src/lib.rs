@@ -4,6 +4,8 @@
 //! checked and its error returned as the kernel gave it.
 #![allow(unsafe_code)]
 
+use std::io;
+
 use rustix::io::{Errno, ReadWriteFlags};
 
 mod byte_lock;
@@ -12,6 +14,7 @@ pub mod fuse;
 pub mod fuse_ring;
 mod inode;
 mod lease;
+mod own_fd;
 mod page_cache;
 pub mod perf;
 mod process;
@@ -25,6 +28,7 @@ pub use inode::{
     set_extended_flags, take_own_umask,
 };
 pub use lease::{Lease, end_lease, has_lease, take_lease};
+pub use own_fd::{fd_path, reopen};
 pub use page_cache::{CacheStat, cachestat, resident_map, start_write_back, sync_file_range};
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
 pub use seccomp::refuse_system_call;
@@ -40,11 +44,29 @@ pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80)
 ///
 /// # Errors
 /// What the call answers, but not EINTR.
-pub fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+pub fn uninterrupted<R, E: SystemError>(mut call: impl FnMut() -> Result<R, E>) -> Result<R, E> {
     loop {
         match call() {
-            Err(Errno::INTR) => {}
+            Err(error) if error.is_interruption() => {}
             answer => return answer,
         }
+    }
+}
+
+/// An error of a system call, as [`uninterrupted`] tells them apart.
+pub trait SystemError {
+    /// Whether it is EINTR.
+    fn is_interruption(&self) -> bool;
+}
+
+impl SystemError for Errno {
+    fn is_interruption(&self) -> bool {
+        *self == Errno::INTR
+    }
+}
+
+impl SystemError for io::Error {
+    fn is_interruption(&self) -> bool {
+        self.kind() == io::ErrorKind::Interrupted
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use dio::block::{Block, Pool};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::WalError;
 use crate::format::{SegmentHeader, segment_name};
@@ -118,7 +119,7 @@ impl SegmentAllocator {
                 return Err(broken.clone());
             }
             if state.making {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             }
             state.making = true;
@@ -167,7 +168,7 @@ impl SegmentAllocator {
         loop {
             let mut state = self.lock();
             while state.next >= state.requested_end && !state.closed {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
             }
             if state.closed {
                 return;
@@ -319,7 +320,7 @@ impl SegmentAllocator {
     }
 
     fn lock(&self) -> MutexGuard<'_, AllocatorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
 
 use crate::error::WalError;
 
@@ -31,7 +33,7 @@ impl CommitFuture {
         let state = Arc::new(Mutex::new(FutureState::default()));
         let shared = Arc::clone(&state);
         let complete = move |outcome| {
-            let mut state = lock(&shared);
+            let mut state = shared.lock();
             state.outcome = Some(outcome);
             let waker = state.waker.take();
             // A waker may run any code, even drop this very future, so the lock is released before.
@@ -53,7 +55,7 @@ impl Future for CommitFuture {
     type Output = Result<(), WalError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(outcome.clone());
         }
@@ -69,11 +71,7 @@ impl Drop for CommitFuture {
     fn drop(&mut self) {
         // The task need not be woken any more, and a waker may keep it alive. The waker is dropped
         // after the lock is released.
-        let waker = lock(&self.state).waker.take();
+        let waker = self.state.lock().waker.take();
         drop(waker);
     }
-}
-
-fn lock(state: &Mutex<FutureState>) -> MutexGuard<'_, FutureState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,8 +14,6 @@
 //! There is no I/O here. So the tests run this very file under every schedule of a model of threads
 //! (`tests/schedules.rs`).
 
-use std::sync::PoisonError;
-
 use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// A function that receives the outcome of a commit.
@@ -111,7 +109,7 @@ impl<E: Clone> GroupCommit<E> {
                 let too_late = state.flush_end.is_some_and(|end| lsn >= end);
                 let turn = if too_late { 1 - state.turn } else { state.turn };
                 state.committers[turn] += 1;
-                state = self.turns[turn].wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.turns[turn].wait(&mut state);
                 state.committers[turn] -= 1;
                 continue;
             }
@@ -147,13 +145,13 @@ impl<E: Clone> GroupCommit<E> {
         let (own, others) = (state.committers[turn], state.committers[1 - turn]);
         let failed = state.failed.is_some();
         self.notify(state, || {
-            match others {
-                0 => {}
+            if others > 0 && failed {
                 // After a failure no one leads any more.
-                _ if failed => self.turns[1 - turn].notify_all(),
+                self.turns[1 - turn].notify_all();
+            } else if others > 0 {
                 // The next leader is woken first, so that its flush runs while those of this turn
                 // append their next records.
-                _ => self.turns[1 - turn].notify_one(),
+                self.turns[1 - turn].notify_one();
             }
             if own > 0 {
                 self.turns[turn].notify_all();
@@ -167,7 +165,11 @@ impl<E: Clone> GroupCommit<E> {
         let mut state = self.lock();
         let durable = state.durable;
         let error = state.failed.get_or_insert_with(|| make(durable)).clone();
-        self.notify(state, || self.turns.iter().for_each(Condvar::notify_all));
+        self.notify(state, || {
+            for turn in &self.turns {
+                turn.notify_all();
+            }
+        });
         error
     }
 
@@ -176,7 +178,9 @@ impl<E: Clone> GroupCommit<E> {
     pub(crate) fn call_when_durable(&self, lsn: u64, callback: Callback<E>) {
         let mut state = self.lock();
         state.callbacks.push((lsn, callback));
-        self.notify(state, || self.callback_added.notify_all());
+        self.notify(state, || {
+            self.callback_added.notify_all();
+        });
     }
 
     /// Waits for a callback that was not called yet, and returns the highest LSN that one waits
@@ -190,7 +194,7 @@ impl<E: Clone> GroupCommit<E> {
             if state.closed {
                 return None;
             }
-            state = self.callback_added.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.callback_added.wait(&mut state);
         }
     }
 
@@ -203,7 +207,7 @@ impl<E: Clone> GroupCommit<E> {
                 return Some(state.durable);
             }
             state.watchers += 1;
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.progress.wait(&mut state);
             state.watchers -= 1;
         }
         None
@@ -242,7 +246,7 @@ impl<E: Clone> GroupCommit<E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, CommitState<E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

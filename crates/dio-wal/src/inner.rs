@@ -1,8 +1,10 @@
 //! What the threads of an open log share.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::allocator::SegmentAllocator;
 use crate::error::WalError;
@@ -34,7 +36,7 @@ pub(crate) struct LogInner {
 
 impl LogInner {
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
-        lock(&self.tail)
+        self.tail.lock()
     }
 
     /// Locks the tail once the segment exists that holds the LSN that `reach` returns. The segment
@@ -112,11 +114,12 @@ impl LogInner {
     pub(crate) fn run_idle_marks(&self, idle: Duration, mut seen: u64) {
         while let Some(durable) = self.group.wait_past(seen) {
             seen = durable;
-            let waited = self.closed.wait_timeout_while(lock(&self.closing), idle, |closing| !*closing);
-            let closing = *waited.unwrap_or_else(PoisonError::into_inner).0;
-            if closing {
+            let mut closing = self.closing.lock();
+            self.closed.wait_while_for(&mut closing, |closing| !*closing, idle);
+            if *closing {
                 return;
             }
+            drop(closing);
             if self.group.durable() == durable {
                 // A failed write fails the log by itself. Without space for a mark there is none.
                 let _ = self.write_end_mark();
@@ -126,7 +129,7 @@ impl LogInner {
 
     /// Starts the thread that flushes for callbacks, unless it runs.
     pub(crate) fn start_flusher(self: &Arc<Self>) -> Result<(), WalError> {
-        let mut flusher = lock(&self.flusher);
+        let mut flusher = self.flusher.lock();
         if flusher.is_none() {
             let inner = Arc::clone(self);
             let thread = std::thread::Builder::new().name("dio-wal".into()).spawn(move || {
@@ -142,12 +145,12 @@ impl LogInner {
 
     /// Tells all threads of the log to end. Returns the thread that flushes for callbacks.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
-        *lock(&self.closing) = true;
+        *self.closing.lock() = true;
         self.closed.notify_all();
         self.writer.close();
         self.allocator.close();
         self.group.close();
-        lock(&self.flusher).take()
+        self.flusher.lock().take()
     }
 }
 
@@ -166,10 +169,6 @@ impl LiveLog for LogInner {
     }
 
     fn is_closed(&self) -> bool {
-        *lock(&self.closing)
+        *self.closing.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

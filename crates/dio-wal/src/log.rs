@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::commit::CommitFuture;
@@ -227,7 +227,7 @@ impl Log {
     ///   rest.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError> {
         let inner = &*self.inner;
-        let mut oldest = inner.oldest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut oldest = inner.oldest.lock();
         {
             let tail = inner.tail();
             if lsn.0 > tail.end() {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use dio::block::Pool;
 use dio::geometry::align_up;
+use parking_lot::{Condvar, Mutex};
 
 use crate::allocator::SegmentAllocator;
 use crate::error::WalError;

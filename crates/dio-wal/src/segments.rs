@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::damage::{BadHeader, UnreadableRange};
 use crate::error::WalError;
@@ -63,7 +65,7 @@ impl Segments {
     /// reaches.
     pub(crate) fn note_impossible(&self, listing: &Listing) {
         let Some(bad_headers) = &self.bad_headers else { return };
-        let mut bad_headers = lock(bad_headers);
+        let mut bad_headers = bad_headers.lock();
         for number in listing.segments.iter().filter(|number| !self.layout.is_segment_possible(**number)) {
             bad_headers.insert(*number, HeaderFault::FirstLsn);
         }
@@ -72,7 +74,7 @@ impl Segments {
     /// The headers that were ignored so far, in the order of the segments.
     pub(crate) fn bad_headers(&self) -> Vec<BadHeader> {
         let Some(bad_headers) = &self.bad_headers else { return Vec::new() };
-        let bad_headers = lock(bad_headers);
+        let bad_headers = bad_headers.lock();
         let each = bad_headers.iter().map(|(number, fault)| BadHeader {
             segment: segment_name(*number),
             first: Lsn(number.saturating_mul(self.layout.data_bytes())),
@@ -85,7 +87,7 @@ impl Segments {
     pub(crate) fn unreadable(&self) -> Vec<UnreadableRange> {
         let mut joined: Vec<UnreadableRange> = Vec::new();
         let Some(ranges) = &self.unreadable else { return joined };
-        for ((segment, offset), length) in &*lock(ranges) {
+        for ((segment, offset), length) in &*ranges.lock() {
             match joined.last_mut().filter(|last| last.segment == *segment && last.offset + last.length >= *offset) {
                 Some(last) => last.length = last.length.max(offset + length - last.offset),
                 None => joined.push(UnreadableRange { segment: segment.clone(), offset: *offset, length: *length }),
@@ -124,7 +126,7 @@ impl Segments {
 
     fn note_unreadable(&self, number: u64, offset: u64) {
         if let Some(ranges) = &self.unreadable {
-            lock(ranges).insert((segment_name(number), offset), self.layout.block_bytes());
+            ranges.lock().insert((segment_name(number), offset), self.layout.block_bytes());
         }
     }
 
@@ -133,7 +135,7 @@ impl Segments {
     /// # Errors
     /// The storage's; [`WalError::Header`] if the file is not that segment.
     pub(crate) fn get(&self, number: u64) -> Result<Option<Arc<dyn SegmentFile>>, WalError> {
-        if let Some(file) = lock(&self.open).get(&number) {
+        if let Some(file) = self.open.lock().get(&number) {
             return Ok(Some(Arc::clone(file)));
         }
         let name = segment_name(number);
@@ -151,12 +153,12 @@ impl Segments {
             }
             match &self.bad_headers {
                 Some(bad_headers) => {
-                    lock(bad_headers).insert(number, fault);
+                    bad_headers.lock().insert(number, fault);
                 }
                 None => return Err(WalError::Header { segment: name, fault }),
             }
         }
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let file = Arc::clone(open.entry(number).or_insert(file));
         while open.len() > OPEN_FILES_MAX {
             open.pop_first();
@@ -184,11 +186,7 @@ impl Segments {
 
     /// Closes the open segments below `number`, whose names are about to be removed.
     pub(crate) fn forget_below(&self, number: u64) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         *open = open.split_off(&number);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,9 +12,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dio::block::Pool;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::allocator::SegmentAllocator;
 use crate::buffer::LogBuffer;
@@ -190,7 +191,7 @@ impl Writer {
         let mut queue = self.lock();
         while !queue.closed {
             if !queue.waiting.front().is_some_and(LogBuffer::is_full) {
-                queue = self.full_buffer.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                self.full_buffer.wait(&mut queue);
             } else if let Some(buffer) = self.take_first(&mut queue, u64::MAX) {
                 drop(queue);
                 // The log records the failure, and returns it to everyone who waits.
@@ -208,7 +209,7 @@ impl Writer {
         while !queue.closed {
             let wanted = std::mem::take(&mut queue.wants_zeros);
             let Some(range) = wanted.then(|| self.take_zeros(&mut queue)).flatten() else {
-                queue = self.zeros_requested.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                self.zeros_requested.wait(&mut queue);
                 continue;
             };
             drop(queue);
@@ -351,7 +352,7 @@ impl Writer {
 
     fn wait_for_write<'a>(&self, mut queue: MutexGuard<'a, WriteQueue>) -> MutexGuard<'a, WriteQueue> {
         queue.waiters += 1;
-        let mut queue = self.write_ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        self.write_ended.wait(&mut queue);
         queue.waiters -= 1;
         queue
     }
@@ -362,7 +363,7 @@ impl Writer {
     }
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use dio_wal::{CommitFuture, Log, Lsn, Options, WalError};
+use parking_lot::{Condvar, Mutex};
 
 fn log() -> (tempfile::TempDir, Log) {
     let dir = dio_test::file_systems()[0].dir();
@@ -23,7 +24,7 @@ struct Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap() += 1;
+        *self.rung.lock() += 1;
         self.changed.notify_all();
     }
 }
@@ -35,8 +36,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        let rung = bell.rung.lock().unwrap();
-        *bell.changed.wait_while(rung, |rung| *rung == 0).unwrap() = 0;
+        let mut rung = bell.rung.lock();
+        bell.changed.wait_while(&mut rung, |rung| *rung == 0);
+        *rung = 0;
     }
 }
 
@@ -47,8 +49,9 @@ fn run_all(mut waiting: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>) {
     while !waiting.is_empty() {
         waiting.retain_mut(|future| future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         if !waiting.is_empty() {
-            let rung = bell.rung.lock().unwrap();
-            *bell.changed.wait_while(rung, |rung| *rung == 0).unwrap() = 0;
+            let mut rung = bell.rung.lock();
+            bell.changed.wait_while(&mut rung, |rung| *rung == 0);
+            *rung = 0;
         }
     }
 }

@@ -5,16 +5,68 @@
 #[path = "../src/group_commit.rs"]
 mod group_commit;
 
-/// What `group_commit` waits with.
+/// What `group_commit` waits with: the locks of loom, with the methods of those of parking_lot.
 mod sync {
-    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    use std::ops::{Deref, DerefMut};
+
+    use loom::sync as model;
+
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(model::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(model::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap()))
+        }
+    }
+
+    /// Empty only while it waits.
+    pub(crate) struct MutexGuard<'a, T>(Option<model::MutexGuard<'a, T>>);
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.0.as_ref().unwrap()
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().unwrap()
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Condvar(model::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Condvar {
+            Condvar(model::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            guard.0 = guard.0.take().map(|guard| self.0.wait(guard).unwrap());
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
 }
 
-use std::sync::PoisonError;
-
 use group_commit::GroupCommit;
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
-use loom::sync::{Arc, Mutex};
+use sync::Mutex;
 
 /// A log of which only numbers are left.
 struct Model {
@@ -38,14 +90,14 @@ impl Model {
     }
 
     fn append(&self) -> u64 {
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = self.tail.lock();
         *tail += 1;
         *tail - 1
     }
 
     fn flush(&self) -> Result<u64, &'static str> {
         assert_eq!(self.flushing.fetch_add(1, Ordering::SeqCst), 0, "two lead at a time");
-        let end = *self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = *self.tail.lock();
         self.group.set_flush_end(end);
         let number = self.flushes.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.fails == Some(number) { Err("a failed sync") } else { Ok(end) };

@@ -10,9 +10,10 @@
 //! mounts, whose servers could make it wait for ever.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups, getuid};
 use rustix::thread::{
@@ -136,9 +137,8 @@ impl UserGroups {
     /// The groups of a user, not older than [`GROUPS_LIFETIME`].
     fn of(uid: u32) -> Arc<UserGroups> {
         static KNOWN: LazyLock<Mutex<KnownUsers>> = LazyLock::new(Mutex::default);
-        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |asked: &Instant| asked.elapsed() < GROUPS_LIFETIME;
-        if let Some((_, groups)) = known().get(&uid).filter(|(asked, _)| fresh(asked)) {
+        if let Some((_, groups)) = KNOWN.lock().get(&uid).filter(|(asked, _)| fresh(asked)) {
             return Arc::clone(groups);
         }
         // The database may be on a network: others do not wait for this answer.

@@ -2,7 +2,9 @@
 //! limits.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::block::Pool;
 use crate::drive::{self, Driver, Finished, Request};
@@ -80,10 +82,6 @@ impl std::fmt::Debug for Io {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Io({}, {:?})", self.engine_name(), self.limits())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Io {
@@ -203,7 +201,7 @@ impl Io {
 
     /// Borrows an idle driver, or makes one.
     pub(crate) fn borrow_driver(&self) -> BorrowedDriver<'_> {
-        let idle = lock(&self.shared.idle).pop();
+        let idle = self.shared.idle.lock().pop();
         let driver = idle.unwrap_or_else(|| self.driver(self.shared.limits.depth));
         BorrowedDriver { io: self, driver: Some(driver) }
     }
@@ -231,7 +229,7 @@ impl DerefMut for BorrowedDriver<'_> {
 impl Drop for BorrowedDriver<'_> {
     fn drop(&mut self) {
         let Some(driver) = self.driver.take() else { return };
-        let mut idle = lock(&self.io.shared.idle);
+        let mut idle = self.io.shared.idle.lock();
         if driver.outstanding() == 0 && idle.len() < self.io.shared.limits.idle_engines {
             idle.push(driver);
         }

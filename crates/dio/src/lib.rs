@@ -28,6 +28,7 @@ mod io;
 pub mod layout;
 pub mod lock;
 pub mod names;
+mod patience;
 pub mod pipeline;
 pub mod probe;
 pub mod queue;

@@ -25,10 +25,10 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Access, Advice, AtFlags, CWD, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use dio_sys::{fd_path, reopen};
+use rustix::fs::{Access, Advice, AtFlags, CWD, FileType, OFlags};
 
 use crate::geometry::FileSystem;
 
@@ -350,7 +350,7 @@ fn visit_by_mincore(
     match dio_sys::resident_map(fd, pages.clone(), &mut visit) {
         // A descriptor open for writing only cannot be mapped. EACCES comes before any visit.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            let readable = reopen_for_reading(fd).map_err(failed(operation, offset))?;
+            let readable = reopen(fd, OFlags::RDONLY).map_err(failed(operation, offset))?;
             dio_sys::resident_map(readable.as_fd(), pages, visit).map_err(failed(operation, offset))
         }
         other => other.map_err(failed(operation, offset)),
@@ -396,15 +396,7 @@ fn may_look(fd: BorrowedFd<'_>) -> Result<bool, ResidencyError> {
     if mode.intersects(OFlags::WRONLY | OFlags::RDWR) {
         return Ok(true);
     }
-    Ok(rustix::fs::accessat(CWD, self_path(fd), Access::WRITE_OK, AtFlags::EACCESS).is_ok())
-}
-
-fn reopen_for_reading(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(self_path(fd), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn self_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+    Ok(rustix::fs::accessat(CWD, fd_path(fd), Access::WRITE_OK, AtFlags::EACCESS).is_ok())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn cold_file() -> Option<File> {
 
 /// Loads exactly these pages, without read-ahead, through another descriptor.
 fn load_as_someone_else(file: &File, pages: Range<u64>) {
-    let other = reopen_for_reading(file.as_fd()).unwrap();
+    let other = reopen(file.as_fd(), OFlags::RDONLY).unwrap();
     rustix::fs::fadvise(&other, 0, None, Advice::Random).unwrap();
     let mut page = vec![0; page_size() as usize];
     for number in pages {

@@ -4,12 +4,13 @@ mod common;
 
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use common::{Hooked, io_of, sim_disk, sim_geometry};
 use dio::engine::{Medium, OpKind};
 use dio::{File, Io, Limits, Mode, OpenOptions};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 const LIMITS: Limits = Limits { depth: 4, request: 4096, bounce_block: 4096, bounce_blocks: 16, idle_engines: 1 };
@@ -114,21 +115,21 @@ fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
         if calls.fetch_add(1, Ordering::SeqCst) == 0 {
             seen.wait();
             // The other sync reaches the kernel, comes back, and has time to report.
-            receive.lock().unwrap().recv().unwrap();
+            receive.lock().recv().unwrap();
             std::thread::sleep(Duration::from_millis(100));
             return Some(Err(Errno::IO));
         }
-        send.lock().unwrap().send(()).unwrap();
+        send.lock().send(()).unwrap();
         Some(Ok(0))
     });
     let file = open(medium.shared());
     std::thread::scope(|threads| {
         let first = threads.spawn(|| file.sync_data().unwrap_err().errno());
         entered.wait();
-        *second_done.lock().unwrap() = Some(file.sync_data());
+        *second_done.lock() = Some(file.sync_data());
         assert_eq!(first.join().unwrap(), Errno::IO);
     });
-    let second = second_done.lock().unwrap().take().unwrap();
+    let second = second_done.lock().take().unwrap();
     assert!(second.is_err(), "a sync acknowledged what a sync beside it had lost");
 }
 
@@ -186,7 +187,7 @@ fn requests_keep_to_their_limit() {
             assert_eq!(back[shift..100_000], bytes[shift..]);
             file.set_size(0).unwrap();
         }
-        for (kind, offset, len) in medium.seen.lock().unwrap().iter() {
+        for (kind, offset, len) in medium.seen.lock().iter() {
             assert!(*len <= request.max(512), "{kind:?} of {len} at {offset} with a limit of {request}");
         }
     }

@@ -9,13 +9,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Arena, MOST_ALIGNED, any_shift, engines, fill, first_difference, io_of, small_limits};
 use dio::{File, Io, Mode, OpenOptions};
 use dio_test::{Rng, Seed, TestFs, file_systems};
+use parking_lot::Mutex;
 
 const THREADS: u64 = 4;
 /// Tags are words of four bytes, so a mix of two writes shows wherever it is.
@@ -44,17 +44,17 @@ struct Writes {
 impl Writes {
     /// Too few for the test to be one: a busy machine needs longer.
     fn are_few(&self) -> bool {
-        self.ranges.lock().unwrap().len() <= 10
+        self.ranges.lock().len() <= 10
     }
 
     fn announce(&self, tag: u32, range: Range<u64>) {
-        self.ranges.lock().unwrap().insert(tag, range);
+        self.ranges.lock().insert(tag, range);
     }
 
     /// Checks that of each write that shows in `words` (of the file from `offset`) no earlier write shows through twice:
     /// what is seen must be the result of the writes one after the other, in some order.
     fn check(&self, offset: u64, words: &[u32]) {
-        let ranges = self.ranges.lock().unwrap();
+        let ranges = self.ranges.lock();
         let seen = Range { start: offset, end: offset + words.len() as u64 * WORD };
         let shown: BTreeMap<u32, Range<u64>> = words
             .iter()

@@ -2,7 +2,6 @@
 //! sink must see the same items and the same failure come out, and the bound on the items must hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use dio::pipeline::Pipeline;
 use dio_test::{Rng, Seed};
+use parking_lot::Mutex;
 
 /// Items that exist now, and the most that ever did.
 #[derive(Default)]
@@ -265,12 +265,12 @@ fn a_stop_at_any_moment_leaves_a_whole_beginning() {
             let seen = Mutex::new(Vec::new());
             let worker = || |item| case.work(item);
             let sink = |item: Item<'_>| {
-                seen.lock().unwrap().push(item.number);
+                seen.lock().push(item.number);
                 case.act(item.number, SINK)
             };
             let pipeline = Pipeline::new(case.workers).depth(case.depth).stop(&stop);
             let report = pipeline.run(|| case.read(&mut next, &census), worker, sink).unwrap();
-            let seen = seen.into_inner().unwrap();
+            let seen = seen.into_inner();
             assert_eq!(seen, (0..seen.len()).collect::<Vec<_>>(), "{case:?}");
             assert_eq!(report.items, seen.len() as u64);
             assert!(report.stopped || seen.len() == case.items, "an incomplete run must say so: {case:?}");

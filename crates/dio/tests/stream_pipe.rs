@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{IoSliceMut, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dio::stream::pipe;
 use dio_test::{Rng, Seed};
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::pipe as new_pipe;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -59,7 +59,7 @@ static ALLOWANCE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn pipes_grow_to_what_is_wanted_and_never_shrink() {
-    let _allowance = ALLOWANCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _allowance = ALLOWANCE.lock();
     let (reader, writer) = new_pipe().unwrap();
     assert_eq!(pipe::capacity(&reader), Some(64 << 10));
     assert_eq!(pipe::enlarge(&reader, 256 << 10), Some(256 << 10));
@@ -82,7 +82,7 @@ fn only_pipes_have_a_capacity() {
 /// The capabilities that exempt from the limit are a matter of the thread, so a thread gives them up.
 #[test]
 fn a_user_with_many_pipes_gets_less_without_an_error() {
-    let _allowance = ALLOWANCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _allowance = ALLOWANCE.lock();
     let pages: usize = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap().trim().parse().unwrap();
     let most = pages * rustix::param::page_size() / MIB;
     if !(1..=300).contains(&most) {

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::groups::Place;
 use crate::BenchError;
@@ -59,7 +60,7 @@ impl Holder {
     }
 
     fn say(&self, word: &str, number: &str) -> std::io::Result<()> {
-        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.0.lock();
         // One write, which a pipe takes as a whole.
         let line = format!("{word} {number}\n");
         child.stdin.as_mut().map_or(Ok(()), |input| input.write_all(line.as_bytes()))
@@ -68,7 +69,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        let child = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let child = self.0.get_mut();
         drop(child.stdin.take());
         let _ = child.wait();
     }

@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::groups::Place;
 use super::holder::Holder;
@@ -113,7 +115,7 @@ struct Limit {
 
 impl Limit {
     fn set(&self, on: bool) -> Result<(), BenchError> {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = self.over.lock();
         if *over {
             let text = format!("the limit of the device {} was lifted for good", self.number);
             return if on { Err(BenchError::Asked(text)) } else { Ok(()) };
@@ -123,7 +125,7 @@ impl Limit {
 
     /// Lifts it for good, and has the holder forget it: the device will be somebody else's.
     fn lift(&self) -> Result<(), String> {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut over = self.over.lock();
         *over = true;
         self.limits.write(&self.number, None).map_err(|error| error.to_string())?;
         // A holder that is gone has lifted it as well.

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dio_sys::fd_path;
 use perf_event::data::Record as Raw;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
@@ -61,7 +62,7 @@ impl Point {
     fn find(name: &str) -> io::Result<Point> {
         // Where it is not mounted, it is for this process, and for as long as this takes.
         let mut own = None;
-        let path_of = |mount: OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", own.insert(mount).as_raw_fd()));
+        let path_of = |mount: OwnedFd| fd_path(own.insert(mount));
         let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter();
         let places = places.chain(std::iter::once_with(mounted).flatten().map(path_of));
         let directory = |place: PathBuf| place.join("events/lock").join(name);

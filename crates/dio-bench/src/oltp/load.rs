@@ -3,12 +3,12 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dio::block::Pool;
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 use super::Plan;
 use super::log::Log;
@@ -91,7 +91,7 @@ impl Load<'_> {
             }
             Ok(())
         });
-        if let Some(failure) = hall.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(failure) = hall.failure.into_inner() {
             return Err(BenchError::Asked(failure));
         }
         outcome.map_err(failed)?;
@@ -118,7 +118,7 @@ impl Hall<'_> {
     }
 
     fn fail(&self, text: String) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+        self.failure.lock().get_or_insert(text);
         self.over.store(true, Ordering::Relaxed);
     }
 }

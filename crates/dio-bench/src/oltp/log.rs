@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use dio::block::Pool;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::plan::BLOCK;
 use super::storage::Place;
@@ -55,7 +55,7 @@ impl<'a> Log<'a> {
                 return Err(kind.into());
             }
             if state.writing {
-                state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.done.wait(&mut state);
                 continue;
             }
             state.writing = true;
@@ -97,7 +97,7 @@ impl<'a> Log<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Pages that show whether they are what was written last: number, version and checksum in each.
 
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::Random;
@@ -86,11 +85,11 @@ impl Versions {
     }
 
     pub(super) fn shared(&self, page: u64) -> RwLockReadGuard<'_, u64> {
-        self.0[page as usize].read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0[page as usize].read()
     }
 
     pub(super) fn alone(&self, page: u64) -> RwLockWriteGuard<'_, u64> {
-        self.0[page as usize].write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0[page as usize].write()
     }
 
     /// Pages that were changed since the beginning, and their versions.

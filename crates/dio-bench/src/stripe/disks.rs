@@ -13,9 +13,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -24,6 +24,7 @@ use dio_fuse::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
     Session, SessionConfig, WriteFlags,
 };
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -148,7 +149,7 @@ impl Disk {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Keeps an answer until `due`.
@@ -165,18 +166,17 @@ impl Disk {
         loop {
             let now = Instant::now();
             let next = queue.due.first_key_value().map(|((due, _), _)| *due);
-            queue = match next {
+            match next {
                 Some(due) if due <= now => {
                     let answer = queue.due.pop_first().expect("it is there").1;
-                    drop(queue);
-                    let spare = give(answer);
-                    let mut queue = self.queue();
+                    let spare = MutexGuard::unlocked(&mut queue, || give(answer));
                     queue.spare.extend(spare);
-                    queue
                 }
-                Some(due) => self.earlier.wait_timeout(queue, due - now).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.earlier.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            };
+                Some(due) => {
+                    self.earlier.wait_until(&mut queue, due);
+                }
+                None => self.earlier.wait(&mut queue),
+            }
         }
     }
 

@@ -1,11 +1,12 @@
 //! Files to write to that nobody else has, and that nothing remains of.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dio::block::Pool;
+use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -95,7 +96,7 @@ impl TestFile {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
             Ok(held) => {
-                let path = format!("/proc/self/fd/{}", held.as_raw_fd()).into();
+                let path = fd_path(&held);
                 Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
             }
             // What file systems without such files say; EISDIR comes from kernels that do not know them.
@@ -173,7 +174,7 @@ impl TestFile {
             return Ok(());
         }
         let reserve = || rustix::fs::fallocate(&self.held, FallocateFlags::empty(), 0, bytes);
-        rustix::io::retry_on_intr(reserve).map_err(SyncError::system("reserve space for", &self.shown))
+        uninterrupted(reserve).map_err(SyncError::system("reserve space for", &self.shown))
     }
 
     fn fill(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
@@ -225,10 +226,9 @@ impl Drop for TestFile {
 pub(crate) fn write_all(fd: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
-        match rustix::io::pwrite(&fd, &bytes[done..], offset + done as u64) {
+        match uninterrupted(|| rustix::io::pwrite(&fd, &bytes[done..], offset + done as u64)) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => done += count,
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }

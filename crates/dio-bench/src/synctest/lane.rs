@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
+use dio_sys::uninterrupted;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -125,12 +126,8 @@ impl<'a> Lane<'a> {
         let blocks = writers as usize * self.case.writes as usize;
         let slices = vec![IoSlice::new(bytes); blocks];
         let whole = blocks * bytes.len();
-        let count = loop {
-            match rustix::io::pwritev2(fd, &slices, at, self.case.method.write_flags()) {
-                Err(Errno::INTR) => {}
-                other => break other.map_err(failed(at))?,
-            }
-        };
+        let write = || rustix::io::pwritev2(fd, &slices, at, self.case.method.write_flags());
+        let count = uninterrupted(write).map_err(failed(at))?;
         let mut done = count;
         // Rare: the rest goes one by one, from the beginning of the block that was cut.
         while done < whole {
@@ -147,15 +144,13 @@ impl<'a> Lane<'a> {
         let mut done = 0;
         while done < bytes.len() {
             let (rest, at) = (&bytes[done..], at + done as u64);
-            let outcome = if flags.is_empty() {
-                rustix::io::pwrite(fd, rest, at)
-            } else {
-                rustix::io::pwritev2(fd, &[IoSlice::new(rest)], at, flags)
+            let write = || match flags.is_empty() {
+                true => rustix::io::pwrite(fd, rest, at),
+                false => rustix::io::pwritev2(fd, &[IoSlice::new(rest)], at, flags),
             };
-            match outcome {
+            match uninterrupted(write) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => done += count,
-                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }

@@ -1,9 +1,9 @@
 //! Measuring one case.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Pattern, Sharing};
@@ -225,7 +225,7 @@ fn together(
     }
     std::thread::scope(|scope| {
         let (gate, writer) = (&go, &writer);
-        let hold = go.write().unwrap_or_else(PoisonError::into_inner);
+        let hold = go.write();
         let start = |number| {
             let thread = std::thread::Builder::new().stack_size(256 << 10);
             let started = thread.spawn_scoped(scope, move || writer(number, gate));
@@ -245,7 +245,7 @@ fn together(
 
 /// Waits until all are started.
 fn wait_for(go: &RwLock<()>) {
-    drop(go.read().unwrap_or_else(PoisonError::into_inner));
+    drop(go.read());
 }
 
 fn own(case: &Case, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
@@ -277,7 +277,7 @@ fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec
             }
             let mut aside = Duration::ZERO;
             loop {
-                let writing = gate.read().unwrap_or_else(PoisonError::into_inner);
+                let writing = gate.read();
                 let at = next.fetch_add(span, Ordering::Relaxed);
                 if at + span <= bytes {
                     lane.operation_at(1, at)?;
@@ -285,7 +285,7 @@ fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec
                 }
                 drop(writing);
                 let start = Instant::now();
-                let _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
+                let _alone = gate.write();
                 if next.load(Ordering::Relaxed) + span > bytes {
                     renew(case, file, bytes).map_err(Refusal::of)?;
                     next.store(0, Ordering::Relaxed);
@@ -325,18 +325,14 @@ fn grouped(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Ve
         wait_for(go);
         repeat(end, || group.commit())
     })?;
-    let state = lock(&group.state);
+    let state = group.state.lock();
     counted[0].for_others = state.come - state.syncs;
     Ok(counted)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Group<'_> {
     fn commit(&self) -> Result<Duration, Refusal> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let aside = state.aside;
         state.come += 1;
         let ticket = state.come;
@@ -345,14 +341,14 @@ impl Group<'_> {
                 return Err(Refusal::Failed(SyncError::Asked(words.clone())));
             }
             if state.leading {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             }
             state.leading = true;
             let (upto, writers) = (state.come, state.come - state.durable);
             drop(state);
             let outcome = self.lead(writers as u32);
-            state = lock(&self.state);
+            state = self.state.lock();
             state.leading = false;
             if let Err(Refusal::Failed(error) | Refusal::Refused(error)) = &outcome {
                 state.failed = Some(error.to_string());
@@ -366,7 +362,7 @@ impl Group<'_> {
     }
 
     fn lead(&self, writers: u32) -> Result<Duration, Refusal> {
-        let mut lane = lock(&self.lane);
+        let mut lane = self.lane.lock();
         let aside = lane.make_room(writers)?;
         lane.operation(writers)?;
         Ok(aside)

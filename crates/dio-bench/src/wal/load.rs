@@ -1,9 +1,10 @@
 //! Clients that commit.
 
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::Barrier;
 use std::time::Instant;
 
 use dio_wal::Log;
+use parking_lot::Mutex;
 
 use super::{Commits, Flush, Plan, Way, limit, resident_pages};
 use crate::BenchError;
@@ -95,7 +96,7 @@ fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
         while now - begin < plan.time {
             let before = now;
             {
-                let _turn = (!way.grouped).then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
+                let _turn = (!way.grouped).then(|| turn.lock());
                 log.commit(log.append(&record)?)?;
             }
             now = Instant::now();

@@ -342,8 +342,9 @@ impl std::fmt::Debug for Taker {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::io::{self, BufReader, Cursor, Read, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use dio_test::Rng;
 
@@ -441,7 +442,7 @@ mod tests {
         struct Shared(Arc<Mutex<Vec<u8>>>);
         impl Write for Shared {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.lock().expect("whole").write(bytes)
+                self.0.lock().write(bytes)
             }
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
@@ -452,7 +453,7 @@ mod tests {
         compressor.write_all(&vec![1; 3 << 20]).expect("writes");
         drop(compressor);
         assert_eq!(Arc::strong_count(&sink.0), 1, "its thread is gone");
-        let left = sink.0.lock().expect("whole").clone();
+        let left = sink.0.lock().clone();
         assert!(left.is_empty() || decode(&mut &left[..], &mut io::sink(), &DECODE).is_err());
 
         let packed = compressed(&vec![7; 50_000_000], &mut Rng::new(4));

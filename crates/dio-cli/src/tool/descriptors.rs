@@ -1,7 +1,4 @@
-//! How many files can be open, and the name of one that is.
-
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
+//! How many files can be open.
 
 /// Raises the limit of open descriptors as far as so many need it and the hard limit lets it (`getrlimit(2)`).
 pub(crate) fn allow_descriptors(needed: u64) {
@@ -29,10 +26,4 @@ pub(crate) fn free_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |names| names.count() as u64);
     limit.saturating_sub(open)
-}
-
-/// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
-/// become of its name.
-pub(crate) fn own_path(fd: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dio_sys::RWF_DONTCACHE;
+use dio_sys::{RWF_DONTCACHE, uninterrupted};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The flag `RWF_DONTCACHE`, given as long as the kernel takes it.
@@ -35,8 +35,7 @@ impl DontCache {
     pub(crate) fn request<T>(&self, mut run: impl FnMut(ReadWriteFlags) -> Result<T, Errno>) -> Result<T, Errno> {
         loop {
             let flags = if self.is_refused() { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
-            match run(flags) {
-                Err(Errno::INTR) => {}
+            match uninterrupted(|| run(flags)) {
                 // EINVAL before Linux 6.14.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => self.refuse(),
                 other => return other,

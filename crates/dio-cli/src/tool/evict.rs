@@ -5,10 +5,11 @@
 //! The batch bounds what waits in the cache.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use dio::geometry::{Directness, Geometry};
 use dio::residency::{evict, write_back};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::io::Errno;
 
@@ -65,7 +66,7 @@ impl<F: Reopen> Evictor<F> {
     /// A new target of `bytes` bytes, whose pages are dirty. When a batch is full, its file system is synced now.
     pub(crate) fn wait_for_sync(&self, fd: BorrowedFd<'_>, file: F, bytes: u64) {
         self.journals(fd);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.files.push(file);
         waiting.bytes += bytes;
         if waiting.bytes < MOST_BYTES && waiting.files.len() < MOST_FILES {
@@ -81,7 +82,7 @@ impl<F: Reopen> Evictor<F> {
 
     /// At the end of the run, when everything has been synced: drops what waited.
     pub(crate) fn finish(&self) {
-        let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let batch = std::mem::take(&mut *self.waiting.lock());
         self.drop_pages(&batch);
     }
 

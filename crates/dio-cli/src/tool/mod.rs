@@ -23,7 +23,7 @@ pub use args::{IoArgs, Mode, When};
 pub(crate) use args::{
     OWN, depth_flag, in_place_flag, io_flags, mode_flag, number, progress_flag, receipt_flag, strict_flag,
 };
-pub(crate) use descriptors::{allow_descriptors, are_descriptors_few, free_descriptors, own_path};
+pub(crate) use descriptors::{allow_descriptors, are_descriptors_few, free_descriptors};
 pub use destination::{Destination, ReceiptError};
 pub(crate) use dontcache::DontCache;
 pub use errors::errno_of;

@@ -5,11 +5,12 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use dio::stream::StreamOptions;
 use dio_sys::start::was_closed;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::args::{self, IoArgs};
@@ -87,7 +88,7 @@ impl Tool {
         let Some(path) = &self.shared.receipt else { return Ok(()) };
         match Destination::open(path, names) {
             Ok(to) => {
-                *self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+                *self.shared.destination.lock() = Some(to);
                 Ok(())
             }
             Err(error) => {
@@ -175,7 +176,7 @@ impl Tool {
     /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks have been closed.
     pub fn finish(self) -> ExitCode {
         self.shared.progress.finish();
-        let opened = self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let opened = self.shared.destination.lock().take();
         if let (Some(path), Some(to)) = (&self.shared.receipt, opened) {
             let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
             self.shared.ledger.look_again();

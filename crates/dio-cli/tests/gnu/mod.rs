@@ -10,14 +10,15 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 /// A directory with links to dio by these names and no others, to be searched for programs before all other directories.
 pub fn links(names: &[&str]) -> &'static Path {
     static MADE: Mutex<BTreeMap<PathBuf, &'static Path>> = Mutex::new(BTreeMap::new());
     let name = format!("links-{}-{}", env!("CARGO_CRATE_NAME"), names.join("-"));
     let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    MADE.lock().unwrap().entry(links).or_insert_with_key(|links| {
+    MADE.lock().entry(links).or_insert_with_key(|links| {
         fs::create_dir_all(links).unwrap();
         for name in names {
             // The same tests may be running elsewhere: a link is never missing.

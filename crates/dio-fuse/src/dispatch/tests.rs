@@ -3,8 +3,8 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
@@ -19,7 +19,7 @@ struct Recorder(Mutex<Vec<String>>);
 
 macro_rules! note {
     ($self:ident, $($arg:tt)*) => {
-        $self.0.lock().unwrap().push(format!($($arg)*))
+        $self.0.lock().push(format!($($arg)*))
     };
 }
 
@@ -156,7 +156,7 @@ impl Scene {
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut *self.dispatcher.filesystem.0.0.lock().unwrap())
+        std::mem::take(&mut *self.dispatcher.filesystem.0.0.lock())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::*;
 use crate::flags::{InitFlags, WriteFlags};
@@ -42,15 +43,15 @@ impl Filesystem for Simple {
     }
 
     fn interrupt(&self, _: RequestId) {
-        *self.woken.lock().unwrap() = true;
+        *self.woken.lock() = true;
         self.wake.notify_all();
     }
 
     /// Waits until it is interrupted.
     fn lookup(&self, request: &Request<'_>, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
-        let mut woken = self.woken.lock().unwrap();
+        let mut woken = self.woken.lock();
         while !*woken || !request.is_interrupted() {
-            woken = self.wake.wait_timeout(woken, Duration::from_millis(10)).unwrap().0;
+            self.wake.wait_for(&mut woken, Duration::from_millis(10));
         }
         reply.error(Errno::INTR);
     }
@@ -173,7 +174,7 @@ impl Filesystem for Held {
 
     fn lookup(&self, _: &Request<'_>, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
         self.begun.send(()).unwrap();
-        self.go.lock().unwrap().recv().unwrap();
+        self.go.lock().recv().unwrap();
         reply.error(Errno::NOENT);
     }
 }

@@ -319,7 +319,7 @@ fn the_group_that_decides_comes_with_what_is_created() {
             return;
         };
         assert!(made.success());
-        let groups = mounted.fs.0.seen.groups.lock().unwrap().clone();
+        let groups = mounted.fs.0.seen.groups.lock().clone();
         assert_eq!(groups, [54_321]);
         assert_eq!(fs::metadata(&path).unwrap().uid(), 12_345);
     }

@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio_fuse::*;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The `st_ino` that programs see is larger by this than the number by which the kernel names the
 /// inode.
@@ -97,7 +98,7 @@ impl Shared {
     }
 
     pub(crate) fn inodes(&self) -> MutexGuard<'_, BTreeMap<u64, Inode>> {
-        self.0.inodes.lock().unwrap()
+        self.0.inodes.lock()
     }
 
     /// The node of a name in the root.
@@ -118,7 +119,7 @@ impl Shared {
     }
 
     fn make(&self, by: &Request<'_>, parent: INodeNo, name: Option<&OsStr>, kind: FileType, mode: u32) -> Entry {
-        self.0.seen.groups.lock().unwrap().extend(by.groups());
+        self.0.seen.groups.lock().extend(by.groups());
         let mut inodes = self.inodes();
         let node = inodes.keys().next_back().unwrap() + 1;
         let mut inode = new_inode(node, kind, mode, (by.uid(), by.gid()));
@@ -136,9 +137,9 @@ impl Shared {
     /// Waits for an interrupt, for ten seconds at most.
     fn wait(&self, request: &Request<'_>) {
         self.0.seen.waiting.store(true, Ordering::SeqCst);
-        let inodes = self.inodes();
+        let mut inodes = self.inodes();
         let waits = |_: &mut _| !request.is_interrupted();
-        let (_inodes, timeout) = self.0.wake.wait_timeout_while(inodes, Duration::from_secs(10), waits).unwrap();
+        let timeout = self.0.wake.wait_while_for(&mut inodes, waits, Duration::from_secs(10));
         self.0.seen.interrupted.store(!timeout.timed_out(), Ordering::SeqCst);
     }
 }
@@ -250,7 +251,7 @@ impl Filesystem for Shared {
         match reply.open_backing(file) {
             Ok(backing) => {
                 let backing = Arc::new(backing);
-                self.0.backed.lock().unwrap().push(Arc::clone(&backing));
+                self.0.backed.lock().push(Arc::clone(&backing));
                 reply.opened_passthrough(FileHandle(inode.0), FopenFlags::empty(), &backing);
             }
             Err(error) => reply.error(Errno::from_io_error(&error).unwrap()),

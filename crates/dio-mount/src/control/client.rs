@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use dio::file::words_of;
+use dio_sys::uninterrupted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -321,11 +322,9 @@ impl Client {
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             // Not as a write, since a program that wants to be ended by SIGPIPE may ask.
-            match rustix::net::send(self.stream.get_ref(), bytes, rustix::net::SendFlags::NOSIGNAL) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            let stream = self.stream.get_ref();
+            let count = uninterrupted(|| rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL))?;
+            bytes = &bytes[count..];
         }
         self.stream.get_mut().flush()
     }

@@ -1,7 +1,6 @@
 //! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
 
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 
 use super::StartError;
@@ -85,7 +85,7 @@ fn allow_everybody(path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Socket {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    Ok(chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::from_raw_mode(0o666))?)
+    Ok(chmod(fd_path(&place), Mode::from_raw_mode(0o666))?)
 }
 
 /// The thread that writes the file.
@@ -94,21 +94,20 @@ struct FileWriter {
     /// Dropped to end the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    failure: Arc<std::sync::Mutex<Option<String>>>,
+    failure: Arc<parking_lot::Mutex<Option<String>>>,
 }
 
 impl FileWriter {
     fn start(path: &Path, stats: &Arc<Stats>, every: Duration) -> io::Result<FileWriter> {
         write(path, &prometheus::render(&stats.snapshot()))?;
         let (end, ended) = mpsc::channel();
-        let failure: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
+        let failure: Arc<parking_lot::Mutex<Option<String>>> = Arc::default();
         let (path, stats, failed) = (path.to_owned(), Arc::clone(stats), Arc::clone(&failure));
         let thread = thread::Builder::new().name("dio-stats-file".to_owned()).spawn(move || {
             loop {
                 let up = ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout);
                 let written = write(&path, &prometheus::render_as(&stats.snapshot(), up));
-                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                    written.err().map(|error| error.to_string());
+                *failed.lock() = written.err().map(|error| error.to_string());
                 if !up {
                     return;
                 }
@@ -118,7 +117,7 @@ impl FileWriter {
     }
 
     fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.failure.lock().clone()
     }
 }
 

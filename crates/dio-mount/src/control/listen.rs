@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dio::names::FileId;
+use dio_sys::uninterrupted;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -109,9 +110,9 @@ impl Visitor {
     /// Sends what can be sent now; false when the visit is over.
     fn send(&mut self) -> bool {
         while self.sent < self.output.len() {
-            match rustix::net::send(&self.stream, &self.output[self.sent..], SendFlags::NOSIGNAL) {
+            let rest = &self.output[self.sent..];
+            match uninterrupted(|| rustix::net::send(&self.stream, rest, SendFlags::NOSIGNAL)) {
                 Ok(count) => self.sent += count,
-                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,
             }
@@ -178,13 +179,8 @@ impl Desk {
     fn wait(&self) -> Result<Vec<PollFlags>, Errno> {
         let mut ends = vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
         ends.extend(self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), client.wants())));
-        loop {
-            match poll(&mut ends, None) {
-                Ok(_) => return Ok(ends.iter().map(|end| end.revents()).collect()),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        uninterrupted(|| poll(&mut ends, None))?;
+        Ok(ends.iter().map(|end| end.revents()).collect())
     }
 
     fn welcome(&mut self) {

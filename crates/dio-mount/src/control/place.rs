@@ -2,11 +2,12 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -139,7 +140,7 @@ fn reachable(directory: &Directory, device: &str) -> PathBuf {
     let path = directory.path.join(device);
     match path.as_os_str().len() {
         0..=LONGEST_PATH => path,
-        _ => PathBuf::from(format!("/proc/self/fd/{}/{device}", directory.fd.as_raw_fd())),
+        _ => fd_path(&directory.fd).join(device),
     }
 }
 
@@ -178,7 +179,7 @@ pub(super) fn to_connect(directory: &Path, device: &str) -> io::Result<(PathBuf,
     }
     let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
     let fd = rustix::fs::open(directory, flags, Mode::empty())?;
-    Ok((PathBuf::from(format!("/proc/self/fd/{}/{device}", fd.as_raw_fd())), Some(fd)))
+    Ok((fd_path(&fd).join(device), Some(fd)))
 }
 
 /// A line of the table of mounts.

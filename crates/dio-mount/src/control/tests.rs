@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::stats::{Operation, Snapshot};
@@ -7,11 +7,11 @@ fn commands() -> Commands {
     let settings = Arc::new(Mutex::new("dio".to_owned()));
     let shown = Arc::clone(&settings);
     Commands {
-        settings: Box::new(move || shown.lock().unwrap().clone()),
+        settings: Box::new(move || shown.lock().clone()),
         set: Box::new(move |text| match text {
             "bad" => Err("no \"such\"\noption".to_owned()),
             _ => {
-                *settings.lock().unwrap() = text.to_owned();
+                *settings.lock() = text.to_owned();
                 Ok(())
             }
         }),

@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dio::File;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::behind::Target;
 use super::changes::Watch;
@@ -98,7 +99,7 @@ impl Fetched {
 impl Piece {
     /// Reads the bytes, unless nobody wants them any more.
     fn fetch(self: &Arc<Self>, file: &File) {
-        let chunk = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let chunk = self.memory.lock().take();
         let wanted = Arc::strong_count(self) > 1;
         let fetched = chunk.filter(|_| wanted).and_then(|mut chunk| {
             let len = (self.range.end - self.range.start) as usize;
@@ -107,7 +108,7 @@ impl Piece {
             Some(Fetched { chunk, len, began, ended: Instant::now(), before })
         });
         self.figures.count(Event::ReadAhead, fetched.as_ref().map_or(0, |fetched| fetched.len as u64));
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         let _ = self.fetched.set(fetched);
         drop(waiting);
         self.done.notify_all();
@@ -118,9 +119,9 @@ impl Piece {
             return fetched.as_ref();
         }
         self.figures.on_device(|| {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.waiting.lock();
             while self.fetched.get().is_none() {
-                waiting = self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                self.done.wait(&mut waiting);
             }
         });
         self.fetched.get().and_then(Option::as_ref)
@@ -230,7 +231,7 @@ fn request(window: u64) -> u64 {
 
 impl Ahead {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether a read of the range would continue a stream.

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Changes that are remembered one by one while somebody watches. Bytes read before the oldest of them count as changed.
 const REMEMBERED: usize = 1024;
@@ -42,7 +44,7 @@ pub(super) struct Watch {
 
 impl Changes {
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 
     /// Notes that a range is about to be changed, or has been.

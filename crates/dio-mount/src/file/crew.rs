@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dio_fuse::leave_processor;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -106,7 +107,7 @@ impl Drop for Crew {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn work(&self) {
@@ -123,8 +124,7 @@ impl Shared {
                 break;
             }
             state.idle += 1;
-            let (guard, wait) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+            let wait = self.wake.wait_for(&mut state, IDLE);
             state.idle -= 1;
             if wait.timed_out() && state.urgent.is_empty() && state.jobs.is_empty() {
                 break;
@@ -152,7 +152,7 @@ mod tests {
             let (gate, held) = (Arc::clone(&gate), held.clone());
             assert!(crew.run(false, move || {
                 held.send(()).unwrap();
-                gate.lock().unwrap().recv().unwrap()
+                gate.lock().recv().unwrap()
             }));
         }
         (0..TRANSFERS).for_each(|_| all_held.recv().unwrap());
@@ -172,9 +172,9 @@ mod tests {
         let count = Arc::new(Mutex::new(0));
         for _ in 0..100 {
             let count = Arc::clone(&count);
-            crew.run(false, move || *count.lock().unwrap() += 1);
+            crew.run(false, move || *count.lock() += 1);
         }
         drop(crew);
-        assert_eq!(*count.lock().unwrap(), 100);
+        assert_eq!(*count.lock(), 100);
     }
 }

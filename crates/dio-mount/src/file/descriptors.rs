@@ -2,10 +2,10 @@
 //! when it is first needed. All of them share the file's locks, which belong to the inode.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
@@ -13,7 +13,8 @@ use dio::names;
 use dio::residency::write_back;
 use dio::stripe::{Descriptor, descriptor_of};
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
-use dio_sys::RWF_DONTCACHE;
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 
@@ -159,7 +160,7 @@ impl Descriptors {
     }
 
     fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<Slot>> {
-        self.slots[manner.index()].lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots[manner.index()].lock()
     }
 
     /// The file for a way of doing I/O. Where the inode may only be written, not read, everything goes through the page
@@ -203,7 +204,7 @@ impl Descriptors {
             _ => OFlags::RDONLY,
         };
         let append = if self.append_only { OFlags::APPEND } else { OFlags::empty() };
-        match reopen(self.base.as_fd(), access | append) {
+        match reopen(&self.base, access | append) {
             // Permissions have changed since, or there is no /proc: an open file stays open all the same.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
                 rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
@@ -217,7 +218,7 @@ impl Descriptors {
     /// cannot be, and nothing is written.
     pub(super) fn write_new(&self, bytes: &[IoSlice<'_>], append: bool) -> Option<Result<()>> {
         // While they are held, nobody else reads or writes: each does so through one of them.
-        let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock()).collect();
         let is_new = rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_size == 0);
         if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
             return None;
@@ -257,7 +258,7 @@ impl Descriptors {
     /// on, so the next operation gets a new one.
     pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
         for slot in &self.slots {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = slot.lock();
             if slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.file, file)) {
                 *slot = None;
             }
@@ -292,7 +293,7 @@ impl Descriptors {
     pub(super) fn settle(&self) -> Result<()> {
         let mut outcome = Ok(());
         for slot in &self.slots {
-            let file = slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|slot| Arc::clone(&slot.file));
+            let file = slot.lock().as_ref().map(|slot| Arc::clone(&slot.file));
             if let Some(file) = file {
                 outcome = outcome.and(file.settle().map_err(|error| self.failed(&file, &error)));
             }
@@ -307,28 +308,16 @@ fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: 
     let mut rest = rest.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
-        match pwritev2(fd, rest, offset, flags) {
+        match uninterrupted(|| pwritev2(fd, rest, offset, flags)) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => {
                 IoSlice::advance_slices(&mut rest, count);
                 offset += count as u64;
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
     Ok(())
-}
-
-/// Opens an open file once more, by the name that it has in `/proc` whatever has become of its own.
-pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    loop {
-        match rustix::fs::open(&name, flags | OFlags::CLOEXEC | OFlags::NOCTTY, rustix::fs::Mode::empty()) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }
 
 /// The access with which the server opens what a program opens with `flags`: blocks that a write covers in part are read

@@ -19,10 +19,10 @@
 //! so a change that they explain drops pages only every [`MIXED`], in case somebody else has
 //! written between them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dio::names::stat_of_contents;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Stat, fstat};
 use rustix::io::Result;
 
@@ -121,7 +121,7 @@ impl Default for State {
 
 impl Freshness {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Compares the attributes with those of before. `own` counts the changes through this mount.

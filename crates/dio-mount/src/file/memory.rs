@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::options::Live;
 use crate::users::{Share, Users};
@@ -65,7 +66,7 @@ impl Memory {
     }
 
     fn idle(&self) -> MutexGuard<'_, [Vec<(Block, Instant)>; 2]> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 
     /// Bytes of all blocks.

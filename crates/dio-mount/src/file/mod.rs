@@ -38,8 +38,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use dio::lock::LockPolicy;
 use dio_fuse::{BackingId, FopenFlags};
@@ -112,7 +112,7 @@ impl Files {
             let inner = Arc::downgrade(&inner);
             move || inner.upgrade().map_or(0, |inner| answer(&inner))
         };
-        stats.gauge(Gauge::Handles, ask(|inner| inner.handles.read().map_or(0, |handles| handles.len() as u64)));
+        stats.gauge(Gauge::Handles, ask(|inner| inner.handles.read().len() as u64));
         stats.gauge(Gauge::BlockMemory, ask(|inner| inner.common.memory.bytes()));
         stats.gauge(Gauge::WriteBehindPending, ask(|inner| inner.all().iter().map(|each| each.pending()).sum()));
         Files(inner)
@@ -205,7 +205,7 @@ impl Files {
 
     /// The last descriptor of the handle was closed, and the last mapping has gone.
     pub fn release(&self, handle: u64) {
-        let gone = self.0.handles.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        let gone = self.0.handles.write().remove(&handle);
         if let Some(handle) = gone {
             self.0.leave(&handle);
         }

@@ -7,12 +7,13 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use dio::geometry::{Directness, Geometry};
 use dio::lock::LockPolicy;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
@@ -96,15 +97,15 @@ impl Inner {
     }
 
     pub(super) fn inodes(&self) -> MutexGuard<'_, HashMap<InodeId, Arc<Shared>>> {
-        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inodes.lock()
     }
 
     fn signatures(&self) -> MutexGuard<'_, HashMap<InodeId, Signature>> {
-        self.signatures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.signatures.lock()
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     pub(super) fn wish(&self, mode: Mode, flags: OFlags) -> Wish {
@@ -126,7 +127,7 @@ impl Inner {
     }
 
     pub(super) fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
-        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.handles.read();
         handles.get(&handle).cloned().ok_or(Errno::BADF)
     }
 
@@ -188,7 +189,7 @@ impl Inner {
             kept: Kept::default(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
+        self.handles.write().insert(number, handle);
         Ok(Opened { handle: number, flags, backing: backing.and_then(|Backing(number)| number) })
     }
 
@@ -346,8 +347,7 @@ impl Place for Inner {
         }
         // Without memory nothing is read ahead.
         if self.common.memory.bytes() > 0 {
-            let handles: Vec<Arc<Handle>> =
-                self.handles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+            let handles: Vec<Arc<Handle>> = self.handles.read().values().cloned().collect();
             for handle in handles {
                 left |= handle.ahead.tidy();
             }

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 
 use dio::residency::{ResidencySnapshot, length_of, write_back};
 use dio::{File, SyncMethod};
 use dio_fuse::BackingId;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
@@ -226,19 +227,19 @@ impl Shared {
 
     /// The routes, for the time of a request.
     pub(super) fn routes(&self) -> RwLockReadGuard<'_, Routes> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+        self.gate.read()
     }
 
     /// The inode for oneself: no request is under way, and nothing is pending.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, Routes> {
-        let routes = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.gate.write();
         // Requests push only while they hold the gate, so nothing comes after this.
         self.settle();
         routes
     }
 
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     pub(super) fn habits(&self) -> &Habits {
@@ -310,7 +311,7 @@ impl Shared {
         }
         exchange(NEW_PAGES, OLD_PAGES);
         // Whoever is alone with the inode does not keep the janitor from the others; there is a next time.
-        let Ok(routes) = self.gate.try_read() else { return };
+        let Some(routes) = self.gate.try_read() else { return };
         let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
         drop(routes);
         let found = self.freshness.compare(now, self.changes.own());
@@ -416,7 +417,7 @@ impl Shared {
 
     /// Waits until what streams have left is dropped, if that is under way.
     pub(super) fn dropping(&self) -> MutexGuard<'_, ()> {
-        self.dropping.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dropping.lock()
     }
 
     /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.

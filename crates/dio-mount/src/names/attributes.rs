@@ -164,11 +164,6 @@ fn since_epoch(time: SystemTime) -> Timespec {
     }
 }
 
-/// The path of a place for system calls that take no descriptor of a directory.
-pub(super) fn path_of(place: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", DecInt::from_fd(place).as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use dio::names::{fstat_striped, path_in};
 use dio::stripe::{Descriptor, apply_default, default_may_apply, is_created_file};
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, Result};
 
-use super::attributes::{path_of, permissions};
+use super::attributes::permissions;
 use super::credentials::Masked;
 use super::resolve::{Found, check};
 use super::{Caller, Entry, InodeId, Names};
@@ -178,7 +179,7 @@ impl Names {
         if let Some(_masked) = Masked::with(umask) {
             return create(permissions(mode));
         }
-        let has_default = getxattr_query(path_of(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
+        let has_default = getxattr_query(fd_path(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
         create(permissions(if has_default { mode } else { mode & !umask }))
     }
 }

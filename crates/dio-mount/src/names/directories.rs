@@ -13,9 +13,10 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
 use rustix::io::{Errno, Result};
 
@@ -107,13 +108,13 @@ struct Ahead {
 
 impl Directories {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Names of this directory are kept for the next request. Of others, read long ago, they are given up: there are at most
     /// [`MOST_AHEAD`] of them, however many directories somebody has open.
     fn keeps_names(&self, open: &Arc<Open>) {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead = self.ahead.lock();
         if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
             ahead.remove(at);
         }
@@ -122,7 +123,7 @@ impl Directories {
         drop(ahead);
         // One that is just being read keeps a few until it is read again or closed.
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
-            && let Ok(mut names) = oldest.state.try_lock()
+            && let Some(mut names) = oldest.state.try_lock()
         {
             *names = Ahead { at: NOWHERE, ..Ahead::default() };
         }
@@ -130,7 +131,7 @@ impl Directories {
 
     #[cfg(test)]
     pub(super) fn with_names(&self) -> usize {
-        self.lock().values().filter(|open| !open.state.lock().unwrap().names.is_empty()).count()
+        self.lock().values().filter(|open| !open.state.lock().names.is_empty()).count()
     }
 
     fn get(&self, handle: u64) -> Result<Arc<Open>> {
@@ -169,7 +170,7 @@ impl Names {
     pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
         let Ok(open) = self.directories.get(handle) else { return Copied::Never };
         let tells = self.shared.lock().tells_changes(open.inode);
-        let mut read = self.directories.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.directories.read.lock();
         if !tells || remember.is_zero() || !open.stamp.is_settled(SystemTime::now()) {
             // Whoever has opened it before and still reads it must not be what others go by.
             read.remove(&open.inode);
@@ -197,7 +198,7 @@ impl Names {
     pub fn read_directory(&self, handle: u64, offset: u64, mut give: impl FnMut(Name) -> bool) -> Result<()> {
         let open = self.directories.get(handle)?;
         let root = self.root_number();
-        let mut ahead = open.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead = open.state.lock();
         let has_changed = |ahead: &Ahead| ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp());
         if offset == 0 || offset != ahead.at || has_changed(&ahead) && open.keeps_places() {
             *ahead = Ahead::default();

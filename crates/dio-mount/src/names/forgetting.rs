@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 
 use super::descriptors::{Descriptors, Place};
@@ -109,7 +110,7 @@ impl Shared {
 
     /// Every change of the state is complete when its lock is given up, by panic too.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Bytes that records may take.
@@ -141,8 +142,7 @@ impl Shared {
 
     /// Waits unless the end comes.
     fn pause(&self, time: Duration) {
-        let waited = self.changed.wait_timeout_while(self.lock(), time, |state| !state.ended);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.changed.wait_while_for(&mut self.lock(), |state| !state.ended, time);
     }
 
     /// Until the end: closes idle places, and has the kernel asked to forget.
@@ -179,9 +179,8 @@ impl Shared {
     }
 
     /// Waits until there is something to do, or else long enough to find out what is idle, and takes that.
-    fn rest(&self, state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
-        let waited = self.changed.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-        let (mut state, outcome) = waited;
+    fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
+        let outcome = self.changed.wait_for(&mut state, IDLE);
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {
             return Default::default();
         }

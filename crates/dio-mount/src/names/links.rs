@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use dio::stripe::{descriptor_of, remove_objects_if_unlinked};
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::{Result, fcntl_dupfd_cloexec};
 
-use super::attributes::path_of;
 use super::descriptors::Place;
 use super::resolve::check;
 use super::{Caller, Entry, InodeId, Names};
@@ -88,7 +88,7 @@ impl Names {
         let place = self.descriptor(inode)?;
         let directory = self.descriptor(new_parent)?;
         // The link in /proc leads to the inode; following it is all that is followed.
-        let link = || linkat(CWD, path_of(&place), &*directory, new_name, AtFlags::SYMLINK_FOLLOW);
+        let link = || linkat(CWD, fd_path(&place), &*directory, new_name, AtFlags::SYMLINK_FOLLOW);
         self.as_caller(caller, 0, link)?;
         self.lookup(new_parent, new_name)
     }

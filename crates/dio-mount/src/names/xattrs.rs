@@ -4,13 +4,13 @@
 
 use std::ffi::OsStr;
 
+use dio_sys::fd_path;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
     Access, OFlags, XattrFlags, fremovexattr, fsetxattr, fstat, getxattr, listxattr, removexattr, setxattr,
 };
 use rustix::io::{Errno, Result};
 
-use super::attributes::path_of;
 use super::forbidden::CAPABILITIES;
 use super::{Caller, Forbidden, InodeId, Names};
 use crate::set_id;
@@ -47,7 +47,7 @@ impl Names {
         if self.forbidden(inode)?.hides_xattr(name.as_encoded_bytes()) {
             return Err(Errno::NODATA);
         }
-        let path = path_of(&place);
+        let path = fd_path(&place);
         match growing(|value| getxattr(&path, name, spare_capacity(value))) {
             Err(Errno::OPNOTSUPP) if name.as_encoded_bytes().starts_with(ACL) => Err(Errno::NODATA),
             other => other,
@@ -82,7 +82,7 @@ impl Names {
             }
         }
         let place = self.descriptor(inode)?;
-        self.as_caller(caller, 0, || setxattr(path_of(&place), name, value, flags))
+        self.as_caller(caller, 0, || setxattr(fd_path(&place), name, value, flags))
     }
 
     /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.
@@ -91,7 +91,7 @@ impl Names {
     /// `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `listxattr(2)`.
     pub fn list_xattr(&self, caller: Caller, inode: InodeId) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
-        let path = path_of(&place);
+        let path = fd_path(&place);
         let mut list = growing(|list| listxattr(&path, spare_capacity(list)))?;
         if caller.uid != 0 {
             list = without(&list, |name| name.starts_with(TRUSTED));
@@ -122,7 +122,7 @@ impl Names {
             return self.as_caller_in_full(caller, || fremovexattr(&file, name));
         }
         let place = self.descriptor(inode)?;
-        let remove = || removexattr(path_of(&place), name);
+        let remove = || removexattr(fd_path(&place), name);
         if bytes != CAPABILITIES {
             return self.as_caller(caller, 0, remove);
         }

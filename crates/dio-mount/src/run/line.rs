@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dio_sys::uninterrupted;
 use rustix::cmsg_space;
 use rustix::io::{Errno, Result};
 use rustix::net::{
@@ -50,9 +51,7 @@ impl Line {
             return Err(Errno::TOOBIG);
         }
         let text = &text[..text.len().min(LONGEST)];
-        rustix::io::retry_on_intr(|| {
-            rustix::net::sendmsg(&self.0, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)
-        })?;
+        uninterrupted(|| rustix::net::sendmsg(&self.0, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
@@ -64,7 +63,7 @@ impl Line {
         let mut text = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let message = rustix::io::retry_on_intr(|| {
+        let message = uninterrupted(|| {
             rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
         });
         let message = match message {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, fstatvfs, open};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -58,7 +59,7 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
     );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
     // By descriptor: the name may mean something else by now.
-    let point = format!("/proc/self/fd/{}", place.point.as_raw_fd());
+    let point = fd_path(&place.point);
     let below = fstatvfs(&place.source).map_err(failed)?.f_flag;
     let flags = flags::of(options, below);
     rustix::mount::mount(options.source_name.as_str(), point, KIND, flags, data.as_c_str()).map_err(failed)?;

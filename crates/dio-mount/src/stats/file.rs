@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dio::lock::{LockStats, waited_here};
 use dio::{Class, Counters, File};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::figures::{Counts, Figures};
 use super::kept::Kept;
@@ -157,7 +158,7 @@ struct Cells {
 
 impl Cells {
     fn sources(&self) -> MutexGuard<'_, Sources> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sources.lock()
     }
 
     fn add_to(&self, sum: &mut Figures) {
@@ -285,7 +286,7 @@ impl Book {
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pages.lock()
     }
 
     pub(super) fn open(self: &Arc<Self>, inode: u64, path: &Path) -> Arc<FileStats> {

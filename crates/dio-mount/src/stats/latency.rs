@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::Operation;
@@ -106,7 +106,7 @@ struct Shard(Vec<Mutex<Slot>>);
 impl Shard {
     fn slot(&self, operation: Operation) -> MutexGuard<'_, Slot> {
         // Nothing is half done where a panic could happen.
-        self.0[operation.index()].lock().unwrap_or_else(PoisonError::into_inner)
+        self.0[operation.index()].lock()
     }
 }
 

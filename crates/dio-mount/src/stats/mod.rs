@@ -31,9 +31,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use file::{Book, nanos};
@@ -103,7 +104,7 @@ impl Stats {
 
     /// Says something of the mount that every snapshot repeats. Reports show `mountpoint`, `source` and `mode`.
     pub fn describe(&self, what: &str, text: impl Into<String>) {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), text.into());
+        self.about.lock().insert(what.to_owned(), text.into());
     }
 
     /// A request has arrived. Its latency is recorded when the timer is dropped.
@@ -163,7 +164,7 @@ impl Stats {
     /// From now on every snapshot asks this. Several answers for one gauge are added up. It must not ask for a
     /// snapshot itself, and not wait.
     pub fn gauge(&self, gauge: Gauge, ask: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).push((gauge, Box::new(ask)));
+        self.gauges.lock().push((gauge, Box::new(ask)));
     }
 
     /// Everything, as it is now. Numbers are read one by one: while requests are served they may differ by those under way.
@@ -173,7 +174,7 @@ impl Stats {
             started: self.started,
             // First: a file that is opened from now on, and not told, is seen to be younger than the snapshot.
             nanos: nanos(self.began.elapsed()),
-            about: self.about.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            about: self.about.lock().clone(),
             ..Snapshot::default()
         };
         for operation in Operation::ALL {
@@ -193,7 +194,7 @@ impl Stats {
         snapshot.open_files = reading.open;
         snapshot.files = reading.files;
         snapshot.gauges.insert(Gauge::Requests.name().to_owned(), self.in_hand());
-        for (gauge, ask) in self.gauges.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (gauge, ask) in self.gauges.lock().iter() {
             *snapshot.gauges.entry(gauge.name().to_owned()).or_default() += ask();
         }
         snapshot.process = Process::this();

@@ -8,14 +8,14 @@ use super::*;
 #[test]
 fn each_error_is_told_when_it_is_first_seen() {
     let stats = Stats::new();
-    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let list = Arc::clone(&told);
     stats.record(Operation::Read, Duration::ZERO, Some(Errno::IO));
-    stats.on_first_error(move |errno| list.lock().unwrap().push(errno));
+    stats.on_first_error(move |errno| list.lock().push(errno));
     for errno in [Errno::IO, Errno::MFILE, Errno::NOENT, Errno::MFILE, Errno::NOENT] {
         stats.record(Operation::Open, Duration::ZERO, Some(errno));
     }
-    assert_eq!(*told.lock().unwrap(), [Errno::MFILE, Errno::NOENT]);
+    assert_eq!(*told.lock(), [Errno::MFILE, Errno::NOENT]);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use dio_test::Rng;
 use dio_wal::Method;
 use dio_wal::storage::{AtomicWrites, BlockSizes, Durability, SegmentFile, Storage};
+use parking_lot::{Mutex, MutexGuard};
 
 /// What a disk writes whole or not at all, in bytes.
 pub(crate) const SECTOR: usize = 512;
@@ -212,7 +213,7 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.world.lock()
     }
 }
 
@@ -253,12 +254,12 @@ impl Storage for Directory {
         let mut world = self.disk.lock();
         let free = !world.locked;
         world.locked = true;
-        *self.locked.lock().unwrap() |= free;
+        *self.locked.lock() |= free;
         Ok(free)
     }
 
     fn unlock(&self) {
-        if std::mem::take(&mut *self.locked.lock().unwrap()) {
+        if std::mem::take(&mut *self.locked.lock()) {
             self.disk.lock().locked = false;
         }
     }

@@ -439,7 +439,7 @@ fn power_cuts_under_many_threads() {
         let mut options = setting.options();
         options.write_behind(2).prepare_in_background(true);
         let log = Log::open_on(disk.storage(), &options).unwrap();
-        let noted = std::sync::Mutex::new((Vec::new(), Vec::new()));
+        let noted = parking_lot::Mutex::new((Vec::new(), Vec::new()));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (mut random, log, noted, disk) = (seed.stream(100 * number + thread), &log, &noted, &disk);
@@ -448,17 +448,17 @@ fn power_cuts_under_many_threads() {
                         let length = random.range_usize(0..1500);
                         let data = random.bytes(length);
                         let lsn = log.append(&data).unwrap();
-                        noted.lock().unwrap().0.push(history::Entry { lsn: Some(lsn.0), data });
+                        noted.lock().0.push(history::Entry { lsn: Some(lsn.0), data });
                         if random.bool(0.5) {
                             log.commit(lsn).unwrap();
-                            noted.lock().unwrap().1.push((disk.happened(), lsn.0 + 1));
+                            noted.lock().1.push((disk.happened(), lsn.0 + 1));
                         }
                     }
                 });
             }
         });
         drop(log);
-        let (mut records, commits) = noted.into_inner().unwrap();
+        let (mut records, commits) = noted.into_inner();
         records.sort_by_key(|entry| entry.lsn);
         let mut history = History::new();
         history.records = records;

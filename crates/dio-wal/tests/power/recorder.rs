@@ -8,11 +8,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use dio_fuse::*;
 use dio_test::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FallocateFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -39,7 +40,7 @@ struct Recorder {
 
 impl Recorder {
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock()
     }
 
     fn attr(&self, inode: INodeNo) -> FileAttr {

@@ -3,8 +3,9 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::BLOCK_ALIGN;
@@ -170,7 +171,7 @@ impl Pool {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         while state.serving != ticket || state.free.len() < count {
-            state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.returned.wait(&mut state);
         }
         let rest = state.free.len() - count;
         let slots: Vec<usize> = state.free.split_off(rest);
@@ -192,7 +193,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     fn block(&self, slot: usize, stale: usize) -> Block {

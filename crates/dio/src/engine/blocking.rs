@@ -5,9 +5,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{Done, Engine, Op};
@@ -40,7 +41,7 @@ struct OpQueueState {
 
 impl OpQueue {
     fn lock(&self) -> MutexGuard<'_, OpQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn run_ops(&self) {
@@ -60,7 +61,7 @@ impl OpQueue {
                 return;
             } else {
                 state.idle += 1;
-                state = self.op_started.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.op_started.wait(&mut state);
                 state.idle -= 1;
             }
         }
@@ -130,7 +131,7 @@ impl Engine for Blocking {
         let min = min.min(self.in_flight);
         let mut state = self.shared.lock();
         while state.completed.len() < min {
-            state = self.shared.op_completed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.op_completed.wait(&mut state);
         }
         self.in_flight -= state.completed.len();
         done.append(&mut state.completed);

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Medium, Op, OpFlags, OpKind, Route};
-use dio_sys::{RWF_DONTCACHE, uninterrupted};
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
 
 /// An open file with up to two file descriptors. Operations that cannot go direct use a second
 /// descriptor of the same file, because clearing `O_DIRECT` on the first (`fcntl(2)`) fails on some
@@ -68,8 +68,7 @@ impl OsMedium {
         if let Some(fd) = self.buffered.get() {
             return Ok(fd.as_fd());
         }
-        let path = format!("/proc/self/fd/{}", self.any().as_raw_fd());
-        let fd = rustix::fs::open(path, self.reopen | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = reopen(self.any(), self.reopen)?;
         // What goes through the page cache of a direct file is dropped afterwards, so the kernel
         // must not read ahead.
         no_read_ahead(fd.as_fd());

@@ -6,10 +6,11 @@
 //! at a time may look for it and write there.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use super::backing::SingleFile;
@@ -20,7 +21,7 @@ use super::{File, FileError};
 use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use dio_sys::RWF_DONTCACHE;
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
 
 /// Most buffers of one call (`IOV_MAX`, `writev(2)`).
 const BUFFERS_MAX: usize = 1024;
@@ -88,7 +89,7 @@ fn append_to(
         let forget = route == Route::Buffered && !file.is_cached() && single.residue.dontcache();
         let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
         let written = descriptor_to_append(file, os, route);
-        match written.and_then(|fd| pwritev2(fd, part, 0, flags)) {
+        match written.and_then(|fd| uninterrupted(|| pwritev2(fd, part, 0, flags))) {
             Ok(0) => return (Err(append_failed(file, Errno::IO)), buffered),
             Ok(count) => {
                 *(if is_direct { &mut direct } else { &mut buffered }) += count as u64;
@@ -97,7 +98,6 @@ fn append_to(
                 file.meter.count(OpKind::Write, count as u64, how);
                 IoSlice::advance_slices(&mut rest, count);
             }
-            Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP) if forget => single.residue.no_dontcache(),
             // Another program has appended a part of a block in the meantime.
             Err(Errno::INVAL) if is_direct => may_be_direct = false,
@@ -118,8 +118,7 @@ fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> R
     }
     let open = || {
         let kept = rustix::fs::fcntl_getfl(fd).ok()? & (OFlags::SYNC | OFlags::DSYNC);
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | kept;
-        rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Permissions::empty()).ok()
+        reopen(fd, OFlags::WRONLY | OFlags::APPEND | kept).ok()
     };
     Ok(file.appending.descriptor.get_or_init(open).as_ref().map_or(fd, AsFd::as_fd))
 }
@@ -156,7 +155,7 @@ fn buffered_class(file: &File) -> (Class, Option<Reason>) {
 
 pub(super) fn lock_end(file: &File) -> Result<Option<EndLock<'_>>, FileError> {
     let Some(objects) = file.backing.objects() else { return Ok(None) };
-    let alone = file.appending.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = file.appending.turn.lock();
     // Not the first object: over NFS its flock(2), which every writer shares, locks all of its
     // bytes.
     let last = objects.last().and_then(File::descriptor);

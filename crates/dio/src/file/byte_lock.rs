@@ -5,17 +5,16 @@
 //! server that waited without one would lose a thread to each kept lock.
 
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use dio_sys::{try_lock_byte, unlock_byte};
+use dio_sys::{try_lock_byte, uninterrupted, unlock_byte};
+
+use crate::patience::take_within;
 
 /// How long to wait for a lock that others hold for one write, or for a few durable ones.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The first and the longest sleep between two attempts.
-const SLEEPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
 
 /// A lock on one byte, held until this is dropped.
 #[derive(Debug)]
@@ -31,20 +30,13 @@ impl<'a> ByteLock<'a> {
     /// EAGAIN if somebody else has held the lock for as long as `patience`; EBADF for a file that is
     /// not open for writing.
     pub(crate) fn take(fd: BorrowedFd<'a>, byte: i64, patience: Duration) -> Result<Option<ByteLock<'a>>, Errno> {
-        let (start, (mut sleep, longest)) = (Instant::now(), SLEEPS);
-        loop {
-            match try_lock_byte(fd, byte) {
-                Ok(()) => return Ok(Some(ByteLock { fd, byte })),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN | Errno::ACCESS) if start.elapsed() < patience => {
-                    std::thread::sleep(sleep);
-                    sleep = (sleep * 2).min(longest);
-                }
-                Err(Errno::ACCESS) => return Err(Errno::AGAIN),
-                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => return Ok(None),
-                Err(errno) => return Err(errno),
-            }
-        }
+        let take = || match uninterrupted(|| try_lock_byte(fd, byte)) {
+            Ok(()) => Ok(Some(ByteLock { fd, byte })),
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => Ok(None),
+            Err(Errno::ACCESS) => Err(Errno::AGAIN),
+            Err(errno) => Err(errno),
+        };
+        take_within(patience, take)
     }
 }
 
@@ -58,6 +50,8 @@ impl Drop for ByteLock<'_> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+
+    use std::time::Instant;
 
     use super::*;
 

@@ -12,11 +12,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
+use dio_sys::{fd_path, reopen};
+use parking_lot::Mutex;
 use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -36,11 +37,11 @@ static ANSWERS: Mutex<BTreeMap<ProbeKey, Option<bool>>> = Mutex::new(BTreeMap::n
 pub(super) fn buffers_writes(file: BorrowedFd<'_>, block: u64) -> Option<bool> {
     let stat = rustix::fs::fstat(file).ok()?;
     let key = (stat.st_dev, is_unchecked(file));
-    if let Some(answer) = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    if let Some(answer) = ANSWERS.lock().get(&key) {
         return *answer;
     }
     let answer = try_beside(file, key, block).ok().flatten();
-    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answers = ANSWERS.lock();
     if answers.len() >= ANSWERS_MAX {
         answers.clear();
     }
@@ -54,7 +55,7 @@ fn is_unchecked(file: BorrowedFd<'_>) -> bool {
 
 /// Tries it in the directory where the file is now.
 fn try_beside(file: BorrowedFd<'_>, key: ProbeKey, block: u64) -> Result<Option<bool>, Errno> {
-    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+    let path = rustix::fs::readlink(fd_path(file), Vec::new())?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     let Some(directory) = path.parent() else { return Ok(None) };
     let access = OFlags::RDWR | OFlags::CLOEXEC;
@@ -68,8 +69,7 @@ fn try_beside(file: BorrowedFd<'_>, key: ProbeKey, block: u64) -> Result<Option<
         flags.set(IFlags::NOCOW, key.1);
         rustix::fs::ioctl_setflags(&own, flags)?;
     }
-    let direct =
-        rustix::fs::open(format!("/proc/self/fd/{}", own.as_raw_fd()), access | OFlags::DIRECT, Mode::empty())?;
+    let direct = reopen(&own, access | OFlags::DIRECT)?;
     keeps_held_page(own.as_fd(), direct.as_fd(), block)
 }
 

@@ -1,6 +1,6 @@
 //! Opening files.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
 use crate::lock::{LockPolicy, LockTable};
-use dio_sys::uninterrupted;
+use dio_sys::{fd_path, reopen, uninterrupted};
 
 /// How to open a file: like [`std::fs::OpenOptions`], with a mode, a need and a sync method.
 ///
@@ -213,8 +213,7 @@ impl OpenOptions {
         {
             return Ok(fd);
         }
-        let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        uninterrupted(|| rustix::fs::open(&name, self.access(), Permissions::empty()))
+        reopen(fd, self.access())
     }
 
     fn sync_flags(&self) -> OFlags {
@@ -344,8 +343,7 @@ impl OpenOptions {
 
     /// Opens an object of a striped file that was found at `path`, whatever is there by now.
     pub(crate) fn open_found(&self, found: &OwnedFd, path: &Path) -> Result<File, FileError> {
-        let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let medium = self.descriptors(Path::new(&again)).map_err(|errno| FileError::new("open", path, errno))?;
+        let medium = self.descriptors(&fd_path(found)).map_err(|errno| FileError::new("open", path, errno))?;
         self.finish(medium, path)
     }
 
@@ -471,8 +469,7 @@ fn add_direct_as_owner(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Er
 
 /// Opens a second descriptor of an open file, with `O_DIRECT`.
 fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    uninterrupted(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
+    reopen(fd, access | OFlags::DIRECT)
 }
 
 fn no_io(path: &Path, error: &IoError) -> FileError {

@@ -2,9 +2,10 @@
 //! and pages that others had there stay. Also detects direct I/O that is not direct.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::routing::Routing;
@@ -55,10 +56,6 @@ impl TouchedRanges {
             self.ranges[closest].end = end;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Residue {
@@ -150,7 +147,7 @@ impl Residue {
     /// Records that a range passed through the page cache. True when enough has gathered to be
     /// dropped now.
     pub(super) fn touch(&self, range: Range<u64>, written: bool) -> bool {
-        let mut touched = lock(&self.touched);
+        let mut touched = self.touched.lock();
         touched.bytes += range.end - range.start;
         touched.written |= written;
         if !range.is_empty() {
@@ -161,7 +158,7 @@ impl Residue {
 
     /// Writes back dirty pages and drops the pages that this file brought in.
     pub(super) fn settle(&self, medium: &OsMedium) -> Result<(), Errno> {
-        let touched = std::mem::take(&mut *lock(&self.touched));
+        let touched = std::mem::take(&mut *self.touched.lock());
         if touched.ranges.is_empty() {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 //! The size of a file, and the space allocated to it.
 
-use std::io;
 use std::ops::Range;
 
+use dio_sys::uninterrupted;
 use rustix::io::Errno;
 
 use super::{File, FileError};
@@ -10,7 +10,7 @@ use crate::geometry::align_down;
 use crate::lock::LockClass;
 
 pub(super) fn size(file: &File) -> Result<u64, FileError> {
-    retry_interrupted(|| file.backing.size()).map_err(|error| file.refused("ask the size of", &error))
+    uninterrupted(|| file.backing.size()).map_err(|error| file.refused("ask the size of", &error))
 }
 
 pub(super) fn set_size(file: &File, size: u64) -> Result<(), FileError> {
@@ -29,7 +29,7 @@ pub(super) fn cut_off(file: &File, size: u64) -> Result<(), FileError> {
 /// Sets the size. The caller holds the whole file alone.
 fn resize(file: &File, size: u64) -> Result<(), FileError> {
     let old = before_zeroing(file)?;
-    retry_interrupted(|| file.backing.set_size(size)).map_err(|error| file.refused("resize", &error).at(size))?;
+    uninterrupted(|| file.backing.set_size(size)).map_err(|error| file.refused("resize", &error).at(size))?;
     after_zeroing(file, &[old, size])
 }
 
@@ -41,7 +41,7 @@ pub(super) fn allocate(file: &File, range: Range<u64>, extend: bool) -> Result<(
     }
     let _guard = extend.then(|| file.locks.whole(LockClass::Resize));
     let old = before_zeroing(file)?;
-    retry_interrupted(|| file.backing.allocate(range.clone(), extend))
+    uninterrupted(|| file.backing.allocate(range.clone(), extend))
         .map_err(|error| file.refused("allocate space for", &error).at(at))?;
     after_zeroing(file, &[old])
 }
@@ -54,7 +54,7 @@ pub(super) fn punch(file: &File, range: Range<u64>) -> Result<(), FileError> {
     }
     let _guard = file.locks.pages(range.clone(), LockClass::Write);
     before_zeroing(file)?;
-    retry_interrupted(|| file.backing.punch(range.clone()))
+    uninterrupted(|| file.backing.punch(range.clone()))
         .map_err(|error| file.refused("punch a hole into", &error).at(at))?;
     after_zeroing(file, &[range.start, range.end])
 }
@@ -93,15 +93,4 @@ pub(super) fn after_zeroing(file: &File, edges: &[u64]) -> Result<(), FileError>
         enough |= single.residue.touch(align_down(*edge, block)..edge + 1, true);
     }
     if enough { file.settle_now() } else { Ok(()) }
-}
-
-/// Runs a call again if a signal interrupted it before it did anything, as happens to
-/// `fallocate(2)` on a large range.
-fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }

@@ -6,7 +6,8 @@
 //! waits for the overlapping ones before it reports success.
 
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The syncs of one file.
 #[derive(Debug, Default)]
@@ -43,12 +44,12 @@ impl Syncs {
         let mut state = self.lock();
         let limit = state.next;
         while state.in_progress.first().is_some_and(|first| *first < limit) {
-            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.over.wait(&mut state);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -35,12 +35,13 @@ mod stats;
 mod table;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
 use gate::Gate;
+use parking_lot::{Mutex, MutexGuard};
 use queue::{Admission, LockQueue, Want};
 use stats::LockCounters;
 pub use stats::{ClassStats, LockClass, LockStats, waited_here, waits_of_this_process};
@@ -281,11 +282,11 @@ impl LockTable {
         }
     }
 
-    /// The mutex covers the bookkeeping of this module, never code of the caller. So a panic of a
-    /// holder cannot poison it, and a failed assertion here has been reported already by the thread
-    /// that failed.
+    /// The mutex covers the bookkeeping of this module, never code of the caller. So a panic of the
+    /// caller leaves it complete, and a failed assertion here has been reported already by the
+    /// thread that failed.
     fn state(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

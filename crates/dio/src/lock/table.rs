@@ -2,8 +2,9 @@
 //! each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 
 use super::LockTable;
@@ -27,7 +28,7 @@ impl LockTable {
             FileType::BlockDevice => FileKey::Device(stat.st_rdev),
             _ => FileKey::Inode(stat.st_dev, stat.st_ino),
         };
-        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = TABLES.lock();
         if let Some(table) = tables.get(&key).and_then(Weak::upgrade) {
             return table;
         }

@@ -1,9 +1,10 @@
 //! Attributes of files. For a striped file, those of its contents.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
@@ -196,8 +197,7 @@ fn copy_attributes(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> 
         rustix::fs::chownat(&object, c"", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
     }
     if now.st_mode != before.st_mode {
-        let name = format!("/proc/self/fd/{}", object.as_raw_fd());
-        rustix::fs::chmod(name, Permissions::from_bits_retain(now.st_mode & 0o777))?;
+        rustix::fs::chmod(fd_path(&object), Permissions::from_bits_retain(now.st_mode & 0o777))?;
     }
     if (now.st_mtime, now.st_mtime_nsec) != (before.st_mtime, before.st_mtime_nsec) {
         let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds as i64 };

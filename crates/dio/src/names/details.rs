@@ -4,8 +4,7 @@
 //! no more than that. Which object is wrong is in the [`FileError`] behind the number. It is kept
 //! here until the program takes it and prints it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::file::FileError;
@@ -16,7 +15,7 @@ const KEPT_MAX: usize = 16;
 static KEPT: Mutex<Vec<FileError>> = Mutex::new(Vec::new());
 
 fn kept() -> MutexGuard<'static, Vec<FileError>> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    KEPT.lock()
 }
 
 /// Returns the number of an error. If the error has details, such as which object it concerns, it

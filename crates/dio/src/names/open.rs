@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -154,5 +155,5 @@ pub fn path_in(dir: BorrowedFd<'_>, name: &OsStr) -> PathBuf {
     if dir.as_raw_fd() == rustix::fs::CWD.as_raw_fd() {
         return name.into();
     }
-    Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name)
+    fd_path(dir).join(name)
 }

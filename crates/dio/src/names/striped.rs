@@ -1,8 +1,9 @@
 //! Helpers for the modules of this folder, for striped files.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
+use dio_sys::fd_path;
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
@@ -15,8 +16,8 @@ use crate::stripe::{Descriptor, descriptor_of};
 /// [`take_details`](super::take_details).
 pub(super) fn errno_for(fd: impl AsFd, error: FileError) -> Errno {
     let name = || {
-        let own = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-        std::fs::read_link(&own).unwrap_or_else(|_| own.into())
+        let own = fd_path(&fd);
+        std::fs::read_link(&own).unwrap_or(own)
     };
     if !error.path().as_os_str().is_empty() {
         // The error is about another path, for instance one of its targets.

@@ -1,9 +1,11 @@
 //! The pipeline with one source and several consumers, each of which gets every item.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed};
 
@@ -76,7 +78,7 @@ impl Pipeline<'_> {
             }
             Some(())
         })?;
-        let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = queue.state.into_inner();
         if let Some(failure) = state.failure {
             return Some(Err(failure.surface()));
         }
@@ -132,14 +134,14 @@ impl<T, E> BroadcastQueue<T, E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BroadcastState<T, E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until there may be one more item. False when none is wanted.
     fn has_room(&self) -> bool {
         let mut state = self.lock();
         while state.failure.is_none() && state.items.len() as u64 >= self.depth {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut state);
         }
         state.failure.is_none()
     }
@@ -168,7 +170,7 @@ impl<T, E> BroadcastQueue<T, E> {
             if state.source_ended {
                 return None;
             }
-            state = self.item_ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.item_ready.wait(&mut state);
         }
     }
 

@@ -1,8 +1,9 @@
 //! The pipeline with one source, several workers and one sink.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::ordered_queue::OrderedQueue;
 use super::{OnDrop, Pipeline, PipelineReport, StageTimes, StopRequest, attempt, timed};
@@ -117,7 +118,7 @@ impl Pipeline<'_> {
                 Err(sink) => sink,
             },
         };
-        run_in_this_thread(&stop, source.into_inner().unwrap_or_else(PoisonError::into_inner), worker, sink)
+        run_in_this_thread(&stop, source.into_inner(), worker, sink)
     }
 
     /// Hands the sink back, with nothing done, if no threads can be started.
@@ -150,7 +151,7 @@ impl Pipeline<'_> {
             let read = || {
                 // The queue must end for the workers, however the source ends.
                 let _dry = OnDrop(|| queue.source_ended());
-                feed(&queue, stop, &mut *source.lock().unwrap_or_else(PoisonError::into_inner))
+                feed(&queue, stop, &mut *source.lock())
             };
             let Ok(source) = thread::Builder::new().name("dio-source".to_owned()).spawn_scoped(scope, read) else {
                 return Err(sink);

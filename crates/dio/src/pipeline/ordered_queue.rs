@@ -2,7 +2,8 @@
 //! their way to the sink.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::StageFailure;
 
@@ -62,7 +63,7 @@ impl<T, U, E> OrderedQueue<T, U, E> {
 
     fn lock(&self) -> MutexGuard<'_, OrderedState<T, U, E>> {
         // No code of others runs under the lock, so the state is valid even after a panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until there may be one more item, and numbers it. `None` when no more are wanted.
@@ -77,7 +78,7 @@ impl<T, U, E> OrderedQueue<T, U, E> {
                 state.results.push_back(None);
                 return Some(state.asked - 1);
             }
-            state = wait(&self.room, state);
+            self.room.wait(&mut state);
         }
     }
 
@@ -111,7 +112,7 @@ impl<T, U, E> OrderedQueue<T, U, E> {
             if next.is_some() || state.closed || state.source_ended {
                 return next;
             }
-            state = wait(&self.filled, state);
+            self.filled.wait(&mut state);
         }
     }
 
@@ -153,7 +154,7 @@ impl<T, U, E> OrderedQueue<T, U, E> {
                 state.taken += 1;
                 return Some(outcome);
             }
-            state = wait(&self.ready, state);
+            self.ready.wait(&mut state);
         }
     }
 
@@ -175,8 +176,4 @@ impl<T, U, E> OrderedQueue<T, U, E> {
         self.room.notify_all();
         self.ready.notify_all();
     }
-}
-
-fn wait<'a, S>(signal: &Condvar, state: MutexGuard<'a, S>) -> MutexGuard<'a, S> {
-    signal.wait(state).unwrap_or_else(PoisonError::into_inner)
 }

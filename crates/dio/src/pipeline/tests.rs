@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::*;
 
@@ -21,12 +22,12 @@ impl Meeting {
     }
 
     fn wait(&self) {
-        let mut come = self.come.lock().unwrap();
+        let mut come = self.come.lock();
         *come += 1;
         let round = come.div_ceil(self.places) * self.places;
         self.all.notify_all();
         let patience = Duration::from_secs(60);
-        let (_come, waited) = self.all.wait_timeout_while(come, patience, |come| *come < round).unwrap();
+        let waited = self.all.wait_while_for(&mut come, |come| *come < round, patience);
         assert!(!waited.timed_out(), "the others never came: the stages do not run at once");
     }
 }

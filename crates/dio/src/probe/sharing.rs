@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use rustix::fs::OFlags;
 
 use super::trial::{Buffer, SPAN, SPANS, reopen, temporary_file};
@@ -160,7 +160,7 @@ fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
     // Held until all are there; false then if not all can be had.
     let ready = &RwLock::new(false);
     std::thread::scope(|scope| {
-        let mut all = ready.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ready.write();
         let start = |part| {
             Builder::new().name("dio-probe".into()).spawn_scoped(scope, move || overwrite_part(part, data, ready))
         };
@@ -177,7 +177,7 @@ fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
 }
 
 fn overwrite_part(part: Part<'_>, data: &[u8], ready: &RwLock<bool>) -> io::Result<u64> {
-    if !*ready.read().unwrap_or_else(PoisonError::into_inner) {
+    if !*ready.read() {
         return Ok(0);
     }
     let deadline = Instant::now() + ROUND;

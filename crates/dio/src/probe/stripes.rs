@@ -3,9 +3,10 @@
 //! The file under the name is a short text, whose alignments and pages do not matter: the bytes of
 //! the striped file are in its objects, and the strictest object decides.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use dio_sys::fd_path;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -160,8 +161,7 @@ impl Object {
         let kind = if is_device { Kind::BlockDevice } else { Kind::File };
         let mount = Mount::of(&place);
         // Opened through the descriptor, so that it is the file that was checked.
-        let again = format!("/proc/self/fd/{}", place.as_raw_fd());
-        let (geometry, trials) = of_existing(Path::new(&again), &place);
+        let (geometry, trials) = of_existing(&fd_path(&place), &place);
         Object {
             path,
             state: ObjectState::Sound,

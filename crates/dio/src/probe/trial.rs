@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use dio_sys::uninterrupted;
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -185,9 +186,7 @@ fn named_then_removed(directory: &Path) -> io::Result<File> {
 
 /// Another descriptor of the same file with other flags.
 pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(File::from(fd))
+    Ok(dio_sys::reopen(file, flags)?.into())
 }
 
 /// Everything that can be tried on a file of our own in `directory`.
@@ -321,10 +320,9 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
     while done < length {
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
         let offset = start + done as u64;
-        match rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE) {
+        match uninterrupted(|| rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE)) {
             Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
-            Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::Refused(error.into())),
         }
     }
@@ -356,9 +354,8 @@ fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags
     let mut done = 0;
     while done < buffer.bytes().len() {
         let slices = [IoSlice::new(&buffer.bytes()[done..])];
-        match rustix::io::pwritev2(file, &slices, start + done as u64, flags) {
+        match uninterrupted(|| rustix::io::pwritev2(file, &slices, start + done as u64, flags)) {
             Ok(count) => done += count,
-            Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::Refused(error.into())),
         }
     }

@@ -1,7 +1,7 @@
 //! How streams are opened.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
@@ -108,9 +108,7 @@ pub(super) fn has_blocks(stat: &Stat) -> bool {
 /// Opens the same file again, so that advice and position do not affect those who share the given
 /// open file description. `None` where that is not allowed (a file of another user, no /proc).
 pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Option<OwnedFd> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    rustix::fs::open(name, flags, rustix::fs::Mode::empty()).ok()
+    dio_sys::reopen(fd, flags | OFlags::NOCTTY | OFlags::NONBLOCK).ok()
 }
 
 /// A second descriptor of the same open file description.

@@ -48,9 +48,8 @@ pub fn enlarge(fd: impl AsFd, wanted: usize) -> Option<usize> {
     }
     let mut size = wanted.min(capacity_bytes_max());
     while size > capacity_now {
-        match fcntl_setpipe_size(fd, size) {
+        match uninterrupted(|| fcntl_setpipe_size(fd, size)) {
             Ok(capacity) => return Some(capacity),
-            Err(Errno::INTR) => {}
             // Over a limit (EPERM), or the kernel has no memory for it (ENOMEM): half of it may be
             // possible.
             Err(_) => size /= 2,
@@ -196,8 +195,7 @@ pub fn splice_all(from: impl AsFd, to: impl AsFd, bytes: u64) -> io::Result<u64>
 pub fn splice(from: impl AsFd, to: impl AsFd, bytes_max: usize) -> Result<usize, Errno> {
     let (from, to) = (from.as_fd(), to.as_fd());
     loop {
-        match rustix::pipe::splice(from, None, to, None, bytes_max, SpliceFlags::MOVE) {
-            Err(Errno::INTR) => {}
+        match uninterrupted(|| rustix::pipe::splice(from, None, to, None, bytes_max, SpliceFlags::MOVE)) {
             Err(Errno::AGAIN) => {
                 // Either of them may be non-blocking. When both are ready, it goes on.
                 wait(from, PollFlags::IN, None)?;

@@ -8,11 +8,12 @@
 use crate::quote::quoted;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dio_sys::fd_path;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat, open, renameat_with,
 };
@@ -30,6 +31,7 @@ use super::trust::{as_owner, explained, refused_to_owner};
 use crate::file::FileError;
 use crate::geometry::Geometry;
 use crate::layout::Layout;
+use crate::patience::take_within;
 
 /// Default size of a stripe in bytes, unless a target prefers a larger one: large enough that a
 /// request of one stripe costs a disk little more than its transfer.
@@ -421,7 +423,7 @@ impl NewFile {
         unnamed.custom_flags(libc::O_TMPFILE);
         match unnamed.open(directory_of(path)) {
             // Through /proc it gets its name later.
-            Ok(file) if Path::new(&fd_path(&file)).exists() => {
+            Ok(file) if fd_path(&file).exists() => {
                 // If the file system has no such locks, nobody else tries to take one.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                 Ok(NewFile { file, named: false })
@@ -461,11 +463,6 @@ fn copy_owner_and_permissions(file: &fs::File, old: &fs::Metadata) -> io::Result
     file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
 }
 
-/// The path in /proc of an open file, which works without a name.
-fn fd_path(file: &fs::File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
 /// The directory of a path.
 pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -483,9 +480,9 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How often the maker of a new file tries to lock it. Others lock it only for a moment, to look at
-/// it.
-const LOCK_ATTEMPTS: u32 = 10;
+/// How long the maker of a new file waits for its lock. Others lock it only for a moment, to look
+/// at it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Locks a new file for its maker until it is closed, so that nobody takes it for what a crash has
 /// left.
@@ -493,15 +490,9 @@ const LOCK_ATTEMPTS: u32 = 10;
 /// # Errors
 /// EBUSY if somebody else keeps it locked; ESTALE if it was removed before it was locked.
 pub fn lock_new_file(file: &fs::File) -> io::Result<()> {
-    for attempt in 0.. {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => {
-                std::thread::sleep(Duration::from_millis(1 << attempt));
-            }
-            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
-            // If the file system has no such locks, others go by the age of the file.
-            Ok(()) | Err(_) => break,
-        }
+    // If the file system has no such locks, others go by the age of the file.
+    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        return Err(Errno::BUSY.into());
     }
     if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
 }

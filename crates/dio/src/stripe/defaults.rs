@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use dio_sys::reopen;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
@@ -82,9 +83,7 @@ impl StoredDefault {
             return Err(FileError::new("read the stripes of", &self.name, Errno::BADMSG).with_detail(NOT_REGULAR));
         }
         // A lease of somebody else is not waited for.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let again = format!("/proc/self/fd/{}", self.place.as_raw_fd());
-        let file = rustix::fs::open(again, flags, Mode::empty()).map_err(system)?;
+        let file = reopen(&self.place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(system)?;
         // One byte more than a valid default has.
         let (mut bytes, most) = (Vec::new(), DEFAULT_LEN + 1);
         fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno(&error)))?;

@@ -21,12 +21,13 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
@@ -37,7 +38,8 @@ use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
 use crate::layout::STRIPE_BYTES_MIN;
-use dio_sys::uninterrupted;
+use crate::patience::take_within;
+use dio_sys::{fd_path, uninterrupted};
 
 /// How long an open for writing waits for a writer that is just closing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -66,10 +68,6 @@ pub static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
     id.split_ascii_whitespace().next().unwrap_or_default().to_owned()
 });
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The state that all opens of a device in this process share.
 #[derive(Debug)]
 pub(super) struct Device {
@@ -85,7 +83,7 @@ pub(super) struct Device {
 impl Device {
     /// The device with this number (`st_rdev`), as an object of a file whose data begin at `start`.
     pub(super) fn of(number: u64, id: Id, path: &Path, start: u64) -> Arc<Device> {
-        let mut devices = lock(&DEVICES);
+        let mut devices = DEVICES.lock();
         devices.retain(|(_, device)| device.strong_count() > 0);
         if let Some(device) = known(&devices, number, id) {
             return device;
@@ -103,9 +101,9 @@ impl Device {
 
     /// The length in bytes from the start of the device.
     fn length(&self, fd: impl AsFd) -> Result<u64, (Errno, String)> {
-        let writer = lock(&self.writer).upgrade();
+        let writer = self.writer.lock().upgrade();
         match writer {
-            Some(writer) => Ok(lock(&writer.length).now),
+            Some(writer) => Ok(writer.length.lock().now),
             None => self.record(fd).map(|record| record.length_in(&BOOT_ID)),
         }
     }
@@ -113,7 +111,7 @@ impl Device {
     /// Returns the writer, which the process shares, and whether it is new.
     pub(super) fn write(self: &Arc<Device>, fd: BorrowedFd<'_>) -> Result<(Arc<DeviceWriter>, bool), (Errno, String)> {
         let failed = |error: io::Error| (errno(&error), String::new());
-        let mut known = lock(&self.writer);
+        let mut known = self.writer.lock();
         if let Some(writer) = known.upgrade() {
             return Ok((writer, false));
         }
@@ -134,7 +132,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if let Some(file) = lock(&self.wipe_on_close).take() {
+        if let Some(file) = self.wipe_on_close.lock().take() {
             // The error is dropped, because nobody is left to get it. `dio stripe orphans` finds a
             // device that was not wiped.
             let _ = reopen_exclusive(file.as_fd()).and_then(|file| wipe(&file));
@@ -150,7 +148,7 @@ fn known(devices: &[KnownDevice], number: u64, id: Id) -> Option<Arc<Device>> {
 /// The length in bytes of an object on a device. The error is in words.
 pub fn device_length(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, String)> {
     let number = rustix::fs::fstat(&fd).map_err(|errno| (errno, String::new()))?.st_rdev;
-    let device = known(&lock(&DEVICES), number, id);
+    let device = known(&DEVICES.lock(), number, id);
     match device {
         Some(device) => device.length(fd),
         None => read_record(fd, id, start).map(|record| record.length_in(&BOOT_ID)),
@@ -185,15 +183,8 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRec
 
 /// Opens a device again exclusively, for writing. Waits a moment while another process has it.
 fn reopen_exclusive(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
-    let (name, start) = (format!("/proc/self/fd/{}", fd.as_raw_fd()), Instant::now());
-    loop {
-        match open_exclusive(Path::new(&name)) {
-            Err(error) if errno(&error) == Errno::BUSY && start.elapsed() < PATIENCE => {
-                std::thread::sleep(PATIENCE / 100);
-            }
-            other => return other,
-        }
-    }
+    let name = fd_path(fd);
+    Ok(take_within(PATIENCE, || open_exclusive(&name).map_err(|error| errno(&error)))?)
 }
 
 /// Opens a device exclusively: fails if it is mounted, in use, or opened so by another process.
@@ -267,14 +258,14 @@ impl DeviceWriter {
     }
 
     fn arrived(&self, range: Range<u64>) -> io::Result<()> {
-        let mut length = lock(&self.length);
+        let mut length = self.length.lock();
         if length.arrived(range) { self.publish(&length) } else { Ok(()) }
     }
 
     /// Makes the length up to `reached` durable. The bytes before it are durable already.
     fn settle(&self, reached: u64) -> io::Result<()> {
-        let _turn = lock(&self.turn);
-        let mut length = lock(&self.length);
+        let _turn = self.turn.lock();
+        let mut length = self.length.lock();
         let reached = reached.min(length.now);
         if reached <= length.durable {
             return Ok(());
@@ -283,13 +274,13 @@ impl DeviceWriter {
         self.publish(&length)?;
         drop(length);
         self.file.sync_data()?;
-        lock(&self.length).durable = reached;
+        self.length.lock().durable = reached;
         Ok(())
     }
 
     /// Makes all bytes that have arrived durable, and then the length.
     fn settle_all(&self) -> io::Result<()> {
-        let length = lock(&self.length);
+        let length = self.length.lock();
         let (now, durable) = (length.now, length.durable);
         drop(length);
         if now <= durable {
@@ -300,15 +291,15 @@ impl DeviceWriter {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        let _turn = lock(&self.turn);
-        let now = lock(&self.length).now;
+        let _turn = self.turn.lock();
+        let now = self.length.lock().now;
         if size > now {
             self.check_capacity(size)?;
-            lock(&self.length).ahead.clear();
+            self.length.lock().ahead.clear();
             // The rest of the last block is zeroed too; it belongs to nothing.
             self.zero(now..align_up(size, self.block), false)?;
         }
-        let mut length = lock(&self.length);
+        let mut length = self.length.lock();
         length.set(size);
         self.publish(&length)
     }
@@ -330,7 +321,7 @@ impl DeviceWriter {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        let end = range.end.min(lock(&self.length).now);
+        let end = range.end.min(self.length.lock().now);
         if range.start < end { self.zero(range.start..end, true) } else { Ok(()) }
     }
 }
@@ -388,10 +379,10 @@ pub fn wipe(file: &fs::File) -> io::Result<()> {
 /// object, when that is closed.
 pub(super) fn free(file: &fs::File, id: Id) -> io::Result<()> {
     let number = rustix::fs::fstat(file)?.st_rdev;
-    let device = known(&lock(&DEVICES), number, id);
+    let device = known(&DEVICES.lock(), number, id);
     match device {
         Some(device) => {
-            *lock(&device.wipe_on_close) = Some(file.try_clone()?);
+            *device.wipe_on_close.lock() = Some(file.try_clone()?);
             Ok(())
         }
         None => reopen_exclusive(file.as_fd()).and_then(|file| wipe(&file)),
@@ -508,7 +499,7 @@ impl Medium for DeviceObject {
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
         let writer = self.writer()?;
         writer.check_capacity(range.end)?;
-        if extend && lock(&writer.length).now < range.end { writer.set_size(range.end) } else { Ok(()) }
+        if extend && writer.length.lock().now < range.end { writer.set_size(range.end) } else { Ok(()) }
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {

@@ -15,11 +15,12 @@ use rustix::io::Errno;
 use super::create::directory_of;
 use super::directory::{NameDirectory, identity, remove_name_in};
 use crate::file::FileError;
+use crate::patience::take_within;
 use dio_sys::{Lease, has_lease, take_lease};
 
-/// How often a lease or a lock is tried. A descriptor that was just closed may still count while a
-/// child process of another thread holds a copy of it.
-const ATTEMPTS: u32 = 4;
+/// How long a lease or a lock is tried for. A descriptor that was just closed may still count while
+/// a child process of another thread holds a copy of it.
+pub const PATIENCE_FORK: Duration = Duration::from_millis(14);
 
 /// A file that is to be replaced, and that nobody else has open.
 ///
@@ -77,11 +78,12 @@ impl ReplaceGuard {
         }
         // File systems without such locks, or (NFS) without them for readers, leave only the checks
         // of the names.
-        if let Err(Errno::WOULDBLOCK) = retry_on_eagain(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        let lock = || flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE_FORK, lock) {
             let error = FileError::new("replace", path, Errno::BUSY);
             return Err(error.with_detail("somebody else is replacing it, or has locked it"));
         }
-        let lease = match retry_on_eagain(|| take_lease(file.as_fd(), lease)) {
+        let lease = match take_within(PATIENCE_FORK, || take_lease(file.as_fd(), lease)) {
             Ok(()) => Some(lease),
             Err(Errno::AGAIN) => return Err(busy(path, lease)),
             // The file system has no leases, or none for this user.
@@ -194,17 +196,6 @@ fn name_of(path: &Path) -> Result<&OsStr, Errno> {
 /// Whether a path belongs to this file.
 pub fn leads_to(path: &Path, file: &Stat) -> bool {
     lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
-}
-
-/// Tries to take a lease or a lock, several times while the answer is EAGAIN.
-pub fn retry_on_eagain(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
-    for attempt in 1..ATTEMPTS {
-        match take() {
-            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1 << attempt)),
-            other => return other,
-        }
-    }
-    take()
 }
 
 fn busy(path: &Path, lease: Lease) -> FileError {

@@ -7,7 +7,7 @@ pub use super::create::{directory_of, lock_new_file, sync_directory};
 pub use super::device::{BOOT_ID, device_length, open_exclusive, wipe};
 pub use super::directory::{Identity, identity, remove_name_of};
 pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};
-pub use super::hold::retry_on_eagain;
+pub use super::hold::PATIENCE_FORK;
 pub use super::local::is_local;
 pub(crate) use super::open::find_object;
 pub use super::open::{
@@ -18,3 +18,4 @@ pub use super::remove::read_checked_header;
 pub use super::session::read_stamp;
 pub use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, Stamp, compare_stamps};
 pub use super::trust::{as_owner, refused_to_owner};
+pub use crate::patience::take_within;

@@ -3,11 +3,12 @@
 use crate::quote::quoted;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dio_sys::{reopen, uninterrupted};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
@@ -25,6 +26,7 @@ use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
+use crate::patience::take_within;
 
 /// How long an open for writing waits while another process holds the exclusive lock.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,16 +55,14 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     }
     let fd = fd.as_fd();
     // The file is opened again, because `fd` may be direct or write-only.
-    let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let own = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).ok();
+    let own = reopen(fd, OFlags::RDONLY).ok();
     let mut bytes = vec![0; stat.st_size as usize];
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
     let mut filled = 0;
     while filled < bytes.len() {
-        match rustix::io::pread(from, &mut bytes[filled..], filled as u64) {
+        match uninterrupted(|| rustix::io::pread(from, &mut bytes[filled..], filled as u64)) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
             Err(_) if own.is_none() => return Ok(None),
             Err(errno) => return Err(FileError::new("read the stripes of", name, errno)),
         }
@@ -172,9 +172,8 @@ pub fn open_checked(
     access: OFlags,
 ) -> Result<fs::File, (Errno, &'static str)> {
     let (found, _) = find_object(descriptor, index, owner)?;
-    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(|errno| (errno, ""))
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
+    reopen(found, flags).map(fs::File::from).map_err(|errno| (errno, ""))
 }
 
 /// Checks that a device belongs to the user `owner`, by its header.
@@ -462,14 +461,9 @@ fn cut_surplus(striped: &Striped, accept_damage: bool) -> io::Result<()> {
 /// Takes a shared lock. Waits while another process needs the exclusive lock to cut off what a
 /// crash has left; a migration takes longer than that.
 fn lock_shared(first: BorrowedFd<'_>) -> io::Result<()> {
-    let start = Instant::now();
-    while let Err(errno) = flock(first, FlockOperation::NonBlockingLockShared) {
-        match errno {
-            Errno::WOULDBLOCK if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 100),
-            Errno::WOULDBLOCK => return Err(Errno::BUSY.into()),
-            // File systems without such locks answer other errors; nobody holds a lock there.
-            _ => break,
-        }
+    // File systems without such locks answer other errors; nobody holds a lock there.
+    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(first, FlockOperation::NonBlockingLockShared)) {
+        return Err(Errno::BUSY.into());
     }
     // Meanwhile, the file may have been moved to other objects.
     if rustix::fs::fstat(first)?.st_nlink == 0 { Err(Errno::STALE.into()) } else { Ok(()) }

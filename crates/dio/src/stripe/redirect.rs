@@ -8,10 +8,12 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
+use dio_sys::fd_path;
+use parking_lot::RwLock;
 use rustix::io::Errno;
 
 static REDIRECTS: RwLock<Vec<(PathBuf, Weak<OwnedFd>)>> = RwLock::new(Vec::new());
@@ -24,7 +26,7 @@ pub struct PathRedirect(#[expect(dead_code, reason = "it ends with this")] Arc<O
 /// `source`.
 pub fn redirect_paths(mounted: &Path, source: OwnedFd) -> PathRedirect {
     let source = Arc::new(source);
-    let mut redirects = REDIRECTS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut redirects = REDIRECTS.write();
     redirects.retain(|(_, source)| source.strong_count() > 0);
     redirects.push((mounted.to_owned(), Arc::downgrade(&source)));
     PathRedirect(source)
@@ -83,12 +85,12 @@ pub(super) fn check_may_open_objects() -> Result<(), Errno> {
 
 /// The path by which this process opens a file.
 pub(super) fn redirected(path: PathBuf) -> PathBuf {
-    let redirects = REDIRECTS.read().unwrap_or_else(PoisonError::into_inner);
+    let redirects = REDIRECTS.read();
     let leads = |(mounted, source): &(PathBuf, Weak<OwnedFd>)| {
         Some((path.strip_prefix(mounted).ok()?, mounted.as_os_str().len(), source.upgrade()?))
     };
     match redirects.iter().filter_map(leads).max_by_key(|(_, length, _)| *length) {
-        Some((rest, _, source)) => Path::new(&format!("/proc/self/fd/{}", source.as_raw_fd())).join(rest),
+        Some((rest, _, source)) => fd_path(&*source).join(rest),
         None => path,
     }
 }

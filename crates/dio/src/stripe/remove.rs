@@ -6,10 +6,11 @@
 use crate::quote::quoted;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use dio_sys::reopen;
 use rustix::fs::{Access, AtFlags, CWD, Mode as Permissions, OFlags, accessat, fstat, openat};
 use rustix::io::Errno;
 
@@ -116,8 +117,7 @@ pub fn remove_objects_if_unlinked(path: &Path, file: impl AsFd, dir: impl AsFd) 
     let Some(descriptor) = descriptor_of(&file, &stat, path)? else { return Ok(()) };
     let head = DescriptorInode::of(&file).map_err(failed)?;
     // The caller may have opened it with `O_PATH`; such a descriptor cannot be synced.
-    let again = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let own = openat(CWD, again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).map_err(failed)?;
+    let own = reopen(&file, OFlags::RDONLY).map_err(failed)?;
     NameDirectory::beside(dir.as_fd(), c"").and_then(|names| names.sync(own)).map_err(failed)?;
     remove_objects(path, &descriptor, stat.st_uid, &head).map(drop)
 }

@@ -15,10 +15,10 @@
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -33,6 +33,7 @@ use crate::drive::StripedMedium;
 use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, StripedObjects};
+use crate::patience::take_within;
 
 /// The byte that is locked while stamps change. Byte 0 is the lock for appends.
 const BYTE: i64 = 1;
@@ -169,7 +170,7 @@ impl Striped {
     }
 
     fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
-        let last_recorded = session.last_recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_recorded = session.last_recorded.lock();
         let last = self.objects().last().expect("a striped file has an object");
         let Some(fd) = last.descriptor() else { return Ok(StampLock { last_recorded, _locked: None }) };
         let is_local = is_local(fd);
@@ -284,7 +285,7 @@ impl Striped {
         let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
         // A thread that holds it is recording them.
         let due =
-            session.last_recorded.try_lock().is_ok_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
+            session.last_recorded.try_lock().is_some_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
         due.then(|| self.objects().iter().map(|object| object.size().ok()).collect())?
     }
 
@@ -352,12 +353,8 @@ impl Striped {
             return device.is_last_writer();
         }
         let Some(first) = self.objects()[0].descriptor() else { return false };
-        let alone = || flock(first, FlockOperation::NonBlockingLockExclusive);
         // A child process of another thread may hold the descriptor for a moment.
-        alone().is_ok() || {
-            std::thread::sleep(Duration::from_millis(1));
-            alone().is_ok()
-        }
+        take_within(Duration::from_millis(1), || flock(first, FlockOperation::NonBlockingLockExclusive)).is_ok()
     }
 }
 

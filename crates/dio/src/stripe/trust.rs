@@ -21,8 +21,7 @@
 //!
 //! What is not followed is reported, with the reason.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -126,7 +125,7 @@ fn is_device(object: &Stat) -> bool {
 
 /// Keeps the reason for [`take_ignored_defaults`].
 pub(super) fn record_ignored_default(why: FileError) {
-    let mut kept = IGNORED_DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = IGNORED_DEFAULTS.lock();
     if kept.len() < IGNORED_MAX && !kept.iter().any(|known| known.path() == why.path()) {
         kept.push(why);
     }
@@ -134,5 +133,5 @@ pub(super) fn record_ignored_default(why: FileError) {
 
 /// Removes and returns the defaults that this process has not followed, in order, each once.
 pub fn take_ignored_defaults() -> Vec<FileError> {
-    std::mem::take(&mut *IGNORED_DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *IGNORED_DEFAULTS.lock())
 }

@@ -1,7 +1,8 @@
 //! A limit on bytes per second, which several transfers may share.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Most time that an idle transfer may save up: enough for requests to overlap, too little for a
 /// noticeable burst.
@@ -23,13 +24,13 @@ impl Pace {
 
     /// How long to wait before the next request; `None` if it may start now.
     pub fn pause(&self) -> Option<Duration> {
-        let next = *self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let next = *self.next.lock();
         next.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())
     }
 
     /// Counts the bytes of a request.
     pub fn spend(&self, bytes: u64) {
-        let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut next = self.next.lock();
         let floor = Instant::now().checked_sub(SAVED_MAX).unwrap_or(*next);
         *next = (*next).max(floor) + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
     }

@@ -7,13 +7,14 @@ use std::fmt::{self, Debug};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dio::engine::sim::{SimClock, SimDisk, SimDiskModel, SimMedium};
 use dio::engine::{Blocking, Engine, Medium, Op, Route, Uring};
 use dio::geometry::Geometry;
 use dio::{Io, Limits, Mode};
 use dio_test::Rng;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 #[allow(unused_imports, reason = "each test file uses a part of it")]
@@ -150,7 +151,7 @@ impl Debug for Hooked {
 
 impl Medium for Hooked {
     fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
-        self.seen.lock().unwrap().push((op.kind, op.position(), op.remaining()));
+        self.seen.lock().push((op.kind, op.position(), op.remaining()));
         match (self.before)(op) {
             Some(answer) => answer,
             None => self.inner.transfer(op),

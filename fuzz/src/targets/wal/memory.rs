@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dio_wal::storage::{BlockSizes, SegmentFile, Storage, AtomicWrites, Durability};
+use parking_lot::Mutex;
 
 /// Most bytes of a segment that is made.
 const ROOM: u64 = 1 << 20;
@@ -19,10 +20,6 @@ pub(super) struct Memory {
 
 struct Segment(Mutex<Vec<u8>>);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Memory {
     pub(super) fn new(files: impl Iterator<Item = (String, Vec<u8>)>) -> Memory {
         let files = files.map(|(name, bytes)| (name, Arc::new(Segment(Mutex::new(bytes)))));
@@ -32,21 +29,21 @@ impl Memory {
 
 impl SegmentFile for Segment {
     fn size(&self) -> io::Result<u64> {
-        Ok(lock(&self.0).len() as u64)
+        Ok(self.0.lock().len() as u64)
     }
 
     fn allocate(&self, size: u64) -> io::Result<bool> {
         if size > ROOM {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut bytes = lock(&self.0);
+        let mut bytes = self.0.lock();
         let length = bytes.len().max(size as usize);
         bytes.resize(length, 0);
         Ok(true)
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = lock(&self.0);
+        let bytes = self.0.lock();
         let there = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
         let count = there.len().min(out.len());
         out[..count].copy_from_slice(&there[..count]);
@@ -56,7 +53,7 @@ impl SegmentFile for Segment {
     fn write_at(&self, blocks: &[u8], offset: u64, _: bool) -> io::Result<Durability> {
         let end = offset.checked_add(blocks.len() as u64).filter(|end| *end <= ROOM);
         let end = end.ok_or(io::ErrorKind::StorageFull)? as usize;
-        let mut bytes = lock(&self.0);
+        let mut bytes = self.0.lock();
         let length = bytes.len().max(end);
         bytes.resize(length, 0);
         bytes[offset as usize..end].copy_from_slice(blocks);
@@ -86,37 +83,37 @@ impl SegmentFile for Segment {
 
 impl Storage for Memory {
     fn lock(&self) -> io::Result<bool> {
-        Ok(!std::mem::replace(&mut *lock(&self.locked), true))
+        Ok(!std::mem::replace(&mut *self.locked.lock(), true))
     }
 
     fn unlock(&self) {
-        *lock(&self.locked) = false;
+        *self.locked.lock() = false;
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(lock(&self.files).keys().cloned().collect())
+        Ok(self.files.lock().keys().cloned().collect())
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let made = Arc::new(Segment(Mutex::default()));
-        lock(&self.files).insert(name.to_owned(), Arc::clone(&made));
+        self.files.lock().insert(name.to_owned(), Arc::clone(&made));
         Ok(made)
     }
 
     fn open(&self, name: &str, _: bool) -> io::Result<Arc<dyn SegmentFile>> {
-        let found = lock(&self.files).get(name).cloned();
+        let found = self.files.lock().get(name).cloned();
         found.map(|file| file as _).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
         files.insert(to.to_owned(), file);
         Ok(())
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        lock(&self.files).remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.files.lock().remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// What happens to a newcomer whose network has its share already, or no less than any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl<T> Pool<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<IpAddr, Connections<T>>)> {
-        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.networks.lock()
     }
 
     /// Adds a connection. Returns also the one that it replaces, for the caller to close.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dio::block::Pool;
 use dio::quote::named;
+use dio_sys::uninterrupted;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
@@ -305,10 +306,9 @@ fn read(file: &File, path: &Path, at: u64, length: usize) -> Result<Vec<u8>, Syn
 fn fill_from(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], at + done as u64) {
+        match uninterrupted(|| file.read_at(&mut bytes[done..], at + done as u64)) {
             Ok(0) => break,
             Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A direct read of the rest of a short last block.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput && done > 0 => break,
             Err(error) => return Err(error),

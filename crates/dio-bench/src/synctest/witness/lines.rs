@@ -1,7 +1,8 @@
 //! Limits how many lines strangers can make a witness print.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How long one count lasts.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -21,14 +22,14 @@ impl Lines {
 
     /// Counts a line. Returns whether it is to be printed.
     pub(super) fn admit(&self) -> bool {
-        let (_, lines) = &mut *self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, lines) = &mut *self.count.lock();
         *lines += 1;
         *lines <= self.per_period_max
     }
 
     /// Begins the next period once this one is over, or when `now` says so. Returns how many lines were left out, if any.
     pub(super) fn left_out(&self, now: bool) -> Option<u64> {
-        let (begun, lines) = &mut *self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begun, lines) = &mut *self.count.lock();
         if !now && begun.elapsed() < PERIOD {
             return None;
         }

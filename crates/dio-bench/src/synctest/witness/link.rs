@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::block::Identity;
 use super::protocol::{GREETING, Reply, Request, Session};
@@ -166,7 +168,7 @@ struct Ear {
 
 impl Ear {
     fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 }
 
@@ -238,7 +240,7 @@ impl<'a> Link<'a> {
     pub(crate) fn wait(&mut self, number: u64, last: &Request) -> Result<(), SyncError> {
         let start = Instant::now();
         loop {
-            let heard = self.ear.lock();
+            let mut heard = self.ear.lock();
             if heard.confirmed >= number {
                 return Ok(());
             }
@@ -249,8 +251,7 @@ impl<'a> Link<'a> {
                 self.write(last)?;
             } else {
                 // Looks again now and then: nothing wakes it when the time is over.
-                let waited = self.ear.changed.wait_timeout(heard, Duration::from_millis(50));
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                self.ear.changed.wait_for(&mut heard, Duration::from_millis(50));
             }
             if start.elapsed() > self.contact.timeout {
                 let Contact { address, timeout, .. } = self.contact;

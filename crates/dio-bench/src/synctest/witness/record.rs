@@ -8,10 +8,11 @@ use std::io::{self, Read as _, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dio::quote::quoted;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::block::Identity;
 use super::protocol::{Request, Session};
@@ -106,12 +107,12 @@ pub(super) struct Held(Arc<Mutex<Kept>>);
 
 impl Held {
     pub(super) fn identity(&self) -> Identity {
-        lock(&self.0).session.identity
+        self.0.lock().session.identity
     }
 
     /// The highest number that is kept.
     pub(super) fn highest(&self) -> u64 {
-        lock(&self.0).highest
+        self.0.lock().highest
     }
 }
 
@@ -184,7 +185,7 @@ impl Records {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Begins a session for a connection from a network, or goes on with it.
@@ -194,7 +195,7 @@ impl Records {
     pub(super) fn begin(&self, session: &Session, network: IpAddr) -> Result<Held, String> {
         let mut sessions = self.sessions();
         if let Some(kept) = sessions.get(&session.identity) {
-            if lock(kept).session != *session {
+            if kept.lock().session != *session {
                 return Err("another session has this identity".to_owned());
             }
             return Ok(Held(Arc::clone(kept)));
@@ -214,7 +215,7 @@ impl Records {
         let (session, written) = (session.clone(), SystemTime::now());
         let kept = Kept { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
         let kept = Arc::new(Mutex::new(kept));
-        sessions.insert(lock(&kept).session.identity, Arc::clone(&kept));
+        sessions.insert(kept.lock().session.identity, Arc::clone(&kept));
         Ok(Held(kept))
     }
 
@@ -226,7 +227,7 @@ impl Records {
         for (identity, kept) in sessions.iter() {
             let in_use = Arc::strong_count(kept) > 1;
             // One that is being synced now is in use. It is not waited for.
-            let Ok(kept) = kept.try_lock() else { continue };
+            let Some(kept) = kept.try_lock() else { continue };
             if !in_use && kept.has_expired() {
                 expired.push(*identity);
             } else if kept.highest > 0 {
@@ -260,7 +261,7 @@ impl Records {
     /// In words for whoever asked.
     pub(super) fn keep(&self, session: &Held, number: u64, ends: bool) -> Result<u64, String> {
         // Others are not kept waiting while this one is synced.
-        let mut kept = lock(&session.0);
+        let mut kept = session.0.lock();
         let path = self.path(kept.session.identity);
         kept.keep(number, ends, &path).map_err(|error| format!("cannot keep it: {error}"))
     }
@@ -268,7 +269,7 @@ impl Records {
     /// What is known of a session.
     pub fn find(&self, identity: Identity) -> Option<(u64, Session)> {
         let kept = self.sessions().get(&identity).cloned()?;
-        let kept = lock(&kept);
+        let kept = kept.lock();
         Some((kept.highest, kept.session.clone()))
     }
 
@@ -276,10 +277,6 @@ impl Records {
     pub fn all(&self) -> Vec<Identity> {
         self.sessions().keys().copied().collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

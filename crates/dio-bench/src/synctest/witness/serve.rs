@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use dio_sys::uninterrupted;
+
 use super::block::Identity;
 use super::callers::{Full, Pool, Seat, network_of};
 use super::lines::Lines;
@@ -267,10 +269,9 @@ impl<'a> Client<'a> {
     fn send(&mut self, text: &str, asked: Asked<'_>) -> Result<(), String> {
         let (mut rest, start) = (text.as_bytes(), Instant::now());
         while !rest.is_empty() {
-            match (&*self.stream).write(rest) {
+            match uninterrupted(|| (&*self.stream).write(rest)) {
                 Ok(0) => return Err("the connection is gone".to_owned()),
                 Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if asked() || start.elapsed() > SILENCE {
                         return Err("the answers are not taken".to_owned());
@@ -294,7 +295,7 @@ impl<'a> Client<'a> {
             if self.session.is_none() && self.since.elapsed() > STRANGER {
                 return Err(format!("no session has begun within {} s", STRANGER.as_secs()));
             }
-            let count = match (&*self.stream).read(&mut buffer) {
+            let count = match uninterrupted(|| (&*self.stream).read(&mut buffer)) {
                 Ok(0) => return Ok(()),
                 Ok(count) => count,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -303,7 +304,6 @@ impl<'a> Client<'a> {
                     }
                     continue;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // Gone: what it said before was kept.
                 Err(_) => return Ok(()),
             };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
+use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -221,10 +222,10 @@ impl<'a> Writer<'a> {
         let mut done = 0;
         while done < bytes.len() {
             let place = at + done as u64;
-            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(&bytes[done..])], place, self.method.write_flags()) {
+            let rest = [IoSlice::new(&bytes[done..])];
+            match uninterrupted(|| rustix::io::pwritev2(&self.fd, &rest, place, self.method.write_flags())) {
                 Ok(0) => return Err(SyncError::at("write to", self.path, place)(Errno::IO)),
                 Ok(count) => done += count,
-                Err(Errno::INTR) => {}
                 Err(errno) => return Err(SyncError::at("write to", self.path, place)(errno)),
             }
         }

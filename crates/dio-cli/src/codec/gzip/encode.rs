@@ -1,8 +1,9 @@
 //! Pieces of the input, compressed at once: into one member together, or each into a member of its own.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 
 use dio::pipeline::Pipeline;
+use dio_sys::uninterrupted;
 use libdeflater::{CompressionLvl, Compressor, crc32};
 
 use super::crc::joined_crc;
@@ -193,11 +194,9 @@ fn internal_level(level: u8) -> CompressionLvl {
 fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: bool) -> Result<Piece, EncodeError> {
     let mut length = 0;
     while length < size {
-        match input.read(&mut buffer[length..size]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(EncodeError::Read(e)),
+        match uninterrupted(|| input.read(&mut buffer[length..size])).map_err(EncodeError::Read)? {
+            0 => break,
+            count => length += count,
         }
     }
     Ok(Piece { buffer, length, first, last: length < size })

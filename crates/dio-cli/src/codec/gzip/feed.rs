@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead};
 
+use dio_sys::uninterrupted;
+
 /// An input that knows its offset and takes bytes back.
 pub(super) struct Feed<'a> {
     input: &'a mut (dyn BufRead + Send),
@@ -39,13 +41,7 @@ impl<'a> Feed<'a> {
         if self.ended {
             return Ok(&[]);
         }
-        self.ready = loop {
-            match self.input.fill_buf() {
-                Ok(bytes) => break bytes.len(),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        };
+        self.ready = uninterrupted(|| self.input.fill_buf().map(<[u8]>::len))?;
         if self.ready == 0 {
             self.ended = true;
             return Ok(&[]);

@@ -8,6 +8,8 @@ use std::thread;
 
 use ::zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
+use dio_sys::uninterrupted;
+
 use super::frame::{Begins, Header, LONGEST_HEADER, begins};
 use super::words::words;
 use crate::codec::{Damage, DecodeError, Moved};
@@ -94,13 +96,7 @@ fn beside(
 
 /// What is there to read, or nothing at the end.
 fn filled(input: &mut (dyn BufRead + Send)) -> io::Result<&[u8]> {
-    loop {
-        match input.fill_buf() {
-            Ok(_) => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    uninterrupted(|| input.fill_buf().map(drop))?;
     input.fill_buf()
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ::zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use ::zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
+use dio_sys::uninterrupted;
+
 use super::words::words;
 use crate::codec::{EncodeError, Moved};
 
@@ -72,11 +74,7 @@ pub fn encode(
     let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
     let mut moved = Moved { members: 1, ..Moved::default() };
     loop {
-        let count = match input.read(&mut bytes) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(EncodeError::Read(error)),
-        };
+        let count = uninterrupted(|| input.read(&mut bytes)).map_err(EncodeError::Read)?;
         moved.read += count as u64;
         let step = if count == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
         let mut from = InBuffer::around(&bytes[..count]);

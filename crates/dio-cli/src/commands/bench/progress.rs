@@ -1,11 +1,11 @@
 //! What `dio bench` says on standard error about how long it takes and how far it is.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dio_bench::progress::{Progress, listen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
 /// Time between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub(super) fn show() {
                 bar.set_message(rest(&progress));
             }
             None => {
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut said = said.lock();
                 if said.elapsed() >= EVERY {
                     *said = Instant::now();
                     line(&format!("{} of {}: {}", progress.done, progress.all, rest(&progress)));

@@ -223,7 +223,7 @@ impl Session {
     /// Several operands: the name must not be overwritten by a later one.
     fn remember_created(&self, entry: Entry<'_>) {
         if let Some(created) = self.created.as_ref().filter(|_| entry.operand) {
-            created.lock().expect("nothing panics under this lock").insert(entry.target_path());
+            created.lock().insert(entry.target_path());
         }
     }
 

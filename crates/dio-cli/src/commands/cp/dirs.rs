@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{CWD, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -144,7 +145,7 @@ impl Dir {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Pair>>> {
-        self.open.lock().expect("nothing panics under this lock")
+        self.open.lock()
     }
 
     /// Both directories, opened again if they were closed.

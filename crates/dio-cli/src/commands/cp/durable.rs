@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use dio::names::FileId;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, syncfs};
 use rustix::io::Errno;
 
@@ -153,18 +153,18 @@ impl Durable {
     }
 
     fn miss(&self, dev: u64, shown: PathBuf) {
-        self.missing.lock().expect("nothing panics under this lock").entry(dev).or_insert(shown);
+        self.missing.lock().entry(dev).or_insert(shown);
         self.any_missing.store(true, Ordering::Relaxed);
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<FileId, Place>> {
-        self.places.lock().expect("nothing panics under this lock")
+        self.places.lock()
     }
 
     /// Waits until everything is on the medium.
     pub(super) fn finish(&self) -> Result<(), CopyError> {
         let places = std::mem::take(&mut *self.places());
-        let missing = std::mem::take(&mut *self.missing.lock().expect("nothing panics under this lock"));
+        let missing = std::mem::take(&mut *self.missing.lock());
         let mut outcome = Ok(());
         for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev))) {
             outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));

@@ -122,9 +122,7 @@ impl Session {
 
     /// Whether an earlier operand of this run made the target's name.
     fn was_created(&self, entry: Entry<'_>) -> bool {
-        self.created
-            .as_ref()
-            .is_some_and(|names| names.lock().expect("nothing panics under this lock").contains(&entry.target_path()))
+        self.created.as_ref().is_some_and(|names| names.lock().contains(&entry.target_path()))
     }
 
     /// A link made by an earlier operand must not carry a later one elsewhere.

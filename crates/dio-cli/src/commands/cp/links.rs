@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dio::names::FileId;
+use parking_lot::Mutex;
 use rustix::fs::Stat;
 
 use super::dirs::{Dir, Pair};
@@ -59,7 +60,7 @@ impl Links {
     /// Claims the inode of `stat` for `entry`.
     pub(super) fn claim(&self, entry: Entry<'_>, stat: &Stat, found: &Target) -> Claim {
         let key = FileId::of(stat);
-        let mut slots = self.slots.lock().expect("nothing panics under this lock");
+        let mut slots = self.slots.lock();
         let claim = match slots.get_mut(&key) {
             None => {
                 slots.insert(key, Slot::Copying(Vec::new()));
@@ -93,7 +94,7 @@ impl Links {
     /// the inode can be met in all.
     pub(super) fn copied(&self, stat: &Stat, name: PathBuf, names: u64) -> Vec<Waiting> {
         let key = FileId::of(stat);
-        let mut slots = self.slots.lock().expect("nothing panics under this lock");
+        let mut slots = self.slots.lock();
         let waiting = match slots.remove(&key) {
             Some(Slot::Copying(waiting)) => waiting,
             _ => Vec::new(),
@@ -107,7 +108,7 @@ impl Links {
 
     /// The first name could not be copied; returns those to try in its stead.
     pub(super) fn failed(&self, stat: &Stat) -> Vec<Waiting> {
-        let mut slots = self.slots.lock().expect("nothing panics under this lock");
+        let mut slots = self.slots.lock();
         match slots.remove(&FileId::of(stat)) {
             Some(Slot::Copying(waiting)) => waiting,
             _ => Vec::new(),

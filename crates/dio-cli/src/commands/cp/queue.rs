@@ -4,8 +4,10 @@
 //! waits on anything but the queue, and with no workers at all a copy runs in GNU cp's order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Jobs waiting, newest first: a tree is walked depth first, which bounds the directories open.
 pub(crate) struct Queue<J> {
@@ -44,7 +46,7 @@ impl<J: Send + 'static> Queue<J> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().expect("no job runs under the lock")
+        self.state.lock()
     }
 
     /// Whether work is shared out at all.
@@ -116,7 +118,7 @@ impl<J: Send + 'static> Queue<J> {
                 return;
             } else {
                 state.idle += 1;
-                state = self.changed.wait(state).expect("no job runs under the lock");
+                self.changed.wait(&mut state);
                 state.idle -= 1;
             }
         }

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::quote::{as_shown_on, quoted};
 use crate::tool::called_as;
@@ -79,7 +80,7 @@ impl Report {
     }
 
     fn line(&self, line: impl Display) {
-        let mut out = self.out.lock().expect("a line was printed to its end");
+        let mut out = self.out.lock();
         let written = writeln!(out, "{line}").and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
         drop(out);
         if written.is_err() {
@@ -88,7 +89,7 @@ impl Report {
     }
 
     fn flush(&self) {
-        if self.out.lock().expect("a line was printed to its end").flush().is_err() {
+        if self.out.lock().flush().is_err() {
             self.fail();
         }
     }
@@ -106,7 +107,7 @@ impl Report {
 
     /// Writes out what is left; whether all went well.
     pub(crate) fn finish(&self) -> bool {
-        if let Err(error) = self.out.lock().expect("a line was printed to its end").flush() {
+        if let Err(error) = self.out.lock().flush() {
             let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
             self.fail();
             say(format!("{}: write error: {}\n", name(), crate::quote::words(errno)));

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dio::names::FileId;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, Stat};
 
 use super::data::{DataPath, Lane};

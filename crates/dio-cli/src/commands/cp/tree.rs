@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::names::FileId;
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
@@ -18,7 +19,6 @@ use super::metadata::{Attributes, Now, Object, has_default_acl};
 use super::options::Dereference;
 use super::queue::Work;
 use super::session::{CHUNK, Job, Session};
-use crate::tool::own_path;
 
 /// Bytes of directory entries read at once.
 const LISTING: usize = 64 << 10;
@@ -72,7 +72,7 @@ impl Session {
         if entry.operand {
             return Ok(());
         }
-        if self.roots.lock().expect("nothing panics under this lock").contains_key(&identity) {
+        if self.roots.lock().contains_key(&identity) {
             let operand = &entry.dir.operand;
             return Err(CopyError::IntoItself(operand.source.clone(), operand.target.clone()));
         }
@@ -121,7 +121,7 @@ impl Session {
         }
         if fresh {
             entry.dir.operand.first_made.get_or_init(|| {
-                let mut roots = self.roots.lock().expect("nothing panics under this lock");
+                let mut roots = self.roots.lock();
                 roots.insert(FileId::of(&now), shown());
                 FileId::of(&now)
             });
@@ -227,7 +227,7 @@ fn object<'a>(handle: &'a Handle, shown: &std::path::Path) -> Object<'a> {
     if fcntl_getfl(fd).is_ok_and(|flags| !flags.contains(OFlags::PATH)) {
         return Object::Open(fd);
     }
-    let mut path = own_path(fd).join(".");
+    let mut path = fd_path(fd).join(".");
     if !path.exists() {
         path = shown.to_owned();
     }

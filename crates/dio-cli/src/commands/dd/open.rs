@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use dio::names::FileId;
 use dio_sys::start::was_closed;
+use dio_sys::uninterrupted;
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -135,12 +136,7 @@ fn cut(length: u64, end: &End) -> Option<Failure> {
 }
 
 fn open(name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    loop {
-        match dio::names::openat(CWD, name, flags, Mode::from_raw_mode(0o666)) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    uninterrupted(|| dio::names::openat(CWD, name, flags, Mode::from_raw_mode(0o666)))
 }
 
 fn not_opened(name: &OsStr, errno: Errno) -> Failure {

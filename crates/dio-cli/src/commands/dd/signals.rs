@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGUSR1};
@@ -79,8 +80,7 @@ impl Signals {
         let mut both = [PollFd::from_borrowed_fd(fd, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
         let mut pause = Some(PAUSE);
         loop {
-            match poll(&mut both, pause.as_ref()) {
-                Err(Errno::INTR) => {}
+            match uninterrupted(|| poll(&mut both, pause.as_ref())) {
                 Err(errno) => return Err(errno),
                 Ok(0) => {
                     pause = None;
@@ -113,10 +113,8 @@ fn watch(account: &Account, shared: &Shared, usr1: &UnixStream, mut int: Option<
     loop {
         let mut ends = vec![PollFd::new(usr1, PollFlags::IN)];
         ends.extend(int.as_ref().map(|int| PollFd::new(int, PollFlags::IN)));
-        match poll(&mut ends, None) {
-            Err(Errno::INTR) => continue,
-            Err(_) => return,
-            Ok(_) => {}
+        if uninterrupted(|| poll(&mut ends, None)).is_err() {
+            return;
         }
         let [asked, stopped] = [0, 1].map(|end| ends.get(end).is_some_and(|end| !end.revents().is_empty()));
         if asked && drain(usr1) {

@@ -1,9 +1,11 @@
 //! Outputs that are complete are written out and closed behind the back of who cuts the input, several at a time: each
 //! waits for the storage, which has time for more than one.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
 
 use crate::tool::Tool;
 
@@ -52,7 +54,7 @@ impl Background {
         // Threads end only when the sender is gone.
         sender.send((number, target)).expect("a thread receives");
         // Which one was the first is known when all are closed.
-        let failed = self.first.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let failed = self.first.lock().is_some();
         if failed { self.finish() } else { Ok(()) }
     }
 
@@ -67,7 +69,7 @@ impl Background {
                 std::panic::resume_unwind(panic);
             }
         }
-        match self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.first.lock().take() {
             Some((_, failure)) => Err(failure),
             None => Ok(()),
         }
@@ -76,10 +78,10 @@ impl Background {
 
 fn work(tool: &Tool, receiver: &Mutex<Receiver<(u64, Target)>>, first: &First) {
     loop {
-        let received = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let received = receiver.lock().recv();
         let Ok((number, target)) = received else { return };
         if let Err(failure) = target.close(tool) {
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = first.lock();
             if first.as_ref().is_none_or(|(before, _)| *before > number) {
                 *first = Some((number, failure));
             }

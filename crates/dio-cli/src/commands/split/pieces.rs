@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use dio::names::FileId;
+use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::Stat;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::quote::{named, quoted, words};
 use crate::tool::target::{OutputFile, Wish};
-use crate::tool::{Tool, allow_descriptors, own_path};
+use crate::tool::{Tool, allow_descriptors};
 
 use super::failure::{Failure, Run};
 use super::filter::Filter;
@@ -48,7 +49,7 @@ pub(super) struct MadeFile {
 impl MadeFile {
     /// The path by which it is opened again.
     pub(super) fn own_path(&self) -> PathBuf {
-        if self.replaces.is_some() { own_path(&self.fd) } else { self.name.clone().into() }
+        if self.replaces.is_some() { fd_path(&self.fd) } else { self.name.clone().into() }
     }
 }
 
@@ -109,8 +110,7 @@ impl Maker {
             Ok((successor, kept.transpose()?))
         };
         let (successor, kept) = loop {
-            match opened() {
-                Err(Errno::INTR) => {}
+            match uninterrupted(opened) {
                 Err(Errno::MFILE) if relieve()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
             }

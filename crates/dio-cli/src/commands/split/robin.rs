@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use dio::file::Class;
 use dio::{File, Mode, OpenOptions};
+use dio_sys::uninterrupted;
 use rustix::io::Errno;
 
 use crate::tool::Tool;
@@ -217,8 +218,7 @@ impl Out {
             }
             Place::Plain(fd) => {
                 while !bytes.is_empty() {
-                    match rustix::io::write(&*fd, bytes) {
-                        Err(Errno::INTR) => {}
+                    match uninterrupted(|| rustix::io::write(&*fd, bytes)) {
                         Err(Errno::PIPE) => return Err(Failure::written(&self.name, &Errno::PIPE.into())),
                         Err(errno) => return Err(Failure::file(&self.name, errno)),
                         Ok(count) => {

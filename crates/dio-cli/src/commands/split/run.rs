@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dio::stream::{Chunk, Input};
+use dio_sys::uninterrupted;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -205,8 +206,8 @@ fn temporary_file() -> Run<(OwnedFd, PathBuf)> {
     for attempt in 0..100 {
         let path = Path::new(&directory).join(format!("split-{process}-{attempt}"));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)) {
-            Err(Errno::EXIST | Errno::INTR) => {}
+        match uninterrupted(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))) {
+            Err(Errno::EXIST) => {}
             Err(errno) => return Err(Failure::file(path.as_os_str(), errno)),
             Ok(fd) => {
                 rustix::fs::unlink(&path).map_err(|errno| Failure::file(path.as_os_str(), errno))?;

@@ -4,10 +4,10 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use dio::pipeline::Pipeline;
 use dio::stream::Chunk;
+use parking_lot::Mutex;
 
 use super::digest::{Hasher, Joiner, Kind, Part, Sum, part};
 use crate::tool::{Source, Tool};
@@ -85,7 +85,7 @@ impl Blocks for Source {
 /// What opening and reading answer.
 pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let is_stdin = path == Path::new("-");
-    let _mine = is_stdin.then(|| helpers.stdin.lock().unwrap_or_else(PoisonError::into_inner));
+    let _mine = is_stdin.then(|| helpers.stdin.lock());
     let mut source = tool.open(path)?;
     let large = source.len().is_some_and(|size| size >= WORTHWHILE);
     if let ([kind], true) = (kinds, large && !is_stdin)

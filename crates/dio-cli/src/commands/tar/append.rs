@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use dio::names;
 use dio::names::FileId;
+use dio_sys::fd_path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -25,7 +26,7 @@ use super::quoting::escaped;
 use super::run::{Ended, Run, bare, unsafe_prefix};
 use super::totals;
 use crate::stop::Stop;
-use crate::tool::{errno_of, own_path};
+use crate::tool::errno_of;
 
 /// What is known of the archive that is added to.
 #[derive(Debug, Default)]
@@ -177,7 +178,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
     for name in &run.options.names.list {
         let given = Path::new(std::ffi::OsStr::from_bytes(&name.bytes));
         let path = match directories.get(name.directory) {
-            Some(fd) if name.directory > 0 => own_path(fd).join(given),
+            Some(fd) if name.directory > 0 => fd_path(fd).join(given),
             _ => given.to_owned(),
         };
         if is_same(own, &path) {

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 pub(super) use super::ended::{Ended, bare};
@@ -116,7 +116,7 @@ impl Run {
     /// # Errors
     /// Standard output or the index file cannot be written, and nothing else is to be done.
     pub(super) fn list(&self, line: &[u8]) -> Result<(), Ended> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock();
         let written = match &mut *list {
             List::Stderr => {
                 drop(list);
@@ -155,7 +155,7 @@ impl Run {
         self.flush_list();
         let question = format!("{action} {}?", crate::quote::marked(name));
         // Whoever cannot be asked does not answer either.
-        let _ = match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
+        let _ = match &mut *self.list.lock() {
             List::Stdout(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
             List::File(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
             List::Stderr => io::stderr().lock().write_all(question.as_bytes()),
@@ -179,7 +179,7 @@ impl Run {
     }
 
     fn write_list(&self) -> io::Result<()> {
-        match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.list.lock() {
             List::Stdout(out) => out.flush(),
             List::File(out) => out.flush(),
             List::Stderr | List::Closed | List::Broken => Ok(()),
@@ -191,7 +191,7 @@ impl Run {
     pub(super) fn safe_name<'n>(&self, name: &'n [u8], link: bool) -> &'n [u8] {
         let prefix = if self.options.absolute_names { 0 } else { unsafe_prefix(name) };
         if prefix > 0 {
-            let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut prefixes = self.prefixes.lock();
             if prefixes[usize::from(link)].insert(name[..prefix].to_vec()) {
                 let of = if link { "hard link targets" } else { "member names" };
                 self.note(format_args!("Removing leading `{}' from {of}", escaped(&name[..prefix])));

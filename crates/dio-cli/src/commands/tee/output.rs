@@ -9,6 +9,7 @@ use dio::file::{Class, Counters};
 use dio::names::FileId;
 use dio::names::resident_pages;
 use dio::stream::{Chunk, StreamOptions};
+use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -33,12 +34,8 @@ pub(super) fn identity(fd: impl AsFd) -> Option<FileId> {
 pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
     let how = if append { OFlags::APPEND } else { OFlags::TRUNC };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | how;
-    loop {
-        match dio::names::openat(rustix::fs::CWD, path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    uninterrupted(|| dio::names::openat(rustix::fs::CWD, path, flags, mode))
 }
 
 /// An output that still works.

@@ -8,6 +8,7 @@ use std::path::Path;
 use dio::names::FileId;
 use dio::names::openat;
 use dio::stream::{Chunk, Input};
+use dio_sys::uninterrupted;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -93,7 +94,7 @@ pub(super) fn run(tool: &Tool, options: &Options) {
 /// Opens an operand; none for `-`.
 fn open(name: &OsStr, flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-    if name == "-" { Ok(None) } else { rustix::io::retry_on_intr(|| openat(CWD, name, flags, mode)).map(Some) }
+    if name == "-" { Ok(None) } else { uninterrupted(|| openat(CWD, name, flags, mode)).map(Some) }
 }
 
 fn source(tool: &Tool, from: Option<OwnedFd>, name: &Path) -> io::Result<Source> {

@@ -311,9 +311,9 @@ fn numbers(storage: &dyn Storage) -> std::io::Result<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::io;
     use std::path::Path;
-    use std::sync::Mutex;
 
     use dio_wal::storage::{BlockSizes, SegmentFile};
     use dio_wal::{Log, Options};
@@ -331,7 +331,7 @@ mod tests {
         fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
             let file = self.log.open(name, write);
             if name == self.name
-                && let Some(hook) = self.hook.lock().unwrap().take()
+                && let Some(hook) = self.hook.lock().take()
             {
                 hook();
             }

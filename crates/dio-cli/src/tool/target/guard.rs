@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use dio::names;
 use dio::names::FileId;
+use parking_lot::Mutex;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -50,7 +51,7 @@ impl Guard {
         thread::Builder::new().name("signals".into()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 // Held until the process ends, so that the file does not become whole meanwhile.
-                let partial = partial.lock().unwrap_or_else(PoisonError::into_inner);
+                let partial = partial.lock();
                 match &*partial {
                     Some(Partial::New(path, made)) => remove_if(path, *made),
                     Some(Partial::Temporary(path)) => drop(names::unlink(path)),
@@ -68,7 +69,7 @@ impl Guard {
         if !self.watched {
             let _ = self.watch();
         }
-        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partial = self.partial.lock();
         let done = last();
         *partial = None;
         done

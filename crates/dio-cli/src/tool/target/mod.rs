@@ -31,14 +31,14 @@ use std::sync::OnceLock;
 
 use dio::names;
 use dio::names::FileId;
-use dio_sys::uninterrupted;
+use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
     readlink, statat, statx,
 };
 use rustix::io::Errno;
 
-use super::{own_path, synced};
+use super::synced;
 pub(crate) use guard::Guard;
 use guard::{Partial, remove_if};
 use naming::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
@@ -327,7 +327,7 @@ fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
 }
 
 fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
-    let real = readlink(own_path(old), Vec::new())?;
+    let real = readlink(fd_path(old), Vec::new())?;
     let Some(name) = base_name(real.to_bytes()) else { return Ok(None) };
     let dir = open_parent(Path::new(OsStr::from_bytes(real.to_bytes())))?;
     // A file that was removed, or that a mount of another name space hides, has no name to be taken
@@ -367,7 +367,7 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
 fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     const WRITES: u32 = 0o200;
     static WRITTEN: OnceLock<Vec<FileId>> = OnceLock::new();
-    let own = own_path(fd);
+    let own = fd_path(fd);
     let written = WRITTEN.get_or_init(|| {
         let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
         let others = all.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| *path != own);

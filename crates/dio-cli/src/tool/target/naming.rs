@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::names::{self, path_in};
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::tool::{own_path, synced};
+use crate::tool::synced;
 
 /// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that, it
 /// takes the hidden name away, and with it the file.
@@ -36,7 +37,7 @@ impl<D: AsFd> Naming<D> {
     /// The path of that hidden name.
     pub(crate) fn hidden_path(&self) -> Option<PathBuf> {
         let hidden = self.hidden.as_ref()?;
-        let dir = std::fs::read_link(own_path(&self.dir)).unwrap_or_default();
+        let dir = std::fs::read_link(fd_path(&self.dir)).unwrap_or_default();
         Some(dir.join(OsStr::from_bytes(hidden.to_bytes())))
     }
 
@@ -47,7 +48,7 @@ impl<D: AsFd> Naming<D> {
     pub(crate) fn replace(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         if self.hidden.is_none() {
             let hidden = temporary_name();
-            linkat(CWD, own_path(file), &self.dir, &*hidden, AtFlags::SYMLINK_FOLLOW)?;
+            linkat(CWD, fd_path(file), &self.dir, &*hidden, AtFlags::SYMLINK_FOLLOW)?;
             self.hidden = Some(hidden);
         }
         if let Some(hidden) = &self.hidden {
@@ -63,7 +64,7 @@ impl<D: AsFd> Naming<D> {
     /// EEXIST where something has it; what `link(2)` and `rename(2)` answer.
     pub(crate) fn claim(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         let Some(hidden) = &self.hidden else {
-            return linkat(CWD, own_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW);
+            return linkat(CWD, fd_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW);
         };
         match renameat_with(&self.dir, &**hidden, &self.dir, name, RenameFlags::NOREPLACE) {
             // Not every file system knows the flag.

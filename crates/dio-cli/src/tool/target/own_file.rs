@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use dio_sys::reopen;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 use super::naming::{open_parent, sync_names};
-use crate::tool::own_path;
 
 /// Puts a small file of the program's own in the place of what has the name, durably: that stays whole until then. Until it is
 /// complete it is called `temporary`, a name beside it that can be foreseen, so that the next run removes what a killed one left.
@@ -44,7 +44,7 @@ pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
     if !is_file || !is_own || found.st_size as u64 > most {
         return None;
     }
-    let file = openat(CWD, own_path(&place), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = reopen(&place, OFlags::RDONLY).ok()?;
     let mut bytes = Vec::new();
     File::from(file).take(most).read_to_end(&mut bytes).ok().map(|_| bytes)
 }

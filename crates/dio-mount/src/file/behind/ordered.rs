@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use dio_sys::uninterrupted;
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, Result};
 
@@ -174,7 +175,7 @@ fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
     let (mut at, mut found) = (range.start, None);
     while at < range.end {
         let len = buffer.len().min((range.end - at) as usize);
-        match rustix::io::pread(target.descriptors.base(), &mut buffer[..len], at) {
+        match uninterrupted(|| rustix::io::pread(target.descriptors.base(), &mut buffer[..len], at)) {
             Ok(0) => break,
             Ok(count) => {
                 let read = &buffer[..count];
@@ -185,7 +186,6 @@ fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
                 }
                 at += count as u64;
             }
-            Err(Errno::INTR) => {}
             Err(_) => return Some(range),
         }
     }

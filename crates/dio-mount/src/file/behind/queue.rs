@@ -10,10 +10,11 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Result;
 
 use super::super::shared::Shared;
@@ -91,7 +92,7 @@ impl<P> Default for State<P> {
 
 impl<P> Queue<P> {
     pub(super) fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Bytes pending.
@@ -184,7 +185,8 @@ impl Shared {
     ) -> MutexGuard<'a, State<P>> {
         let queue = P::queue(self);
         if state.writing > 0 {
-            return queue.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+            queue.written.wait(&mut state);
+            return state;
         }
         let count = state.parts.iter().take(PARTS_JOINED_MAX).take_while(|part| partial || part.is_full()).count();
         let parts: Vec<P> = state.parts.drain(..count).collect();

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use dio::block::{Block, Pool};
 use dio::file::FileError;
 use dio::queue::{Completion, Queue};
 use dio_fuse::leave_processor;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::super::memory::Memory;
@@ -142,14 +143,13 @@ impl Pending {
 
 impl Scattered {
     fn state(&self) -> MutexGuard<'_, Pending> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    fn wait<'a>(&self, mut state: MutexGuard<'a, Pending>) -> MutexGuard<'a, Pending> {
+    fn wait(&self, state: &mut MutexGuard<'_, Pending>) {
         state.waiting += 1;
-        let mut state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        self.written.wait(state);
         state.waiting -= 1;
-        state
     }
 
     /// Bytes pending.
@@ -166,7 +166,7 @@ impl Scattered {
         let mut state = self.state();
         let mark = state.taken;
         while state.overlapping(range).any(|number| number < mark) {
-            state = self.wait(state);
+            self.wait(&mut state);
         }
     }
 
@@ -178,7 +178,7 @@ impl Scattered {
         let mut state = self.state();
         let mark = state.taken;
         while state.has_before(mark) {
-            state = self.wait(state);
+            self.wait(&mut state);
         }
     }
 
@@ -188,7 +188,7 @@ impl Scattered {
         let len = range.end - range.start;
         let mut state = self.state();
         while state.overlaps(range) || self.bytes() + len > most {
-            state = self.wait(state);
+            self.wait(&mut state);
         }
         let number = state.taken;
         state.pieces.insert(range.start, (range.end, number));
@@ -278,7 +278,7 @@ impl Writer {
             drop(reserved);
         };
         let Ok(handle) = thread::Builder::new().name("dio-writer".into()).spawn(work) else { return false };
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        *self.thread.lock() = Some(handle);
         state.pool = Some(pool);
         true
     }
@@ -288,7 +288,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.post.state().over = true;
         self.post.wake.notify_all();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         // The last reference to a mount may go away in this very thread.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
@@ -298,7 +298,7 @@ impl Drop for Writer {
 
 impl Post {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A block for a piece of an inode that has `own` of them, when there is one; `None` where the thread has ended, or others
@@ -313,7 +313,7 @@ impl Post {
             let since = Instant::now();
             while state.used > RESUME {
                 state.waiting += 1;
-                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.room.wait(&mut state);
                 state.waiting -= 1;
             }
             waited(since.elapsed());
@@ -355,8 +355,7 @@ impl Post {
                 return None;
             }
             state.asleep = true;
-            let (guard, slept) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+            let slept = self.wake.wait_for(&mut state, IDLE);
             state.asleep = false;
             if slept.timed_out() && state.jobs.is_empty() && state.used == 0 {
                 state.pool = None;

@@ -160,8 +160,8 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
     let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
     std::fs::write(bench.path(1), vec![1; 8192]).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
-    let send = std::sync::Mutex::new(send);
-    bench.files.on_drop_pages(move |ino, range| send.lock().unwrap().send((ino, range)).unwrap());
+    let send = parking_lot::Mutex::new(send);
+    bench.files.on_drop_pages(move |ino, range| send.lock().send((ino, range)).unwrap());
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.way(reader), Way::Cache);
     bench.read(reader, 1, 0, 4096).unwrap();
@@ -180,10 +180,10 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
 fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
     let directory = file_systems()[0].dir();
     let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
-    let (dropped, most) = (Arc::new(std::sync::Mutex::new(HashSet::new())), super::super::freshness::WATCHED_MAX);
+    let (dropped, most) = (Arc::new(parking_lot::Mutex::new(HashSet::new())), super::super::freshness::WATCHED_MAX);
     let note = Arc::clone(&dropped);
     bench.files.on_drop_pages(move |ino, _| {
-        note.lock().unwrap().insert(ino);
+        note.lock().insert(ino);
     });
     let handles: Vec<u64> = (1..=most as u64 + 20)
         .map(|ino| {
@@ -200,7 +200,7 @@ fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let idle = unwatched();
-    while !idle.iter().all(|shared| dropped.lock().unwrap().contains(&shared.ino)) {
+    while !idle.iter().all(|shared| dropped.lock().contains(&shared.ino)) {
         assert!(began.elapsed().as_secs() < 20, "the kernel keeps pages of unwatched inodes");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -217,8 +217,8 @@ fn pages_of_a_mapping_are_dropped_with_it() {
     let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
     std::fs::write(bench.path(1), vec![7; 8192]).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
-    let send = std::sync::Mutex::new(send);
-    bench.files.on_drop_pages(move |ino, _| send.lock().unwrap().send(ino).unwrap());
+    let send = parking_lot::Mutex::new(send);
+    bench.files.on_drop_pages(move |ino, _| send.lock().send(ino).unwrap());
     let plain = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     bench.read(plain, 1, 0, 4096).unwrap();
     bench.files.release(plain);
@@ -236,8 +236,8 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
     std::fs::File::create(bench.path(1)).unwrap().set_len(64 << 20).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
-    let send = std::sync::Mutex::new(send);
-    bench.files.on_drop_pages(move |_, range| send.lock().unwrap().send(range).unwrap());
+    let send = parking_lot::Mutex::new(send);
+    bench.files.on_drop_pages(move |_, range| send.lock().send(range).unwrap());
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.way(reader), Way::Cache);
     let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();

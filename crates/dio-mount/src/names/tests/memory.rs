@@ -1,8 +1,9 @@
 //! Many inodes within limits.
 
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn the_kernel_is_asked_to_forget_when_there_are_too_many() {
     let names = Arc::new(Names::new(source.into(), how(false, limit * SHARE)).unwrap());
     let (asked, answers) = channel();
     let asked = Mutex::new(asked);
-    names.forget_through(move |leaf| drop(asked.lock().unwrap().send(leaf.clone())));
+    names.forget_through(move |leaf| drop(asked.lock().send(leaf.clone())));
     let count = 1500;
     for n in 0..count {
         File::create(scratch.path().join(n.to_string())).unwrap();

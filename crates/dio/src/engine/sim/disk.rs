@@ -1,7 +1,9 @@
 //! A simulated disk: its files, its speed, its faults and its trace.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::file::SimFile;
 use super::image::{Image, PAGE_BYTES};
@@ -194,7 +196,7 @@ impl SimDisk {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, DiskState> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     /// Begins to serve an operation at `at`. Returns when it will be complete.
@@ -223,7 +225,7 @@ impl Drop for DiskShared {
         if !std::thread::panicking() {
             return;
         }
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         eprintln!("simulated disk: seed {}, {} operations started; the last completed:", self.seed, state.operations);
         let entries = &state.trace.entries;
         for entry in &entries[entries.len().saturating_sub(OPS_SHOWN)..] {

@@ -1,8 +1,9 @@
 //! How much a reader may read ahead, and the defaults.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use rustix::fs::FileType;
 
 use super::pattern::ReadAheadBounds;
@@ -81,7 +82,7 @@ fn optimal_request_of(file: &File) -> Option<u64> {
     let stat = rustix::fs::fstat(file.descriptor()?).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     *known.entry(number).or_insert_with(|| {
         let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         // A partition has the queue of its disk.

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use dio::file::Reason;
 use dio::geometry::align_up;
 use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, Io, IoError, Limits, Need, OpenOptions};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::FileType;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -85,7 +86,7 @@ impl Copiers {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Lends a copier that suits these files to `work`, waiting for memory if as much as is allowed is in use.
@@ -123,7 +124,7 @@ impl Copiers {
                 drop(state);
                 break self.make(blocks)?;
             }
-            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.returned.wait(&mut state);
         };
         let mut lent = Lent { copiers: self, blocks: copier.blocks(), copier: Some(copier) };
         work(lent.copier.as_mut().expect("it is lent until it is dropped"))

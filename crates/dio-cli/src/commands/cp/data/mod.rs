@@ -16,11 +16,12 @@ mod verify;
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use dio::names;
 use dio::transfer::Pace;
+use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags, fstat, ioctl_ficlone};
 use rustix::io::Errno;
 
@@ -247,7 +248,7 @@ impl DataPath {
         if !self.verbose {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.iter().any(|known| known == what) {
             return;
         }

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
 use dio::names::{self, FileId};
+use dio_sys::{fd_path, reopen};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -12,9 +13,9 @@ use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget, is_link};
 use super::{DataPath, Task};
+use crate::tool::When;
 use crate::tool::target::attributes::give_extended;
 use crate::tool::target::naming::{Naming, temporary_name, unnamed};
-use crate::tool::{When, own_path};
 
 /// Where the contents go.
 pub(super) struct Place {
@@ -58,7 +59,7 @@ impl DataPath {
                 // What is replaced is what the name leads to, not a link.
                 elsewhere = is_link(dir, name);
                 let (there, last) = if elsewhere {
-                    let real = rustix::fs::readlink(own_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
+                    let real = rustix::fs::readlink(fd_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
                     (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()))
                 } else {
                     (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()))
@@ -189,7 +190,7 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
         Err(errno) => return Err(errno).at(Doing::Create, shown),
     };
     let stat = fstat(&found).at(Doing::Stat, shown)?;
-    match openat(CWD, own_path(&found), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+    match reopen(&found, OFlags::WRONLY) {
         Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(Existing::File(fd, stat)),
         Ok(fd) => Ok(Existing::Special(OpenTarget { fd, fresh: false })),
         Err(_) if contents.force => Ok(Existing::Nothing),

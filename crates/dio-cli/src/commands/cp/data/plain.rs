@@ -1,5 +1,6 @@
 //! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the end.
 
+use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 
@@ -84,10 +85,9 @@ impl DataPath {
 
 fn write_all(task: &Task<'_>, target: &OpenTarget, mut rest: &[u8]) -> Result<(), CopyError> {
     while !rest.is_empty() {
-        match write(&target.fd, rest) {
+        match uninterrupted(|| write(&target.fd, rest)) {
             Ok(0) => return Err(Errno::NOSPC).at(Doing::Write, || task.contents.target_path()),
             Ok(count) => rest = &rest[count..],
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno).at(Doing::Write, || task.contents.target_path()),
         }
     }

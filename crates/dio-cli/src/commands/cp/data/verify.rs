@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use dio::file::{Class, Reason};
 use dio::transfer::{Watch, data_ranges};
 use dio::{File, Need, OpenOptions};
+use dio_sys::fd_path;
 
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
 use super::{DataPath, Task, has_blocks};
-use crate::tool::own_path;
 
 /// The digests of the blocks of a file, in the order they were read.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl DataPath {
     fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
         let mut options = OpenOptions::new();
         options.read(true).mode(dio::Mode::Direct).need(Need::Preferred).io(self.copiers.try_io()?);
-        Ok(options.open(own_path(fd))?)
+        Ok(options.open(fd_path(fd))?)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Threads that sort batches, and write them as runs when memory is needed for more.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::batch::Batch;
 use super::failure::{Failure, Outcome};
@@ -67,11 +68,7 @@ impl<'a> Crew<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'g>(&self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// An empty batch of `size` bytes, when there is memory for it.
@@ -164,7 +161,7 @@ impl<'a> Crew<'a> {
     /// # Errors
     /// What a thread met.
     pub(super) fn into_runs(self) -> Outcome<(BTreeMap<u64, Batch>, BTreeMap<u64, Kept>)> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner();
         match state.failure {
             Some(failure) => Err(failure),
             None => Ok((state.sorted, state.kept)),
@@ -188,9 +185,10 @@ impl<'a> Crew<'a> {
     }
 
     /// Waits for the threads; without any, does their work.
-    fn work_or_wait<'g>(&'g self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+    fn work_or_wait<'g>(&'g self, mut state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
         if state.threads > 0 {
-            return self.wait(state);
+            self.changed.wait(&mut state);
+            return state;
         }
         drop(state);
         self.work_here();
@@ -227,7 +225,7 @@ impl<'a> Crew<'a> {
             if state.ended {
                 return None;
             }
-            state = self.wait(state);
+            self.changed.wait(&mut state);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Pieces on their way from the thread that decodes streams to the thread that merges.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::failure::{Failure, Outcome};
 use super::piece::{Decoder, Lines, Piece};
@@ -54,7 +55,7 @@ impl Exchange {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Decodes until all has been, or nobody wants more.
@@ -94,7 +95,7 @@ impl Exchange {
             if let Some((lane, _)) = ready.min_by_key(|(_, lane)| lane.pieces.len()) {
                 return Some(lane);
             }
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut state);
         }
     }
 
@@ -118,7 +119,7 @@ impl Exchange {
             assert!(!state.over, "lines are wanted after the end");
             state.wanted = Some(lane);
             self.room.notify_one();
-            state = self.decoded.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.decoded.wait(&mut state);
         }
     }
 

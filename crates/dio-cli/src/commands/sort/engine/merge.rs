@@ -4,8 +4,9 @@
 //! only the lines on the way of the new one to the root are looked at.
 
 use std::cmp::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::entry::Entry;
 use super::exchange::Exchange;
@@ -44,7 +45,7 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
     }
     // Only its thread takes them; but a thread that cannot be started must leave them here.
     let decoders = Mutex::new(decoders);
-    let taken = || std::mem::take(&mut *decoders.lock().unwrap_or_else(PoisonError::into_inner));
+    let taken = || std::mem::take(&mut *decoders.lock());
     let started = thread::scope(|scope| {
         let decode = || exchange.decode(taken(), how);
         if thread::Builder::new().name("decode".into()).spawn_scoped(scope, decode).is_err() {

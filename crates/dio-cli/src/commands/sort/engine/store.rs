@@ -195,13 +195,10 @@ fn start(program: &OsString, decompress: bool, stdin: Stdio, stdout: Stdio) -> O
 fn unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
-    loop {
-        match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
-            Err(Errno::INTR) => {}
-            // What file systems and kernels answer that do not know the flag.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => return unlinked(directory, flags, mode),
-            answer => return answer,
-        }
+    match uninterrupted(|| rustix::fs::open(directory, flags | OFlags::TMPFILE, mode)) {
+        // What file systems and kernels answer that do not know the flag.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => unlinked(directory, flags, mode),
+        answer => answer,
     }
 }
 
@@ -210,8 +207,9 @@ fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errn
     let process = std::process::id();
     for _ in 0..1000 {
         let path = directory.join(format!("sort-{process}-{}", MADE.fetch_add(1, Ordering::Relaxed)));
-        match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode) {
-            Err(Errno::EXIST | Errno::INTR) => {}
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        match uninterrupted(|| rustix::fs::open(&path, flags, mode)) {
+            Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
             Ok(fd) => return rustix::fs::unlink(&path).map(|()| fd),
         }

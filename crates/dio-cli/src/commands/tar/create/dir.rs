@@ -4,9 +4,10 @@
 //! of `-C`; it is the same if device and inode are.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use dio::names::FileId;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -68,7 +69,7 @@ impl Dir {
     }
 
     fn lock(&self) -> MutexGuard<'_, Fd> {
-        self.fd.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fd.lock()
     }
 
     /// Its descriptor, opened again if it is closed. It stays open as long as the caller has it.

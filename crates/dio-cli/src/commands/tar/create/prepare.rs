@@ -11,6 +11,7 @@ use std::sync::Arc;
 use dio::names;
 use dio::names::FileId;
 use dio::stream::Chunk;
+use dio_sys::fd_path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -25,7 +26,7 @@ use super::small::{Held, Small, from_start, is_plain, plainly};
 use super::sparse::{self, Scan};
 use super::target::Identities;
 use super::walk::{File, Job};
-use crate::tool::{errno_of, own_path};
+use crate::tool::errno_of;
 
 /// Files up to this size are read by the workers; in bytes.
 const WHOLE: u64 = 1 << 20;
@@ -118,7 +119,7 @@ impl<'a> Preparing<'a> {
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
             match dir.open() {
-                Ok(fd) => self.attributes(&own_path(&fd).join("."), &mut member),
+                Ok(fd) => self.attributes(&fd_path(&fd).join("."), &mut member),
                 Err(errno) => member.notes.push(Note::unasked(&dir.path, errno)),
             }
         }
@@ -152,7 +153,7 @@ impl<'a> Preparing<'a> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if self.asking.any() && kind != FileType::Socket {
             let name = OsStr::from_bytes(file.name.to_bytes());
-            let path = own_path(&dir).join(name);
+            let path = fd_path(&dir).join(name);
             self.attributes(&path, &mut member);
         }
         match kind {

@@ -6,11 +6,12 @@ use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
 
 use dio::names;
 use dio::residency::ResidencySnapshot;
 use dio::stream::{Input, StreamOptions};
+use dio_sys::uninterrupted;
+use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, preadv2};
 
@@ -63,13 +64,12 @@ pub(super) fn plainly<E>(
     let mut at = part.start;
     while at < part.end {
         let most = usize::try_from(part.end - at).map_or(PLAIN_BYTES, |left| left.min(PLAIN_BYTES));
-        match pread(fd, &mut bytes[..most], at) {
+        match uninterrupted(|| pread(fd, &mut bytes[..most], at)) {
             Ok(0) => break,
             Ok(count) => {
                 take(&bytes[..count])?;
                 at += count as u64;
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Ok(Err(errno)),
         }
     }
@@ -83,7 +83,7 @@ impl Small {
 
     /// Reads the first `size` bytes of a file.
     pub(super) fn read(&self, fd: BorrowedFd<'_>, size: usize) -> Held {
-        let mut bytes = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let mut bytes = self.free.lock().pop().unwrap_or_default();
         bytes.resize(size, 0);
         let (mut done, mut requests, mut failed) = (0, 0, None);
         let mut before = None;
@@ -113,7 +113,7 @@ impl Small {
 
     /// Takes a buffer back.
     pub(super) fn give_back(&self, bytes: Vec<u8>) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.free.lock().push(bytes);
     }
 
     /// How the bytes travelled.

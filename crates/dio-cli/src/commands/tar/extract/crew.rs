@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use super::file::{Context, Job, Outline};
 use super::root::Dir;
 use dio::names::FileId;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Files and bytes that wait to be written or are being written.
 const MOST_JOBS: usize = 256;
@@ -72,7 +72,7 @@ impl<'s> Crew<'s> {
         }
         let mut state = self.shared.lock();
         while !state.files.is_empty() && (state.files.len() >= MOST_JOBS || state.bytes + job.bytes() > MOST_BYTES) {
-            state = self.shared.less.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.less.wait(&mut state);
         }
         state.bytes += job.bytes();
         state.files.insert((job.dir.id, job.name.clone()));
@@ -104,7 +104,7 @@ impl<'s> Crew<'s> {
     pub(super) fn settle(&self) {
         let mut state = self.shared.lock();
         while !state.files.is_empty() {
-            state = self.shared.less.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.less.wait(&mut state);
         }
     }
 }
@@ -125,7 +125,7 @@ impl Drop for Crew<'_> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn work(&self, context: &Context<'_>) {
@@ -135,7 +135,7 @@ impl Shared {
                 match state.waiting.pop_front() {
                     Some(job) => break job,
                     None if state.closed => return,
-                    None => state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    None => self.more.wait(&mut state),
                 }
             };
             drop(state);

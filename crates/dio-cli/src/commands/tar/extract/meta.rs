@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use dio_sys::fd_path;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
     fremovexattr, fsetxattr, fstat, futimens, lsetxattr, utimensat,
@@ -11,7 +12,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::words::Words;
-use crate::tool::own_path;
 
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
@@ -58,7 +58,7 @@ impl Meta {
         }
         for (attribute, value) in &self.xattrs {
             // The name is taken through the descriptor of the directory, which nobody can exchange.
-            let path = own_path(&dir).join(OsStr::from_bytes(name.to_bytes())).into_os_string().into_vec();
+            let path = fd_path(&dir).join(OsStr::from_bytes(name.to_bytes())).into_os_string().into_vec();
             let set = CString::new(path).map_err(|_| Errno::INVAL);
             let set = set.and_then(|path| lsetxattr(&*path, &**attribute, value, XattrFlags::empty()));
             words.attribute("lsetxattr", attribute, set);
@@ -140,21 +140,21 @@ impl<'a> Object<'a> {
         match self {
             Object::Open(fd) => fchmod(fd, mode),
             // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
-            Object::Place(fd) => chmodat(CWD, own_path(fd), mode, AtFlags::empty()),
+            Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
         }
     }
 
     fn set_times(self, mtime: Timespec) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => futimens(fd, &stamps(mtime)),
-            Object::Place(fd) => utimensat(CWD, own_path(fd), &stamps(mtime), AtFlags::empty()),
+            Object::Place(fd) => utimensat(CWD, fd_path(fd), &stamps(mtime), AtFlags::empty()),
         }
     }
 
     fn set_attribute(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
-            Object::Place(fd) => rustix::fs::setxattr(own_path(fd), name, value, XattrFlags::empty()),
+            Object::Place(fd) => rustix::fs::setxattr(fd_path(fd), name, value, XattrFlags::empty()),
         }
     }
 
@@ -163,7 +163,7 @@ impl<'a> Object<'a> {
         let Some(acl) = acl else {
             let removed = match self {
                 Object::Open(fd) => fremovexattr(fd, name),
-                Object::Place(fd) => rustix::fs::removexattr(own_path(fd), name),
+                Object::Place(fd) => rustix::fs::removexattr(fd_path(fd), name),
             };
             return match removed {
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

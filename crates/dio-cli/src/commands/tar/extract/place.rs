@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::names;
 use dio::names::FileId;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -77,7 +77,7 @@ pub(super) struct DirectorySet(Mutex<HashSet<FileId>>);
 
 impl DirectorySet {
     fn all(&self) -> MutexGuard<'_, HashSet<FileId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// True if it was not among them.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
+use dio_sys::uninterrupted;
 use rustix::io::{Errno, pwrite};
 
 use crate::tool::Sink;
@@ -52,14 +53,13 @@ impl Write for Plain<'_> {
 /// Writes all bytes at an offset, and counts the requests.
 pub(super) fn put_all(fd: &OwnedFd, mut rest: &[u8], mut offset: u64, requests: &mut u64) -> Result<(), Errno> {
     while !rest.is_empty() {
-        match pwrite(fd, rest, offset) {
+        match uninterrupted(|| pwrite(fd, rest, offset)) {
             Ok(0) => return Err(Errno::NOSPC),
             Ok(count) => {
                 rest = &rest[count..];
                 offset += count as u64;
                 *requests += 1;
             }
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }

@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
 use dio::names::{self, path_in};
+use dio_sys::fd_path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
 
 use super::names::has_dot_dot;
 pub(super) use crate::tool::deep::LONGEST;
-use crate::tool::own_path;
 
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
@@ -144,9 +144,7 @@ impl Root {
     pub(crate) fn find_data(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let place = self.find(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         match FileType::from_raw_mode(fstat(&place)?.st_mode) {
-            FileType::RegularFile | FileType::Directory => {
-                openat(CWD, own_path(&place), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            }
+            FileType::RegularFile | FileType::Directory => dio_sys::reopen(&place, OFlags::RDONLY),
             _ => Err(Errno::INVAL),
         }
     }
@@ -163,7 +161,7 @@ impl Root {
             found => found?,
         };
         match FileType::from_raw_mode(fstat(&found)?.st_mode) {
-            FileType::RegularFile => names::openat(CWD, own_path(&found), flags, Mode::empty()).map(Some),
+            FileType::RegularFile => names::openat(CWD, fd_path(&found), flags, Mode::empty()).map(Some),
             FileType::Directory => Err(Errno::ISDIR),
             _ => Ok(None),
         }

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, fsync, syncfs};
 use rustix::io::Errno;
 
@@ -61,12 +62,12 @@ impl Storage {
 
     /// Notes a new file or directory, and its file system, for the sync at the end.
     pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = self.first.lock();
         if first.len() <= FEW {
             first.push(Made::new(root, path));
         }
         drop(first);
-        let mut systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut systems = self.systems.lock();
         systems.entry(dev).or_insert_with(|| match fd.try_clone_to_owned() {
             Ok(own) if !self.few => System::Open(own),
             _ => System::Named(Made::new(root, path)),
@@ -83,8 +84,8 @@ impl Storage {
     /// # Errors
     /// What syncing answers.
     pub(super) fn finish(&self) -> Result<(), Errno> {
-        let systems = std::mem::take(&mut *self.systems.lock().unwrap_or_else(PoisonError::into_inner));
-        let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
+        let systems = std::mem::take(&mut *self.systems.lock());
+        let first = std::mem::take(&mut *self.first.lock());
         let synced = match first.len() <= FEW && first.iter().all(Made::sync) {
             true => Ok(()),
             false => systems.values().map(System::sync).fold(Ok(()), Result::and),

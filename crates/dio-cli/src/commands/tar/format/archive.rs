@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
+use dio_sys::uninterrupted;
+
 use crate::tool::Source;
 
 /// An archive that is read from front to back, parts of it without being looked at.
@@ -13,11 +15,7 @@ pub trait Archive: BufRead {
     fn pass(&mut self, bytes: u64) -> io::Result<u64> {
         let mut left = bytes;
         while left > 0 {
-            let there = match self.fill_buf() {
-                Ok(there) => there.len(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+            let there = uninterrupted(|| self.fill_buf().map(<[u8]>::len))?;
             if there == 0 {
                 break;
             }

@@ -1,6 +1,8 @@
 //! Entries out of an archive, one after the other.
 
-use std::io::{self, Read};
+use std::io::Read;
+
+use dio_sys::uninterrupted;
 
 use super::header::{self, Block, Checked};
 use super::pax::{self, Records};
@@ -441,13 +443,7 @@ impl<A: Archive> Entries<A> {
         if some == 0 {
             return Ok(0);
         }
-        let read = loop {
-            match self.archive.read(&mut buffer[..some]) {
-                Ok(read) => break read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let read = uninterrupted(|| self.archive.read(&mut buffer[..some]))?;
         self.took(read)
     }
 
@@ -461,14 +457,7 @@ impl<A: Archive> Entries<A> {
             return Ok(&[]);
         }
         let truncated = self.truncated();
-        let there = loop {
-            match self.archive.fill_buf() {
-                Ok(there) => break there.len(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        };
-        if there == 0 {
+        if uninterrupted(|| self.archive.fill_buf().map(<[u8]>::is_empty))? {
             return Err(truncated);
         }
         let there = self.archive.fill_buf()?;
@@ -515,11 +504,9 @@ impl<A: Archive> Entries<A> {
     fn read_block(&mut self, block: &mut [u8; BLOCK]) -> Result<usize, FormatError> {
         let mut filled = 0;
         while filled < BLOCK {
-            match self.archive.read(&mut block[filled..]) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+            match uninterrupted(|| self.archive.read(&mut block[filled..]))? {
+                0 => break,
+                read => filled += read,
             }
         }
         self.offset += filled as u64;
