@@ -251,6 +251,11 @@ fn files_larger_than_the_memory_pass_through() {
 
 /// A command on a terminal of its own, `answer` typed when it asks; what is to be seen there, and the exit status.
 fn asked(dir: &Path, line: &str, answer: &[u8]) -> (String, Option<i32>) {
+    asked_and(dir, line, &|| (), answer)
+}
+
+/// The same; before the answer, `meanwhile` is done.
+fn asked_and(dir: &Path, line: &str, meanwhile: &dyn Fn(), answer: &[u8]) -> (String, Option<i32>) {
     use std::io::{Read, Write};
     let mut command = script(Whose::Ours, dir, "exec script -qec \"$LINE\" /dev/null");
     command.env("LINE", line).env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -262,6 +267,7 @@ fn asked(dir: &Path, line: &str, answer: &[u8]) -> (String, Option<i32>) {
     while let Ok(count @ 1..) = screen.read(&mut bytes) {
         seen.extend_from_slice(&bytes[..count]);
         if !typed && String::from_utf8_lossy(&seen).contains("? ") {
+            meanwhile();
             keys.write_all(answer).unwrap();
             typed = true;
         }
@@ -286,6 +292,51 @@ fn what_is_there_is_replaced_only_by_consent() {
             let kept = fs::read(dir.path().join(target)).unwrap() == b"old";
             assert_eq!(kept, status != 0, "{line} {answer:?}: {seen}");
             assert_eq!(names(dir.path()), ["f", target]);
+        }
+    }
+}
+
+/// Whoever owns a directory can put a link to another one in the place of a directory in it, while a file in there is
+/// compressed. The question gives the time for that.
+#[test]
+fn a_directory_that_is_exchanged_leads_to_no_other() {
+    if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return dio_test::skip!("there is no script(1)");
+    }
+    for (line, suffix, answer) in [
+        ("gzip -k dir/sub/a", "gz", "y"),
+        ("gzip dir/sub/a", "gz", "y"),
+        ("gzip -r dir", "gz", "n"),
+        ("gzip -r dir", "gz", "y"),
+        ("gunzip -k dir/sub/b.gz", "", "y"),
+        ("gunzip -r dir", "", "n"),
+        ("zstd dir/sub/a", "zst", "y"),
+        ("zstd --rm dir/sub/a", "zst", "y"),
+        ("zstd -r --rm dir", "zst", "n"),
+        ("unzstd --rm -r dir", "", "y"),
+    ] {
+        let scratch = scratch();
+        let at = |name: &str| scratch.path().join(name);
+        fs::create_dir_all(at("dir/sub")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        for place in ["dir/sub", "other"] {
+            well(&at(place), "for f in b c; do echo text > $f; gzip -k $f; zstd -q $f; done; rm c");
+            fs::write(at(place).join("victim"), "victim").unwrap();
+        }
+        for name in ["a", "a.gz", "a.zst"] {
+            fs::write(at("dir/sub").join(name), "old").unwrap();
+        }
+        let before = names(&at("other"));
+        let exchange = || {
+            fs::rename(at("dir/sub"), at("dir/gone")).unwrap();
+            std::os::unix::fs::symlink("../other", at("dir/sub")).unwrap();
+        };
+        let (seen, _) = asked_and(scratch.path(), line, &exchange, format!("{answer}\n").repeat(9).as_bytes());
+        assert_eq!(names(&at("other")), before, "{line}: {seen}");
+        if answer == "y" {
+            let replaced = at("dir/gone").join(if suffix.is_empty() { "b".into() } else { format!("a.{suffix}") });
+            let is_new = fs::read(&replaced).is_ok_and(|bytes| bytes != b"old" && !bytes.is_empty());
+            assert!(is_new, "{line}: {seen}");
         }
     }
 }

@@ -143,7 +143,7 @@ impl UserGroups {
         }
         // The database may be on a network: others do not wait for this answer.
         let groups = Arc::new(UserGroups::ask(uid));
-        let mut known = known();
+        let mut known = KNOWN.lock();
         if known.len() >= USERS_MAX {
             known.clear();
         }

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use dio::names::FileId;
 use dio_bench::page::{self, Page};
@@ -14,6 +15,7 @@ use rustix::fs::{Mode, fchmod};
 use super::compress::OutputFile;
 use super::words;
 use crate::quote::quoted;
+use crate::tool::target::naming::open_parent;
 
 /// Most bytes of a result: a thousand times what a long study has.
 const MOST: u64 = 256 << 20;
@@ -146,11 +148,11 @@ fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), ReportE
 /// Writes a file that gets its name when it is whole. What has the name is replaced then; what a link points to, not the link.
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     let write = || {
-        let special = OutputFile::special(path)?;
+        let special = OutputFile::special(&open_parent(path)?, path)?;
         let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut target = match special {
             Some(special) => special,
-            None => OutputFile::named(&there, true)?,
+            None => OutputFile::named(Arc::new(open_parent(&there)?), &there, true)?,
         };
         if target.is_regular() {
             let mode = std::fs::metadata(&there).map(|found| Mode::from_raw_mode(found.mode() & 0o777));

@@ -10,7 +10,7 @@ use dio::drive::{CacheNote, Request, RequestTarget, run_one};
 use dio::engine::{Medium, OpFlags, OpKind, OsMedium, Route};
 use dio::geometry::{Directness, Geometry};
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, statat};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::interface::{AtomicWrites, BlockSizes, Durability, Method, SegmentFile, Storage};
@@ -53,6 +53,18 @@ impl Directory {
         &self.path
     }
 
+    /// The path of a file. What somebody else has put there is refused: opening a FIFO would wait for ever, and opening a
+    /// device can do something.
+    fn file_path(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match found {
+            // Opening says what is wrong with a link, and with what is not there.
+            Ok(FileType::RegularFile | FileType::Symlink) | Err(_) => Ok(path),
+            Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no regular file"))),
+        }
+    }
+
     fn mode(&self) -> Mode {
         // The log orders its own reads and writes, so the kernel's locks suffice.
         if self.direct { Mode::Concurrent } else { Mode::Cached }
@@ -93,13 +105,13 @@ impl Storage for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
-        let file = self.options().write(true).create(true).truncate(true).open(self.path.join(name))?;
+        let file = self.options().write(true).create(true).truncate(true).open(self.file_path(name)?)?;
         // Whatever the method, one sync at the end makes a new segment durable.
         Ok(Arc::new(DirectoryFile { file, sync: SyncCall::Fsync, commit: None, plain: None }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
-        let path = self.path.join(name);
+        let path = self.file_path(name)?;
         let (sync_method, sync) = match self.method {
             Method::Fsync => (SyncMethod::Explicit, SyncCall::Fsync),
             Method::Fdatasync | Method::RwfDsync => (SyncMethod::Explicit, SyncCall::Fdatasync),
@@ -137,7 +149,7 @@ impl Storage for Directory {
     }
 
     fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
-        let file = self.options().open(self.path.join(name))?;
+        let file = self.options().open(self.file_path(name)?)?;
         let geometry = file.geometry();
         let min = match file.mode().wants_direct() {
             true => geometry.offset_align().max(geometry.read_offset_align()),
@@ -359,5 +371,27 @@ impl CommitFile {
 impl AsFd for Directory {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_segment_is_refused_and_not_waited_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, scratch.path().join("pipe"), 0o600.into()).unwrap();
+        let storage = Directory::open(scratch.path(), true, Method::Fdatasync).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let opened = [false, true].map(|write| storage.open("pipe", write).err());
+            let [read, written] = opened;
+            let _ = tell.send([read, written, storage.block_sizes("pipe").err(), storage.create("pipe").err()]);
+        });
+        let errors = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        for error in errors {
+            assert_eq!(error.unwrap().to_string(), "'pipe' is no regular file");
+        }
     }
 }

@@ -70,6 +70,15 @@ impl Input {
         Input::of(fd, true, name.as_ref(), options)
     }
 
+    /// Takes over a descriptor that was opened for this, at the beginning of its file, and that nobody else shares: what
+    /// [`Input::open`] does with the one that it opens. `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`Input::adopt`].
+    pub fn own(fd: OwnedFd, name: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Input> {
+        Input::of(fd, false, name.as_ref(), options)
+    }
+
     fn of(fd: OwnedFd, shared: bool, name: &Path, options: &StreamOptions) -> io::Result<Input> {
         let options = &options.clamped();
         let stat = rustix::fs::fstat(&fd)?;

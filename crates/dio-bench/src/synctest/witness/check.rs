@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dio::block::Pool;
-use dio::quote::named;
+use dio::quote::{named, quoted};
 use dio_sys::uninterrupted;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
@@ -119,11 +119,7 @@ impl Check {
 /// [`SyncError`]: the file, or who knows; and when nothing can be told, because nothing was acknowledged, or because the blocks are
 /// not here for another reason than that they are lost: another file system is mounted, or the name is another one.
 pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
-    let file = match File::open(path) {
-        Ok(file) => Some(file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(SyncError::system("open", path)(error)),
-    };
+    let file = open(path)?;
     let told = match &file {
         Some(file) => read_header(&read(file, path, 0, HEADER as usize)?),
         None => None,
@@ -172,6 +168,22 @@ pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result
     let known = !boot.is_empty() && !session.boot.is_empty();
     let restarted = known.then(|| boot != session.boot || host() != session.host);
     Ok(Check { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
+}
+
+/// Opens the file, if it is there.
+fn open(path: &Path) -> Result<Option<File>, SyncError> {
+    // A pipe would be waited for.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(SyncError::system("open", path)(error)),
+    };
+    let kind = file.metadata().map_err(SyncError::system("look at", path))?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(SyncError::Asked(format!("{} is no regular file", quoted(path))));
+    }
+    Ok(Some(file))
 }
 
 /// The number that was acknowledged, and the session.
@@ -263,7 +275,8 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
 /// What every slot holds.
 fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
     // Past the cache where that is possible; the alignment is at least that of the blocks, or this is refused and not needed.
-    let direct = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
+    let direct =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
     let (size, start) = (session.size as usize, first_block(session.size));
     let chunk = size.max(1 << 20);
     let pool = Pool::new(chunk, 1).map_err(SyncError::system("map memory for", path))?;
@@ -341,6 +354,18 @@ mod tests {
         let mut slots = vec![Found::Nothing; 8];
         (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = Found::Number(number));
         slots
+    }
+
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let record = Source::Record(path.clone());
+        std::thread::spawn(move || tell.send(check(&path, &record, None).unwrap_err().to_string()));
+        let why = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        assert!(why.contains("pipe' is no regular file"), "{why}");
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! removed only after its target, and the name of it, are on the medium.
 
 mod ask;
+mod directory;
 mod retire;
 mod watched;
 
 pub(crate) use crate::tool::target::OutputFile;
 pub(crate) use crate::tool::target::attributes::give_usual;
 pub(crate) use ask::{agreed, terminal};
+pub(crate) use directory::Directory;
 pub(crate) use retire::{Retire, Trouble};
 pub(crate) use watched::{Watched, WatchedSink, pass};

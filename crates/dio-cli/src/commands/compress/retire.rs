@@ -1,17 +1,17 @@
 //! The removal of sources whose targets are whole.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use dio::names::{self, FileId};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, syncfs};
+use dio::names::FileId;
+use rustix::fs::{Stat, syncfs};
 use rustix::io::Errno;
 
 use super::OutputFile;
+use super::directory::remove;
 use crate::tool::free_descriptors;
-use crate::tool::target::naming::directory_of;
 
 /// Sources that wait for their targets to be durable.
 ///
@@ -27,12 +27,14 @@ pub(crate) struct Retire {
 #[derive(Debug)]
 struct Waiting {
     source: PathBuf,
+    /// The directory that it lies in.
+    dir: Arc<OwnedFd>,
     /// Device and inode: what has got the name meanwhile is left alone.
     identity: FileId,
     target: OutputFile,
 }
 
-/// As many wait where descriptors suffice, of which each keeps two, and with so many bytes.
+/// As many wait where descriptors suffice, of which each keeps three at most, and with so many bytes.
 const MOST: u64 = 100;
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -54,14 +56,14 @@ pub(crate) enum Trouble {
 impl Retire {
     /// Nothing waits.
     pub(crate) fn new() -> Retire {
-        let most = (free_descriptors().saturating_sub(OTHERS) / 2).min(MOST);
+        let most = (free_descriptors().saturating_sub(OTHERS) / 3).min(MOST);
         Retire { waiting: Vec::new(), bytes: 0, most }
     }
 
-    /// `source`, which was `stat`, is to go; `target` is whole and has its name.
-    pub(crate) fn add(&mut self, source: PathBuf, stat: &Stat, target: OutputFile) -> Vec<Trouble> {
+    /// `source`, which lies in `dir` and was `stat`, is to go; `target` is whole and has its name.
+    pub(crate) fn add(&mut self, source: PathBuf, dir: Arc<OwnedFd>, stat: &Stat, target: OutputFile) -> Vec<Trouble> {
         self.bytes += stat.st_size as u64;
-        self.waiting.push(Waiting { source, identity: FileId::of(stat), target });
+        self.waiting.push(Waiting { source, dir, identity: FileId::of(stat), target });
         if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
@@ -77,36 +79,20 @@ impl Retire {
         let together = waiting.len() > FEW;
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
-        for Waiting { source, identity, target } in waiting {
+        for Waiting { source, dir, identity, target } in waiting {
             let durable =
                 if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
             if let Err(error) = durable {
                 troubles.push(Trouble::Sync(target.path().to_owned(), error));
                 continue;
             }
-            let removed = remove(&source, identity);
+            let removed = remove(&dir, &source, identity);
             if let Err(errno) = removed {
                 troubles.push(Trouble::Remove(source, errno));
             }
         }
         troubles
     }
-}
-
-/// Removes a source that was looked at before. Its directory is opened once: whoever may rename directories on the way there
-/// must not have a file in another one removed.
-fn remove(source: &Path, looked_at: FileId) -> Result<(), Errno> {
-    let dir = directory_of(source);
-    let dir = openat(CWD, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let name = source.file_name().ok_or(Errno::INVAL)?;
-    let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-    let now = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileId::of(&now) == looked_at {
-        return names::unlinkat(&dir, &name);
-    }
-    // A link was followed, by force: it goes, as with the models, and what it leads to stays.
-    let is_link = FileType::from_raw_mode(now.st_mode) == FileType::Symlink;
-    if is_link { names::unlinkat(&dir, &name) } else { Ok(()) }
 }
 
 /// Syncs the file system of a target, once for each.

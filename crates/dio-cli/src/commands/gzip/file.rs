@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use dio::stream::Input;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{FileType, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use super::work::{Done, Work};
 use super::{Fatal, Run, names};
-use crate::commands::compress::{OutputFile, agreed, give_usual, terminal};
+use crate::commands::compress::{Directory, OutputFile, agreed, give_usual, terminal};
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
 
@@ -55,14 +55,19 @@ impl Run {
         Ok(())
     }
 
-    /// A file, or with `-r` a directory.
+    /// A name of the command line.
     pub(super) fn operand(&mut self, name: &Path) -> Result<(), Fatal> {
-        let Some((mut fd, mut path)) = self.open(name) else { return Ok(()) };
+        self.entry(name, &Directory::of_operand(name))
+    }
+
+    /// A file in `dir`, or with `-r` a directory.
+    fn entry(&mut self, name: &Path, dir: &Directory) -> Result<(), Fatal> {
+        let Some((mut fd, mut path)) = self.open(name, dir) else { return Ok(()) };
         if fstat(&fd).is_ok_and(|stat| self.retire.holds(&stat)) {
             // It is as good as gone, unless it has another name.
             let troubles = self.retire.flush();
             self.troubles(troubles);
-            let Some(again) = self.open(name) else { return Ok(()) };
+            let Some(again) = self.open(name, dir) else { return Ok(()) };
             (fd, path) = again;
         }
         let stat = match fstat(&fd) {
@@ -77,8 +82,8 @@ impl Run {
         if kind == FileType::Directory {
             if self.args.recursive {
                 // However deep directories lie, none is open while another is read.
-                drop(fd);
-                return self.directory(&path);
+                dir.close();
+                return self.directory(&path, fd);
             }
             self.warn(&[shown, b" is a directory -- ignored"]);
             return Ok(());
@@ -90,11 +95,11 @@ impl Run {
         // What was opened without waiting is read with waiting.
         let flags =
             rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK));
-        let adopted = flags.map_err(io::Error::from).and_then(|()| Input::adopt(fd, &path, self.tool.stream_options()));
+        let adopted = flags.map_err(io::Error::from).and_then(|()| Input::own(fd, &path, self.tool.stream_options()));
         match adopted {
             Ok(input) => {
                 let source = self.tool.source(input);
-                self.file(&path, &stat, target, source)
+                self.file(&path, dir, &stat, target, source)
             }
             Err(error) => {
                 self.failed(&path, errno_of(&error));
@@ -104,13 +109,13 @@ impl Run {
     }
 
     /// Opens a file; where there is none to decompress, one with a suffix.
-    fn open(&self, name: &Path) -> Option<(OwnedFd, PathBuf)> {
+    fn open(&self, name: &Path, dir: &Directory) -> Option<(OwnedFd, PathBuf)> {
         let follow = self.to_stdout || self.args.force;
-        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let mut flags = OFlags::RDONLY;
         flags.set(OFlags::NOFOLLOW, !follow);
         // A pipe that is read waits for its writer; one that will only be refused does not.
         flags.set(OFlags::NONBLOCK, !self.to_stdout);
-        let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
+        let open = |path: &Path| dir.open_entry(path, flags);
         let missing = match open(name) {
             Ok(fd) => return Some((fd, name.to_owned())),
             Err(errno) => errno,
@@ -182,24 +187,24 @@ impl Run {
         }
     }
 
-    /// Everything in a directory, in the order of the names.
-    fn directory(&mut self, path: &Path) -> Result<(), Fatal> {
+    /// Everything in a directory that was opened as `fd`, in the order of the names.
+    fn directory(&mut self, path: &Path, fd: OwnedFd) -> Result<(), Fatal> {
         // Sources whose turn was before are gone when their directory is read.
         let troubles = self.retire.flush();
         self.troubles(troubles);
-        let mut entries = Vec::new();
-        let read = std::fs::read_dir(path).and_then(|all| {
-            for entry in all {
-                entries.push(entry?.path());
+        let dir = match Directory::opened(path, fd) {
+            Ok(dir) => dir,
+            Err(errno) => {
+                self.failed(path, errno);
+                return Ok(());
             }
-            Ok(())
-        });
-        if let Err(error) = read {
-            self.failed(path, errno_of(&error));
+        };
+        let (entries, read) = dir.list();
+        if let Err(errno) = read {
+            self.failed(path, errno);
         }
-        entries.sort();
-        for entry in entries {
-            self.operand(&entry)?;
+        for (entry, _) in entries {
+            self.entry(&entry, &dir)?;
             if self.stop.is_some_and(Stop::asked) {
                 break;
             }
@@ -208,7 +213,14 @@ impl Run {
     }
 
     /// A file that was opened, on its way to a target of that name.
-    fn file(&mut self, path: &Path, stat: &Stat, target: PathBuf, mut source: Source) -> Result<(), Fatal> {
+    fn file(
+        &mut self,
+        path: &Path,
+        dir: &Directory,
+        stat: &Stat,
+        target: PathBuf,
+        mut source: Source,
+    ) -> Result<(), Fatal> {
         let base = path.file_name().map(|name| name.as_bytes().to_vec());
         let name = base.filter(|_| self.keep_name);
         let mut work = Work { shown: path, name, mtime: Some(stat.st_mtime), is_stdin: false };
@@ -237,12 +249,12 @@ impl Run {
             };
         }
         let Some(target) = self.named_within(path, target, &mut source, &mut work) else { return Ok(()) };
-        let Some(made) = self.begin(&target) else { return Ok(()) };
+        let Some(made) = self.begin(&target, dir) else { return Ok(()) };
         let result = self.process(&work, &mut source, Some(&made))?;
         let _ = source.close();
         match result {
-            Done::Well(moved) => self.complete(path, stat, made, &moved, true),
-            Done::Salvaged(moved) => self.complete(path, stat, made, &moved, false),
+            Done::Well(moved) => self.complete((path, dir), stat, made, &moved, true),
+            Done::Salvaged(moved) => self.complete((path, dir), stat, made, &moved, false),
             Done::Badly => Ok(()),
         }
     }
@@ -265,13 +277,14 @@ impl Run {
         Some(named.unwrap_or(target))
     }
 
-    /// Begins the target, after asking where something has its name.
-    fn begin(&mut self, path: &Path) -> Option<OutputFile> {
+    /// Begins the target in `dir`, after asking where something has its name.
+    fn begin(&mut self, path: &Path, dir: &Directory) -> Option<OutputFile> {
         // From here on a signal has to wait for files to be tidied up.
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force;
         loop {
-            match OutputFile::named(path, replace) {
+            let made = dir.open().map_err(io::Error::from);
+            match made.and_then(|dir| OutputFile::named(dir, path, replace)) {
                 Ok(target) => return Some(target),
                 Err(error) if matches!(errno_of(&error), Errno::EXIST | Errno::ISDIR) && !replace => {
                     let shown = path.as_os_str().as_bytes();
@@ -297,7 +310,7 @@ impl Run {
     /// The target is whole: it gets its attributes and its name, and the source goes.
     fn complete(
         &mut self,
-        path: &Path,
+        (path, dir): (&Path, &Directory),
         stat: &Stat,
         mut target: OutputFile,
         done: &super::work::Account,
@@ -320,8 +333,13 @@ impl Run {
             self.say(&[done.ratio(self.decompress).as_bytes(), verb, &shown, b"\n"]);
         }
         if !self.args.keep && well {
-            let troubles = self.retire.add(path.to_owned(), stat, target);
-            self.troubles(troubles);
+            match dir.open() {
+                Ok(dir) => {
+                    let troubles = self.retire.add(path.to_owned(), dir, stat, target);
+                    self.troubles(troubles);
+                }
+                Err(errno) => self.failed(path, errno),
+            }
         }
         Ok(())
     }

@@ -46,7 +46,11 @@ pub(super) fn with_suffix(path: &Path, suffix: &OsStr) -> PathBuf {
 /// out of the directory. `None` if that is no name.
 pub(super) fn beside(path: &Path, name: &[u8]) -> Option<PathBuf> {
     let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    (!name.is_empty() && name != b"." && name != b"..").then(|| path.with_file_name(OsStr::from_bytes(name)))
+    (!name.is_empty() && name != b"." && name != b"..").then(|| {
+        let above = path.as_os_str().as_bytes();
+        let end = above.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        OsString::from_vec([&above[..end], name].concat()).into()
+    })
 }
 
 /// Suffixes that are tried in turn for a name that does not exist.
@@ -87,6 +91,8 @@ mod tests {
         assert_eq!(beside(path, b"b").unwrap(), Path::new("d/b"));
         assert_eq!(beside(path, b"/etc/passwd").unwrap(), Path::new("d/passwd"));
         assert_eq!(beside(path, b"../../x").unwrap(), Path::new("d/x"));
+        // A name whose stem is a dot.
+        assert_eq!(beside(Path::new("d/."), b"b").unwrap(), Path::new("d/b"));
         for name in [&b""[..], b".", b"..", b"a/..", b"x/"] {
             assert_eq!(beside(path, name), None, "{name:?}");
         }

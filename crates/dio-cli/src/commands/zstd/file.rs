@@ -5,16 +5,19 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use dio::names;
 use dio::names::FileId;
-use rustix::fs::{FileType, Stat};
+use dio::stream::Input;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::operand::File;
 use super::work::Done;
 use super::{Fatal, Run};
 use crate::codec::Moved;
-use crate::commands::compress::{OutputFile, agreed, give_usual, terminal};
+use crate::commands::compress::{Directory, OutputFile, agreed, give_usual, terminal};
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
@@ -27,7 +30,7 @@ const COMPRESSED: [&str; 32] = [
 
 impl Run {
     /// All files that are asked for; `None`, after a word, when there is none that can be used.
-    pub(super) fn files(&self) -> Option<Vec<OsString>> {
+    pub(super) fn files(&self) -> Option<Vec<File>> {
         let mut names = self.args.files.clone();
         for list in &self.args.filelist {
             let text = match std::fs::read(list) {
@@ -41,7 +44,7 @@ impl Run {
             names.extend(lines.map(|line| OsString::from_vec(line.to_vec())));
         }
         if names.is_empty() {
-            return Some(if self.args.list { Vec::new() } else { vec!["-".into()] });
+            return Some(if self.args.list { Vec::new() } else { vec![File::named("-".into())] });
         }
         let (mut files, mut ignored) = (Vec::new(), false);
         for name in names {
@@ -53,16 +56,17 @@ impl Run {
                 continue;
             }
             if self.args.recursive && path.is_dir() {
-                self.walk(path, &mut files);
+                let above = Directory::of_operand(path);
+                self.walk(path, &above, &mut files);
             } else {
-                files.push(name);
+                files.push(File::named(name.into()));
             }
         }
         if self.args.exclude_compressed && !self.decompress() {
-            files.retain(|name| {
-                let ending = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
+            files.retain(|file| {
+                let ending = file.path.extension().and_then(OsStr::to_str).unwrap_or_default();
                 // A directory is told of, whatever its name.
-                !COMPRESSED.contains(&ending) || Path::new(name).is_dir()
+                !COMPRESSED.contains(&ending) || file.path.is_dir()
             });
             return Some(files);
         }
@@ -73,26 +77,32 @@ impl Run {
         if files.is_empty() { None } else { Some(files) }
     }
 
-    /// Files in a directory and below, in the order of their names.
-    fn walk(&self, path: &Path, files: &mut Vec<OsString>) {
-        // Each entry would keep the directory open.
-        let named = |entry: io::Result<std::fs::DirEntry>| entry.map(|entry| (entry.path(), entry.file_type().ok()));
-        let entries = std::fs::read_dir(path).and_then(|all| all.map(named).collect::<io::Result<Vec<_>>>());
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => return self.failed(path, &words(errno_of(&error))),
+    /// Files in a directory, which lies in `above`, and below, in the order of their names.
+    fn walk(&self, path: &Path, above: &Directory, files: &mut Vec<File>) {
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        flags.set(OFlags::NOFOLLOW, !self.args.force && !self.args.list);
+        let opened = above.open_entry(path, flags).and_then(|fd| Directory::opened(path, fd));
+        // However deep directories lie, one is open.
+        above.close();
+        let dir = match opened {
+            Ok(dir) => Rc::new(dir),
+            Err(errno) => return self.failed(path, &words(errno)),
         };
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (entries, read) = dir.list();
+        if let Err(errno) = read {
+            return self.failed(path, &words(errno));
+        }
         for (path, kind) in entries {
             match kind {
-                Some(kind) if kind.is_dir() => self.walk(&path, files),
-                Some(kind) if kind.is_symlink() && !self.args.force => {
+                FileType::Directory => self.walk(&path, &dir, files),
+                FileType::Symlink if !self.args.force => {
                     let link = path.as_os_str().as_bytes();
                     self.say(2, &[b"Warning : ", link, b" is a symbolic link, ignoring\n"]);
                 }
-                _ => files.push(path.into_os_string()),
+                _ => files.push(File { path, dir: Rc::clone(&dir) }),
             }
         }
+        dir.close();
     }
 
     /// Standard input, to standard output unless `-o` says otherwise.
@@ -126,14 +136,18 @@ impl Run {
     }
 
     /// A file.
-    pub(super) fn operand(&mut self, path: &Path) -> Result<(), Fatal> {
+    pub(super) fn operand(&mut self, file: &File) -> Result<(), Fatal> {
+        let File { path, dir } = file;
         let shown = path.as_os_str().as_bytes();
-        let looked_at = match names::stat(path) {
+        // Links were left out before: one that is there now was put there meanwhile.
+        let follow = self.args.force;
+        let look = || dir.stat_entry(path, if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW });
+        let looked_at = match look() {
             Ok(stat) if self.retire.holds(&stat) => {
                 // It is as good as gone, unless it has another name.
                 let troubles = self.retire.flush();
                 self.troubles(troubles);
-                names::stat(path)
+                look()
             }
             other => other,
         };
@@ -150,6 +164,36 @@ impl Run {
                 return Ok(());
             }
         };
+        if !self.is_fit(path, &stat) {
+            return Ok(());
+        }
+        let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
+        let Some(name) = named else { return Ok(()) };
+        let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
+        let opened = dir.open_entry(path, flags).map_err(io::Error::from).and_then(|fd| {
+            let opened = names::fstat(&fd)?;
+            Ok((Input::own(fd, path, self.tool.stream_options())?, opened))
+        });
+        let (mut source, opened) = match opened {
+            Ok((input, opened)) => (self.tool.source(input), opened),
+            Err(error) => {
+                self.failed(path, &words(errno_of(&error)));
+                return Ok(());
+            }
+        };
+        // The file that was opened counts, should it be another one.
+        if FileId::of(&opened) != FileId::of(&stat) && !self.is_fit(path, &opened) {
+            return Ok(());
+        }
+        match name {
+            None => self.process_joined(file, &opened, &mut source),
+            Some(name) => self.process_own(file, &opened, &name, source),
+        }
+    }
+
+    /// Whether a file may be compressed or decompressed. What is wrong was told.
+    fn is_fit(&self, path: &Path, stat: &Stat) -> bool {
+        let shown = path.as_os_str().as_bytes();
         let unfit: Option<&[u8]> = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Some(b" is a directory -- ignored"),
             FileType::CharacterDevice | FileType::Socket => Some(b" is not a regular file -- ignored"),
@@ -158,30 +202,18 @@ impl Run {
         };
         if let Some(why) = unfit {
             self.error(&[shown, why]);
-            return Ok(());
+            return false;
         }
-        if !self.decompress() && self.plan.dictionary_file == Some(FileId::of(&stat)) {
+        if !self.decompress() && self.plan.dictionary_file == Some(FileId::of(stat)) {
             self.error(&[b"cannot use ", shown, b" as an input file and dictionary"]);
-            return Ok(());
+            return false;
         }
         let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
-        if own_output.is_some_and(|own| FileId::of(&own) == FileId::of(&stat)) {
+        if own_output.is_some_and(|own| FileId::of(&own) == FileId::of(stat)) {
             self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
-            return Ok(());
+            return false;
         }
-        let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
-        let Some(name) = named else { return Ok(()) };
-        let mut source = match self.tool.open(path) {
-            Ok(source) => source,
-            Err(error) => {
-                self.failed(path, &words(errno_of(&error)));
-                return Ok(());
-            }
-        };
-        match name {
-            None => self.process_joined(path, &stat, &mut source),
-            Some(name) => self.process_own(path, &stat, &name, source),
-        }
+        true
     }
 
     /// Whether everything goes to one place.
@@ -189,7 +221,8 @@ impl Run {
         self.args.stdout || self.args.output.is_some() || self.args.test
     }
 
-    fn process_joined(&mut self, path: &Path, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
+    fn process_joined(&mut self, file: &File, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
+        let path = &file.path;
         let done = self.joined_process(path, size_of(stat), source)?;
         self.total.salvaged |= matches!(done, Done::Salvaged(_));
         if let Done::Well(moved) = done {
@@ -206,10 +239,7 @@ impl Run {
                 });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
-                    Ok(()) if target.is_regular() && self.args.rm => {
-                        let troubles = self.retire.add(path.to_owned(), stat, target);
-                        self.troubles(troubles);
-                    }
+                    Ok(()) if target.is_regular() && self.args.rm => self.retire(file, stat, target),
                     Ok(()) => {}
                 }
             } else if made.is_some() {
@@ -220,8 +250,11 @@ impl Run {
     }
 
     /// To a file of its own.
-    fn process_own(&mut self, path: &Path, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
-        let Some(mut target) = self.begin(name) else { return Ok(()) };
+    fn process_own(&mut self, file: &File, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
+        let path = &file.path;
+        let beside = self.args.output_dir_flat.is_none() && self.args.output_dir_mirror.is_none();
+        let begun = if beside { self.begin(name, &file.dir) } else { self.begin(name, &Directory::of_operand(name)) };
+        let Some(mut target) = begun else { return Ok(()) };
         let sink = match target.sink(&self.tool) {
             Ok(sink) => sink,
             Err(error) => {
@@ -245,11 +278,21 @@ impl Run {
             self.count(path, name.as_os_str().as_bytes(), &moved, 2);
             // What went into a device or a pipe is not kept there.
             if self.args.rm && target.is_regular() {
-                let troubles = self.retire.add(path.to_owned(), stat, target);
-                self.troubles(troubles);
+                self.retire(file, stat, target);
             }
         }
         Ok(())
+    }
+
+    /// The source, which was `stat`, is to go: the target is whole.
+    fn retire(&mut self, source: &File, stat: &Stat, target: OutputFile) {
+        match source.dir.open() {
+            Ok(dir) => {
+                let troubles = self.retire.add(source.path.clone(), dir, stat, target);
+                self.troubles(troubles);
+            }
+            Err(errno) => self.failed(&source.path, &words(errno)),
+        }
     }
 
     /// Gives a target the attributes of its source, as far as its file system has them.
@@ -274,15 +317,16 @@ impl Run {
             self.joined = Some((None, sink.map_err(|()| Fatal)?));
             return Ok(());
         };
-        let target = self.begin(&output).ok_or(Fatal)?;
+        let target = self.begin(&output, &Directory::of_operand(&output)).ok_or(Fatal)?;
         let sink = target.sink(&self.tool).map_err(|error| self.output_failed(Some(&target), errno_of(&error)));
         self.joined = Some((Some(target), sink.map_err(|()| Fatal)?));
         Ok(())
     }
 
-    /// Begins the target, after asking where something has its name.
-    fn begin(&mut self, path: &Path) -> Option<OutputFile> {
-        match OutputFile::special(path) {
+    /// Begins the target in `dir`, after asking where something has its name.
+    fn begin(&mut self, path: &Path, dir: &Directory) -> Option<OutputFile> {
+        let open = || dir.open().map_err(io::Error::from);
+        match open().and_then(|dir| OutputFile::special(&dir, path)) {
             Ok(Some(special)) => return Some(special),
             Ok(None) => {}
             Err(error) => {
@@ -294,7 +338,7 @@ impl Run {
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force;
         loop {
-            match OutputFile::named(path, replace) {
+            match open().and_then(|dir| OutputFile::named(dir, path, replace)) {
                 Ok(target) => return Some(target),
                 Err(error) if errno_of(&error) == Errno::EXIST && !replace => {
                     let shown = path.as_os_str().as_bytes();

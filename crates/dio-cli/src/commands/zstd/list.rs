@@ -9,14 +9,15 @@ use rustix::fs::FileType;
 
 use super::Run;
 use super::human::human;
+use super::operand::File;
 use crate::codec::zstd::frame::{ListError, Summary, list};
 use crate::quote::words;
 use crate::tool::errno_of;
 
 impl Run {
     /// Lists all files.
-    pub(super) fn list(&mut self, files: &[std::ffi::OsString]) {
-        if files.iter().any(|name| name == "-") || files.is_empty() {
+    pub(super) fn list(&mut self, files: &[File]) {
+        if files.iter().any(File::is_stdin) || files.is_empty() {
             self.tell(0, &[b"--list does not support reading from standard input"]);
             self.say(0, &[b"No files given \n"]);
             return self.tool.fail();
@@ -26,8 +27,7 @@ impl Run {
             self.print(b"Frames  Skips  Compressed  Uncompressed  Ratio  Check  Filename\n");
         }
         let mut total = Summary { content: Some(0), checksum: true, ..Summary::default() };
-        for name in files {
-            let name = Path::new(name);
+        for File { path: name, .. } in files {
             let Some(summary) = self.summary_of(name) else { continue };
             let shown = name.as_os_str().as_bytes();
             match long {

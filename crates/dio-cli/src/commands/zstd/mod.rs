@@ -4,6 +4,7 @@ mod args;
 mod file;
 mod human;
 mod list;
+mod operand;
 mod plan;
 mod work;
 
@@ -24,6 +25,7 @@ use crate::tool::{Sink, Tool, die_of_a_closed_pipe, errno_of};
 
 use args::ZstdArgs;
 use human::human;
+use operand::File;
 
 pub(crate) const PROGRAMS: [Program; 3] = [program("zstd"), program("unzstd"), program("zstdcat")];
 
@@ -120,14 +122,15 @@ impl Run {
         self.stop.is_some_and(Stop::asked)
     }
 
-    fn all(&mut self, files: &[OsString]) {
+    fn all(&mut self, files: &[File]) {
         self.total.wanted = files.len();
-        self.reads_stdin = files.iter().any(|name| name == "-");
+        self.reads_stdin = files.iter().any(File::is_stdin);
         if self.args.output.is_some() && files.len() > 1 && !self.args.test && !self.may_join() {
             return self.tool.fail();
         }
-        for name in files {
-            let done = if name == "-" { self.stdin() } else { self.operand(Path::new(name)) };
+        for (at, file) in files.iter().enumerate() {
+            let done = if file.is_stdin() { self.stdin() } else { self.operand(file) };
+            file.leave(files.get(at + 1));
             if done.is_err() || self.stopped() {
                 break;
             }

@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use dio::names;
 use dio::names::FileId;
@@ -41,7 +41,7 @@ use rustix::io::Errno;
 use super::synced;
 pub(crate) use guard::Guard;
 use guard::{Partial, remove_if};
-use naming::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
+use naming::{Naming, open_parent, split, temporary_name, unnamed, unnamed_plain};
 
 /// A file that is being written. Dropped without [`OutputFile::keep`] it leaves the old file as it
 /// was.
@@ -71,7 +71,7 @@ enum How {
 #[derive(Debug)]
 struct Beside {
     name: CString,
-    naming: Naming<OwnedFd>,
+    naming: Naming<Arc<OwnedFd>>,
     /// What has the name then is replaced; otherwise the name must still be free.
     replace: bool,
 }
@@ -123,15 +123,14 @@ impl OutputFile {
         Ok(OutputFile { fd, path, how, before })
     }
 
-    /// Begins a file that will be called `path` itself, even if that is a link: what has the name is not changed before
-    /// [`OutputFile::keep_named`]. Until its attributes are given, the file is for its owner alone.
+    /// Begins a file that will be called `path` itself, even if that is a link, in the directory `dir` of that path: what has
+    /// the name is not changed before [`OutputFile::keep_named`]. Until its attributes are given, the file is for its owner alone.
     ///
     /// # Errors
     /// EEXIST when something has the name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
     /// answers.
-    pub(crate) fn named(path: &Path, replace: bool) -> io::Result<OutputFile> {
-        let name = CString::new(path.file_name().ok_or(Errno::ISDIR)?.as_bytes())?;
-        let dir = open_parent(path)?;
+    pub(crate) fn named(dir: Arc<OwnedFd>, path: &Path, replace: bool) -> io::Result<OutputFile> {
+        let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let before = match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => return Err(Errno::ISDIR.into()),
             Ok(_) if !replace => return Err(Errno::EXIST.into()),
@@ -144,24 +143,30 @@ impl OutputFile {
         Ok(OutputFile { fd, path: path.to_owned(), how, before })
     }
 
-    /// Opens what is there and is no regular file, to be written as it is; `None` for a regular file, or none.
+    /// Opens what has the last name of `path` in `dir`, the directory of that path, and is no regular file, to be written
+    /// as it is; `None` for a regular file, or none.
     ///
     /// # Errors
     /// What `open(2)` answers.
-    pub(crate) fn special(path: &Path) -> io::Result<Option<OutputFile>> {
-        match rustix::fs::stat(path) {
-            Ok(stat)
-                if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) => {}
-            _ => return Ok(None),
+    pub(crate) fn special(dir: &OwnedFd, path: &Path) -> io::Result<Option<OutputFile>> {
+        let name = split(path).1;
+        let is_special =
+            |stat: &Stat| !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
+        if !statat(dir, name, AtFlags::empty()).is_ok_and(|stat| is_special(&stat)) {
+            return Ok(None);
         }
-        let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        let fd = openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        if !is_special(&fstat(&fd)?) {
+            // The name leads to another file since: that one is not written into.
+            return Ok(None);
+        }
         Ok(Some(OutputFile { fd, path: path.to_owned(), how: How::InPlace { regular: false }, before: None }))
     }
 
     /// A file that has no name before it is kept.
     fn hidden(path: PathBuf, mode: Mode) -> Result<OutputFile, Errno> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
-        let dir = open_parent(&path)?;
+        let dir = Arc::new(open_parent(&path)?);
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
         let how = How::AtEnd(Beside { name, naming: Naming::new(dir, temporary), replace: false });
         Ok(OutputFile { fd, path, how, before: None })
@@ -346,7 +351,7 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
         };
         let same_device = fstat(&fd).is_ok_and(|new| new.st_dev == stat.st_dev);
         if same_device && attributes::give_all(old, stat, &fd).is_ok() {
-            let naming = Naming::new(dir, temporary);
+            let naming = Naming::new(Arc::new(dir), temporary);
             return Ok(Some((fd, Some(Beside { name, naming, replace: true }))));
         }
         drop(Naming::new(&dir, temporary));

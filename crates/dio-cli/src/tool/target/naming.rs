@@ -112,16 +112,33 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The directory that holds `path`, and its name in there; slashes at the end belong to the name. Neither changes what a
+/// path leads to.
+pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let (dir, name) = bytes.split_at(start);
+    (Path::new(if dir.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(dir) }), OsStr::from_bytes(name))
+}
+
 /// Opens the directory that holds `path`, to make files in it.
 ///
 /// # Errors
 /// What `open(2)` answers.
 pub(crate) fn open_parent(path: &Path) -> Result<OwnedFd, Errno> {
-    let parent = directory_of(path);
+    open_directory(split(path).0)
+}
+
+/// Opens a directory to look names up in it, and to make files.
+///
+/// # Errors
+/// What `open(2)` answers.
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(CWD, parent, OFlags::RDONLY | flags, Mode::empty()) {
+    match openat(CWD, path, OFlags::RDONLY | flags, Mode::empty()) {
         // It may be written all the same.
-        Err(Errno::ACCESS) => openat(CWD, parent, OFlags::PATH | flags, Mode::empty()),
+        Err(Errno::ACCESS) => openat(CWD, path, OFlags::PATH | flags, Mode::empty()),
         dir => dir,
     }
 }
@@ -219,6 +236,22 @@ mod tests {
             let there = statat(dir(), c"name", AtFlags::empty()).unwrap();
             assert_eq!(there.st_ino, rustix::fs::fstat(&second).unwrap().st_ino);
             std::fs::remove_file(scratch.path().join("name")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_path_is_split_before_its_last_name() {
+        for (path, dir, name) in [
+            ("a", ".", "a"),
+            ("a/b", "a/", "b"),
+            ("/a", "/", "a"),
+            ("a//b//", "a//", "b//"),
+            ("a/.", "a/", "."),
+            ("../..", "../", ".."),
+            ("/", ".", "/"),
+            ("", ".", ""),
+        ] {
+            assert_eq!(split(Path::new(path)), (Path::new(dir), OsStr::new(name)), "{path}");
         }
     }
 
