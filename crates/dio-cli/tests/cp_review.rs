@@ -202,3 +202,57 @@ fn small_files_that_hold_less_than_they_say_are_copied() {
     good("", &[from, &to]);
     assert_eq!(std::fs::read(&to).unwrap(), text);
 }
+
+#[test]
+fn parents_leave_alone_what_a_link_leads_to() {
+    let dir = file_systems()[0].dir();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["a/b", "private/old", "to"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    std::fs::write(path("a/b/f"), "x").unwrap();
+    mode(&path("a"), 0o777);
+    mode(&path("private"), 0o700);
+    symlink("../private", path("to/a")).unwrap();
+    let command = |args: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+        command.arg("cp").args(args.split(' ')).current_dir(dir.path());
+        dio_test::run(&mut command)
+    };
+    if is_root() {
+        own_by(&path("a"), NOBODY);
+    }
+    let output = command("-a --parents a/b/f to");
+    assert!(output.status.success(), "{output:?}");
+    let after = path("private").metadata().unwrap();
+    assert_eq!(after.mode() & 0o7777, 0o700);
+    assert_eq!(after.uid(), path("to").metadata().unwrap().uid());
+    assert_eq!(std::fs::read(path("private/b/f")).unwrap(), b"x", "the link is followed, as by GNU cp");
+}
+
+#[test]
+fn a_directory_of_somebody_else_hands_down_no_acl() {
+    if !is_root() || Command::new("setfacl").arg("--version").output().is_err() {
+        crate::own::skip!("a default ACL of another user's needs root and setfacl");
+        return;
+    }
+    let dir = file_systems()[0].dir();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(path("from/d")).unwrap();
+    std::fs::create_dir(path("to")).unwrap();
+    for name in ["from/f", "from/d/f"] {
+        std::fs::write(path(name), "x").unwrap();
+        mode(&path(name), 0o640);
+    }
+    own_by(&path("to"), NOBODY);
+    let set = Command::new("setfacl").args(["-m", "d:u:nobody:rwx"]).arg(path("to")).status().unwrap();
+    if !set.success() {
+        return crate::own::skip!("no ACLs here");
+    }
+    good("-a", &[&path("from"), &path("to")]);
+    for name in ["to/from", "to/from/d", "to/from/f", "to/from/d/f"] {
+        let listed = Command::new("getfacl").arg("-cp").arg(path(name)).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(!listed.contains("nobody") && !listed.contains("65534"), "{name}: {listed}");
+    }
+}

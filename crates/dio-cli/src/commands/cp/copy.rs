@@ -1,11 +1,15 @@
 //! Copies one entry, whatever it is.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dio::names;
-use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, linkat, mkfifoat, mknodat, readlinkat, statat, symlinkat};
+use dio::names::FileId;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
+};
 use rustix::io::Errno;
 
 use super::data::Lane;
@@ -13,9 +17,10 @@ use super::dirs::Dir;
 use super::entry::{Entry, Target};
 use super::error::{At, CopyError, Doing};
 use super::examine::{Verdict, kind};
-use super::links::Claim;
+use super::links::{Claim, First, link_open};
+use super::made::Special;
 use super::metadata::{Attributes, Now, Object};
-use super::open::Contents;
+use super::open::{Contents, is_link};
 use super::options::{Dereference, Existing};
 use super::session::Session;
 use super::tree::Listed;
@@ -119,27 +124,31 @@ impl Session {
         found: Target,
     ) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
-            return self.place(lane, entry, stat, found);
+            return self.place(lane, entry, stat, found).map(drop);
         }
         match self.links.claim(entry, stat, &found) {
             Claim::Left => Ok(()),
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
-                let placed = self.place(lane, entry, stat, found);
-                match &placed {
-                    Ok(()) => self.link_waiting(entry, stat),
-                    Err(_) => self.retry_waiting(lane, stat),
+                let placed = self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made));
+                match placed {
+                    Ok(first) => {
+                        self.link_waiting(first, stat);
+                        Ok(())
+                    }
+                    Err(error) => {
+                        self.retry_waiting(lane, stat);
+                        Err(error)
+                    }
                 }
-                placed
             }
         }
     }
 
-    /// The inode of `stat` is copied as `entry`: links the names that waited for it.
-    fn link_waiting(&self, entry: Entry<'_>, stat: &Stat) {
-        let name = entry.target_path();
-        for one in self.links.copied(stat, name.clone(), self.names(stat)) {
-            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &name)) {
+    /// The inode of `stat` is copied as `first`: links the names that waited for it.
+    fn link_waiting(&self, first: First, stat: &Stat) {
+        for one in self.links.copied(stat, first.clone(), self.names(stat)) {
+            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first)) {
                 self.report.error(error);
             }
             self.leave(one.dir);
@@ -167,34 +176,35 @@ impl Session {
             Claim::Left => Ok(()),
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
-                self.link_waiting(entry, stat);
+                self.link_waiting(first_of(entry, None)?, stat);
                 Ok(())
             }
         }
     }
 
-    /// Makes the target a link to `to`, a name relative to the working directory.
-    fn link(&self, entry: Entry<'_>, to: &std::path::Path) -> Result<(), CopyError> {
-        let linked = self.link_replacing(entry, rustix::fs::CWD, to.as_os_str(), AtFlags::empty(), true);
-        linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.to_owned(), errno })
+    /// Makes the target a link to what was copied first.
+    fn link(&self, entry: Entry<'_>, to: &First) -> Result<(), CopyError> {
+        let linked = to
+            .open()
+            .and_then(|first| self.link_replacing(entry, true, |target, name| link_open(&first, target, name)));
+        linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.path(), errno })
     }
 
+    /// Makes the target by `link`, if need be in the place of what is there.
     fn link_replacing(
         &self,
         entry: Entry<'_>,
-        dir: BorrowedFd<'_>,
-        from: impl rustix::path::Arg + Copy,
-        flags: AtFlags,
         replace: bool,
+        link: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let target = &entry.open.target;
-        match linkat(dir, from, target, entry.target, flags) {
+        let target = entry.open.target.as_fd();
+        match link(target, entry.target) {
             Err(Errno::EXIST) if replace => {}
             other => return other,
         }
         // Under another name first, then over the old one, so that the target never lacks.
         let name = temporary_beside(entry.target);
-        linkat(dir, from, target, name.as_c_str(), flags)?;
+        link(target, &name)?;
         let renamed = names::renameat(target, &name, entry.target);
         // Renaming one link of a file over another does nothing and leaves both.
         let _ = names::unlinkat(target, &name);
@@ -203,21 +213,31 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the target, which is not a directory.
-    fn place(&self, lane: &mut Lane, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<(), CopyError> {
+    /// Makes the target, which is not a directory; the inode that it got, if it is a new one and other names may become
+    /// links to it.
+    fn place(
+        &self,
+        lane: &mut Lane,
+        entry: Entry<'_>,
+        stat: &Stat,
+        found: Target,
+    ) -> Result<Option<FileId>, CopyError> {
         let kind = kind(stat);
+        let mut made = None;
         if self.options.hard_link {
             let replace = self.options.force || self.options.existing == Existing::Ask;
             let flags = if self.follows(entry) { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            let linked = self.link_replacing(entry, entry.open.source.as_fd(), entry.source, flags, replace);
+            let linked = self.link_replacing(entry, replace, |target, name| {
+                linkat(&entry.open.source, entry.source, target, name, flags)
+            });
             linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
         } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
-            self.place_contents(lane, entry, stat, found)?;
+            made = self.place_contents(lane, entry, stat, found)?;
         } else {
-            self.place_special(entry, stat, kind)?;
+            made = self.place_special(entry, stat, kind)?;
         }
         self.remember_created(entry);
-        Ok(())
+        Ok(made)
     }
 
     /// Several operands: the name must not be overwritten by a later one.
@@ -227,7 +247,13 @@ impl Session {
         }
     }
 
-    fn place_contents(&self, lane: &mut Lane, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<(), CopyError> {
+    fn place_contents(
+        &self,
+        lane: &mut Lane,
+        entry: Entry<'_>,
+        stat: &Stat,
+        found: Target,
+    ) -> Result<Option<FileId>, CopyError> {
         let preserve = &self.options.preserve;
         let owned = entry.dir.creates_as.get() == Some(&(stat.st_uid, stat.st_gid));
         // While a file may still change hands, only its owner may look at it.
@@ -248,11 +274,17 @@ impl Session {
             force: self.options.force,
             report: &self.report,
         };
+        let (linked, made) = (self.has_links(entry, stat), Cell::new(None));
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
+            // What was made where a link leads has not this name.
+            if linked && fresh && !is_link(entry.open.target.as_fd(), entry.target) {
+                made.set(fstat(target).ok().map(|stat| FileId::of(&stat)));
+            }
             self.durable.file(target, fresh, || entry.target_path());
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
-        self.data.copy(lane, &contents, &mut finish)
+        self.data.copy(lane, &contents, &mut finish)?;
+        Ok(made.get())
     }
 
     /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
@@ -302,9 +334,9 @@ impl Session {
         .apply();
     }
 
-    /// Makes a symbolic link, a fifo, a socket or a device.
-    fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<(), CopyError> {
-        let (dir, name) = (&entry.open.target, entry.target);
+    /// Makes a symbolic link, a fifo, a socket or a device; the inode that it got, if it was looked at.
+    fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
+        let (dir, name) = (entry.open.target.as_fd(), entry.target);
         let preserve = &self.options.preserve;
         let omitted = if preserve.ownership { 0o077 } else { 0 };
         let mode = stat.st_mode & 0o7777 & !omitted;
@@ -314,16 +346,19 @@ impl Session {
             FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => Doing::CreateSpecial,
             _ => return Err(CopyError::UnknownType(entry.source_path())),
         };
+        let source = self.open_special_source(entry, stat)?;
         let link = match kind {
-            FileType::Symlink => Some(
-                readlinkat(&entry.open.source, entry.source, Vec::new()).at(Doing::ReadLink, || entry.source_path())?,
-            ),
+            FileType::Symlink => {
+                Some(readlinkat(&source, c"", Vec::new()).at(Doing::ReadLink, || entry.source_path())?)
+            }
             _ => None,
         };
+        #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+        let special = Special { kind, device: stat.st_rdev as u64, link: link.as_deref() };
         let create = || match kind {
             FileType::Symlink => symlinkat(link.as_deref().unwrap_or(c""), dir, name),
             FileType::Fifo => mkfifoat(dir, name, Mode::from_bits_retain(mode)),
-            _ => mknodat(dir, name, kind, Mode::from_bits_retain(mode), stat.st_rdev as _),
+            _ => mknodat(dir, name, kind, Mode::from_bits_retain(mode), special.device),
         };
         let created = match create() {
             Err(Errno::EXIST) if kind == FileType::Symlink && self.options.force => {
@@ -332,33 +367,53 @@ impl Session {
             created => created,
         };
         created.at(creating, || entry.target_path())?;
-        let owner = || {
-            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-            stat.map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid))
+        let plain_mode = match preserve.default_mode {
+            true if kind == FileType::Socket => Some(0o777 & !self.umask),
+            true => Some(0o666 & !self.umask),
+            false => (omitted != 0).then_some(stat.st_mode & 0o7777 & !self.umask),
+        };
+        let kept = preserve.mode || preserve.ownership || preserve.timestamps || preserve.xattr;
+        if !kept && plain_mode.is_none() && !self.has_links(entry, stat) {
+            return Ok(None);
+        }
+        let (target, made) = match special.open(dir, name) {
+            Err(Errno::STALE) => return Err(CopyError::Replaced(entry.target_path())),
+            opened => opened.at(Doing::Stat, || entry.target_path())?,
         };
         let known = !entry.dir.default_acl && kind != FileType::Symlink;
         Attributes {
             session: self,
-            source: Object::Named { dir: entry.open.source.as_fd(), name: entry.source, path: entry.source_path() },
-            target: Object::Named { dir: dir.as_fd(), name, path: entry.target_path() },
+            source: Object::Place(source.as_fd()),
+            target: Object::Place(target.as_fd()),
             stat,
             now: Now {
-                owner: if preserve.ownership { *entry.dir.creates_as.get_or_init(owner) } else { (0, 0) },
-                mode: known.then_some(mode & !self.umask),
+                owner: (made.st_uid, made.st_gid),
+                mode: known.then_some(made.st_mode & 0o7777),
                 fresh: true,
                 acl: entry.dir.default_acl,
             },
             symlink: kind == FileType::Symlink,
             directory: false,
-            plain_mode: match preserve.default_mode {
-                true if kind == FileType::Socket => Some(0o777 & !self.umask),
-                true => Some(0o666 & !self.umask),
-                false => (omitted != 0).then_some(stat.st_mode & 0o7777 & !self.umask),
-            },
+            plain_mode,
             shown: &|| entry.target_path(),
         }
         .apply();
-        Ok(())
+        Ok(Some(FileId::of(&made)))
+    }
+
+    /// Opens what was looked at, as a place.
+    fn open_special_source(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
+        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+        if !self.follows(entry) {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
+        let source = source.at(Doing::Access, || entry.source_path())?;
+        let opened = fstat(&source).at(Doing::Stat, || entry.source_path())?;
+        if FileId::of(&opened) != FileId::of(stat) {
+            return Err(CopyError::Replaced(entry.source_path()));
+        }
+        Ok(source)
     }
 
     /// An entry of `dir`, or its listing, is done; finishes directories that have no more to come.
@@ -366,9 +421,23 @@ impl Session {
         let mut next = Some(dir);
         while let Some(dir) = next.take_if(|dir| dir.leave()) {
             self.finish_directory(&dir);
+            // Names in it may still be links' first ones, but they are found again.
+            dir.close();
             next = dir.parent.clone();
         }
     }
+}
+
+/// The copy of `entry`, for links to it: `made` if it is a new inode that was seen, else what has its name now.
+fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
+    let inode = match made {
+        Some(made) => made,
+        None => {
+            let stat = statat(&entry.open.target, entry.target, AtFlags::SYMLINK_NOFOLLOW);
+            FileId::of(&stat.at(Doing::Stat, || entry.target_path())?)
+        }
+    };
+    Ok(First { dir: Arc::clone(entry.dir), name: entry.target.to_owned(), inode })
 }
 
 /// A name in the target's directory that nothing else uses.

@@ -23,6 +23,8 @@ use crate::tool::deep::open_in_steps;
 pub(crate) enum Handle {
     Working,
     Open(OwnedFd),
+    /// Of all operands.
+    Shared(Arc<OwnedFd>),
 }
 
 impl AsFd for Handle {
@@ -30,6 +32,7 @@ impl AsFd for Handle {
         match self {
             Self::Working => CWD,
             Self::Open(fd) => fd.as_fd(),
+            Self::Shared(fd) => fd.as_fd(),
         }
     }
 }
@@ -68,6 +71,22 @@ pub(crate) struct Finish {
     pub(crate) owner: (u32, u32),
 }
 
+/// A directory below the target directory of all operands.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub(crate) directory: Arc<OwnedFd>,
+    pub(crate) path: CString,
+    pub(crate) identity: FileId,
+}
+
+/// The target directory that an operand stands in.
+#[derive(Debug)]
+pub(crate) struct OperandPlace {
+    pub(crate) target: Handle,
+    pub(crate) shown: PathBuf,
+    pub(crate) again: Option<Again>,
+}
+
 /// A source directory and the target directory its entries go to.
 ///
 /// The last of its entries to be done finishes it (times, mode), because creating an entry changes
@@ -76,7 +95,9 @@ pub(crate) struct Finish {
 pub(crate) struct Dir {
     pub(crate) operand: Arc<Operand>,
     pub(crate) parent: Option<Arc<Dir>>,
-    /// None while they are closed. Those that operands stand in stay open.
+    /// Where the target is found again that an operand under `--parents` stands in.
+    again: Option<Again>,
+    /// None while they are closed. Those that operands stand in stay open until all is copied.
     open: Mutex<Option<Arc<Pair>>>,
     /// The name of the source in the source of `parent`.
     name: CString,
@@ -100,10 +121,12 @@ pub(crate) struct Dir {
 impl Dir {
     /// The place an operand stands in: source names start at the working directory, target names
     /// in `target`, which is shown as `shown`.
-    pub(crate) fn top(operand: Operand, target: Handle, shown: PathBuf, default_acl: bool) -> Arc<Self> {
+    pub(crate) fn top(operand: Operand, place: OperandPlace, default_acl: bool) -> Arc<Self> {
+        let OperandPlace { target, shown, again } = place;
         Arc::new(Self {
             operand: Arc::new(operand),
             parent: None,
+            again,
             open: Mutex::new(Some(Arc::new(Pair { source: Handle::Working, target }))),
             name: CString::default(),
             shown_source: PathBuf::new(),
@@ -129,6 +152,7 @@ impl Dir {
         parent.enter();
         Arc::new(Self {
             operand: Arc::clone(&parent.operand),
+            again: None,
             open: Mutex::new(Some(Arc::new(open))),
             name: source.to_owned(),
             shown_source: parent.source_path(source),
@@ -150,26 +174,69 @@ impl Dir {
 
     /// Both directories, opened again if they were closed.
     pub(crate) fn open(&self) -> Result<Arc<Pair>, CopyError> {
-        let (mut above, mut closed) = (self, Vec::new());
-        let open = loop {
-            let open = above.lock().clone();
-            match (open, &above.parent) {
-                (Some(open), _) => break open,
+        let (open, closed) = self.nearest_open();
+        let Some(open) = open else { return Err(Errno::BADF).at(Doing::Access, || self.shown_source.clone()) };
+        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return Ok(open) };
+        let sources = path_of(&closed, |dir| &dir.name);
+        let targets = path_of(&closed, Dir::target_name);
+        let identity = FileId::of(&finish.stat);
+        let source = reopen(open.source.as_fd(), &sources, identity).at(Doing::Access, || self.shown_source.clone())?;
+        let target =
+            reopen(open.target.as_fd(), &targets, finish.identity).at(Doing::Access, || self.shown_target.clone())?;
+        Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
+    }
+
+    /// The nearest directories that are open, from these upwards, and the closed ones on the way, innermost first.
+    fn nearest_open(&self) -> (Option<Arc<Pair>>, Vec<&Dir>) {
+        let (mut here, mut closed) = (self, Vec::new());
+        loop {
+            let open = here.lock().clone();
+            match (open, &here.parent) {
                 (None, Some(parent)) => {
-                    closed.push(above);
-                    above = parent;
+                    closed.push(here);
+                    here = parent;
                 }
-                (None, None) => return Err(Errno::BADF).at(Doing::Access, || self.shown_source.clone()),
+                (open, _) => return (open, closed),
+            }
+        }
+    }
+
+    /// Its name in the target of the directory above.
+    fn target_name(&self) -> &CStr {
+        self.finish.as_ref().map_or(c".", |finish| &finish.name)
+    }
+
+    /// Acts in the target directory. If it was closed, it is opened for that time only.
+    pub(crate) fn in_target<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+        let (open, closed) = self.nearest_open();
+        let top = match open {
+            Some(open) if closed.is_empty() => return act(open.target.as_fd()),
+            Some(open) => open,
+            None => {
+                let again = self.top_again().ok_or(Errno::BADF)?;
+                let target = reopen(again.directory.as_fd(), again.path.to_bytes(), again.identity)?;
+                Arc::new(Pair { source: Handle::Working, target })
             }
         };
-        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return Ok(open) };
-        let path = |name: fn(&Dir) -> &CStr| closed.iter().rev().map(|dir| name(dir).to_bytes()).collect::<Vec<_>>();
-        let sources = path(|dir| &dir.name).join(&b'/');
-        let targets = path(|dir| dir.finish.as_ref().map_or(c".", |finish| &finish.name)).join(&b'/');
-        let identity = FileId::of(&finish.stat);
-        let source = reopen(&open.source, &sources, identity).at(Doing::Access, || self.shown_source.clone())?;
-        let target = reopen(&open.target, &targets, finish.identity).at(Doing::Access, || self.shown_target.clone())?;
-        Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
+        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return act(top.target.as_fd()) };
+        let target = reopen(top.target.as_fd(), &path_of(&closed, Dir::target_name), finish.identity)?;
+        act(target.as_fd())
+    }
+
+    /// Where the target is found again that the operand stands in.
+    fn top_again(&self) -> Option<&Again> {
+        let mut top = self;
+        while let Some(parent) = &top.parent {
+            top = parent;
+        }
+        top.again.as_ref()
+    }
+
+    /// All is copied: closes what can be found again.
+    pub(crate) fn close(&self) {
+        if self.parent.is_some() || self.again.is_some() {
+            *self.lock() = None;
+        }
     }
 
     /// Closes the directory so many levels above this one. Called for each directory below another, it leaves that many
@@ -203,10 +270,6 @@ impl Dir {
         join(&self.shown_target, name)
     }
 
-    pub(crate) fn shown_source(&self) -> &Path {
-        &self.shown_source
-    }
-
     /// Whether a directory of this identity is being copied above.
     pub(crate) fn is_below(&self, identity: FileId) -> bool {
         let mut dir = Some(self);
@@ -220,10 +283,15 @@ impl Dir {
     }
 }
 
+/// The path through directories, of which the innermost comes first.
+fn path_of(dirs: &[&Dir], name: fn(&Dir) -> &CStr) -> Vec<u8> {
+    dirs.iter().rev().map(|dir| name(dir).to_bytes()).collect::<Vec<_>>().join(&b'/')
+}
+
 /// Opens a directory of this device and inode again.
-fn reopen(above: &Handle, path: &[u8], identity: FileId) -> Result<Handle, Errno> {
-    let fd = match open_in_steps(above.as_fd(), path, OFlags::RDONLY) {
-        Err(Errno::ACCESS) => open_in_steps(above.as_fd(), path, OFlags::PATH)?,
+fn reopen(above: BorrowedFd<'_>, path: &[u8], identity: FileId) -> Result<Handle, Errno> {
+    let fd = match open_in_steps(above, path, OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open_in_steps(above, path, OFlags::PATH)?,
         opened => opened?,
     };
     let stat = fstat(&fd)?;
@@ -277,7 +345,8 @@ mod tests {
         let root = scratch.path();
         ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
         let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
-        let top = Dir::top(operand, Handle::Working, PathBuf::new(), false);
+        let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+        let top = Dir::top(operand, place, false);
         // The trees do not begin in the working directory.
         let open =
             Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
@@ -306,6 +375,39 @@ mod tests {
             std::os::unix::fs::symlink("x", root.join(tree).join("a/b")).unwrap();
             assert_eq!(inode(&b.open().unwrap().source), b.identity.unwrap().inode());
         }
+    }
+
+    #[test]
+    fn a_link_is_made_to_what_was_copied_and_to_nothing_in_its_place() {
+        use super::super::links::First;
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a")).unwrap());
+        let copy = root.join("t/a/f");
+        std::fs::write(&copy, "x").unwrap();
+        let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+        let top = Dir::top(operand, place, false);
+        let open =
+            Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
+        *top.lock() = Some(Arc::new(open));
+        let a = below(&top, c"a", root);
+        let inode = FileId::of(&rustix::fs::stat(&copy).unwrap());
+        let first = First { dir: Arc::clone(&a), name: c"f".to_owned(), inode };
+        a.close();
+        assert_eq!(FileId::of(&fstat(first.open().unwrap()).unwrap()), inode);
+        assert!(a.lock().is_none(), "it does not stay open");
+        // Another directory with a file of that name.
+        std::fs::rename(root.join("t/a"), root.join("t/gone")).unwrap();
+        std::fs::create_dir(root.join("t/a")).unwrap();
+        std::fs::write(&copy, "other").unwrap();
+        assert!(first.open().is_err());
+        std::fs::remove_dir_all(root.join("t/a")).unwrap();
+        std::fs::rename(root.join("t/gone"), root.join("t/a")).unwrap();
+        assert!(first.open().is_ok());
+        std::fs::rename(&copy, root.join("kept")).unwrap();
+        std::os::unix::fs::symlink("../../kept", &copy).unwrap();
+        assert_eq!(first.open().unwrap_err(), Errno::STALE);
     }
 
     #[test]

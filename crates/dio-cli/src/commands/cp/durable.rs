@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dio::names::FileId;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, syncfs};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, syncfs};
 use rustix::io::Errno;
 
 use super::dirs::{Dir, Handle};
@@ -74,10 +74,7 @@ impl Durable {
         let shown = || dir.target_path(name);
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let pair = dir.open()?;
-        let open = |flags| match (&pair.target, parent) {
-            (Handle::Open(fd), b".") => openat(fd, c".", flags, Mode::empty()),
-            (handle, parent) => openat(handle, parent, flags, Mode::empty()),
-        };
+        let open = |flags| openat(&pair.target, parent, flags, Mode::empty());
         match open(directory) {
             Ok(fd) => {
                 let stat = fstat(&fd).at(Doing::Stat, shown)?;
@@ -196,10 +193,7 @@ pub(super) fn parent_of(name: &[u8]) -> &[u8] {
 /// Where the directory part of `name` is, for callers that need its attributes.
 pub(super) fn open_parent(handle: &Handle, name: &std::ffi::CStr) -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match handle {
-        Handle::Working => openat(CWD, parent_of(name.to_bytes()), flags, Mode::empty()),
-        Handle::Open(fd) => openat(fd, parent_of(name.to_bytes()), flags, Mode::empty()),
-    }
+    openat(handle, parent_of(name.to_bytes()), flags, Mode::empty())
 }
 
 /// Stands for all of a file system, by the number of its device: no file has the inode 0.

@@ -4,16 +4,54 @@
 //! with it, and it links them when it is done. Nobody waits.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::names::FileId;
+use dio_sys::fd_path;
 use parking_lot::Mutex;
-use rustix::fs::Stat;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, openat};
+use rustix::io::Errno;
 
 use super::dirs::{Dir, Pair};
 use super::entry::{Entry, Target};
+
+/// The name under which an inode was copied.
+#[derive(Clone, Debug)]
+pub(super) struct First {
+    pub(super) dir: Arc<Dir>,
+    /// Its name in the target of `dir`.
+    pub(super) name: CString,
+    /// What that name was given to.
+    pub(super) inode: FileId,
+}
+
+impl First {
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.target_path(&self.name)
+    }
+
+    /// Opens the copy as a place.
+    ///
+    /// # Errors
+    /// `ESTALE` if something else has its name, or the name of its directory; those of `open(2)`.
+    pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place = self.dir.in_target(|dir| openat(dir, &*self.name, flags, Mode::empty()))?;
+        if FileId::of(&fstat(&place)?) == self.inode { Ok(place) } else { Err(Errno::STALE) }
+    }
+}
+
+/// Gives an open file, or what is open as a place, the name `name` in `dir`.
+pub(super) fn link_open(file: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match linkat(file, c"", dir, name, AtFlags::EMPTY_PATH) {
+        // Without CAP_DAC_READ_SEARCH, older kernels refuse it.
+        Err(Errno::NOENT) => linkat(CWD, fd_path(file), dir, name, AtFlags::SYMLINK_FOLLOW),
+        linked => linked,
+    }
+}
 
 /// A name that becomes a link once the first is copied. Its directory counts it as pending.
 #[derive(Debug)]
@@ -39,14 +77,14 @@ pub(super) enum Claim {
     First,
     /// Nothing: the first one's worker makes the link.
     Left,
-    /// Link it to this name.
-    Link(PathBuf),
+    /// Link it to this one.
+    Link(First),
 }
 
 #[derive(Debug)]
 enum Slot {
     Copying(Vec<Waiting>),
-    Copied { name: PathBuf, names_left: u64 },
+    Copied { first: First, names_left: u64 },
 }
 
 /// Inodes met so far by device and inode. An inode is forgotten when all its names were met, so the
@@ -78,21 +116,22 @@ impl Links {
                 });
                 return Claim::Left;
             }
-            Some(Slot::Copied { name, names_left }) => {
+            Some(Slot::Copied { first, names_left }) => {
                 *names_left = names_left.saturating_sub(1);
+                let claim = Claim::Link(first.clone());
                 if *names_left > 0 {
-                    return Claim::Link(name.clone());
+                    return claim;
                 }
-                Claim::Link(std::mem::take(name))
+                claim
             }
         };
         slots.remove(&key);
         claim
     }
 
-    /// The first name is there, as `name`; returns those to link to it now. `names` is how many times
+    /// The first name is there; returns those to link to it now. `names` is how many times
     /// the inode can be met in all.
-    pub(super) fn copied(&self, stat: &Stat, name: PathBuf, names: u64) -> Vec<Waiting> {
+    pub(super) fn copied(&self, stat: &Stat, first: First, names: u64) -> Vec<Waiting> {
         let key = FileId::of(stat);
         let mut slots = self.slots.lock();
         let waiting = match slots.remove(&key) {
@@ -101,7 +140,7 @@ impl Links {
         };
         let names_left = names.saturating_sub(1 + waiting.len() as u64);
         if names_left > 0 {
-            slots.insert(key, Slot::Copied { name, names_left });
+            slots.insert(key, Slot::Copied { first, names_left });
         }
         waiting
     }

@@ -7,9 +7,10 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use dio_sys::fd_path;
 use rustix::fs::{
-    AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fgetxattr,
-    flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lremovexattr, lsetxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fgetxattr,
+    flistxattr, fremovexattr, fsetxattr, futimens, getxattr, listxattr, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -33,14 +34,13 @@ const NOT_COPIED: [&str; 9] = [
     "afs.",
 ];
 
-/// A file whose attributes are read or set.
-#[derive(Clone, Debug)]
+/// A file whose attributes are read or set. Never by its name: another file may have that by then.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Object<'a> {
-    /// An open file or directory.
+    /// Open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// A name that is not opened (a link, a fifo, a device, a directory that may not be read). `path`
-    /// is the same file for the calls that know no directory descriptors.
-    Named { dir: BorrowedFd<'a>, name: &'a CStr, path: PathBuf },
+    /// Open only as a place (`O_PATH`): a link, a fifo, a device, a directory that may not be read.
+    Place(BorrowedFd<'a>),
 }
 
 /// What is known of the target before anything is set.
@@ -214,6 +214,11 @@ pub(super) fn has_default_acl(dir: &Object<'_>) -> bool {
     matches!(get(dir, ACL_DEFAULT), Ok(Some(_)))
 }
 
+/// Whether files made in `dir`, which was there before, may get an ACL from it: its owner can give it one at any time.
+pub(super) fn may_hand_down_acl(dir: &Object<'_>, stat: &Stat) -> bool {
+    is_foreign(stat) || has_default_acl(dir)
+}
+
 pub(super) fn set_times(target: &Object<'_>, stat: &Stat) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
@@ -221,7 +226,7 @@ pub(super) fn set_times(target: &Object<'_>, stat: &Stat) -> Result<(), Errno> {
     };
     match target {
         Object::Open(fd) => futimens(fd, &times),
-        Object::Named { dir, name, .. } => utimensat(dir, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
+        Object::Place(fd) => utimensat(fd, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW),
     }
 }
 
@@ -229,15 +234,21 @@ pub(super) fn set_mode(target: &Object<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_bits_retain(mode & 0o7777);
     match target {
         Object::Open(fd) => fchmod(fd, mode),
-        Object::Named { dir, name, .. } => chmodat(dir, *name, mode, AtFlags::empty()),
+        // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
+        Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
     }
+}
+
+/// Whether a file belongs to somebody whom this process does not trust.
+pub(super) fn is_foreign(stat: &Stat) -> bool {
+    stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw()
 }
 
 fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errno> {
     let (uid, gid) = (uid.map(Uid::from_raw), Some(Gid::from_raw(gid)));
     match target {
         Object::Open(fd) => fchown(fd, uid, gid),
-        Object::Named { dir, name, .. } => chownat(dir, *name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+        Object::Place(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW),
     }
 }
 
@@ -261,7 +272,7 @@ fn grow(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u
 fn list(object: &Object<'_>) -> Result<Vec<u8>, Errno> {
     grow(|buffer| match object {
         Object::Open(fd) => flistxattr(fd, buffer),
-        Object::Named { path, .. } => llistxattr(path, buffer),
+        Object::Place(fd) => listxattr(fd_path(fd), buffer),
     })
 }
 
@@ -269,7 +280,7 @@ fn list(object: &Object<'_>) -> Result<Vec<u8>, Errno> {
 fn get(object: &Object<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
     let value = grow(|buffer| match object {
         Object::Open(fd) => fgetxattr(fd, name, buffer),
-        Object::Named { path, .. } => lgetxattr(path, name, buffer),
+        Object::Place(fd) => getxattr(fd_path(fd), name, buffer),
     });
     match value {
         Ok(value) => Ok(Some(value)),
@@ -281,14 +292,14 @@ fn get(object: &Object<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
 fn set(object: &Object<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> {
     match object {
         Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
-        Object::Named { path, .. } => lsetxattr(path, name, value, XattrFlags::empty()),
+        Object::Place(fd) => setxattr(fd_path(fd), name, value, XattrFlags::empty()),
     }
 }
 
 fn remove(object: &Object<'_>, name: &CStr) -> Result<(), Errno> {
     let removed = match object {
         Object::Open(fd) => fremovexattr(fd, name),
-        Object::Named { path, .. } => lremovexattr(path, name),
+        Object::Place(fd) => removexattr(fd_path(fd), name),
     };
     match removed {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

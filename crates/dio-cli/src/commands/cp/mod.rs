@@ -13,6 +13,7 @@ mod entry;
 mod error;
 mod examine;
 mod links;
+mod made;
 mod metadata;
 mod open;
 mod operands;

@@ -2,20 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 
 use super::data::Lane;
-use super::dirs::{Dir, Handle, Operand, join};
-use super::durable::open_parent;
+use super::dirs::{Again, Dir, Handle, Operand, OperandPlace, join};
+use super::durable::{open_parent, parent_of};
 use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
 use super::examine::kind;
+use super::metadata::is_foreign;
 use super::metadata::{Object, has_default_acl};
 use super::open::is_link;
 use super::options::{Operands, Target};
@@ -61,6 +62,8 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal
 pub(crate) struct Walk<'a> {
     session: &'a Arc<Session>,
     place: Place,
+    /// The target directory, from the first operand on.
+    into: Option<Arc<OwnedFd>>,
     /// Names handed to workers. A second operand of the same name waits for the first.
     started: HashSet<PathBuf>,
     /// Operands seen, by device and inode.
@@ -77,6 +80,7 @@ impl<'a> Walk<'a> {
         Self {
             session,
             place,
+            into: None,
             started: HashSet::new(),
             seen: HashMap::new(),
             several,
@@ -94,31 +98,21 @@ impl<'a> Walk<'a> {
 
     fn try_operand(&mut self, lane: &mut Lane, source: &Path) -> Result<(), CopyError> {
         let session = self.session;
-        let (handle, shown, target) = match &self.place {
-            Place::At(path) => (Handle::Working, PathBuf::new(), c_string(path)),
-            Place::Into(path) => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let fd = openat(CWD, path, flags, Mode::empty()).at(Doing::TargetDirectory, || path.clone())?;
-                (Handle::Open(fd), path.clone(), name_in_directory(source, session.options.parents))
-            }
-        };
-        let mut parents = None;
-        if session.options.parents
-            && let Place::Into(directory) = &self.place
-        {
+        if session.options.parents {
             session.queue().drain(session, lane);
-            parents = Some(Parents::make(session, directory, &target)?);
         }
-        let shown_target = join(&shown, &target);
+        let (place, target, parents) = self.place_of(source)?;
+        let handle = &place.target;
+        let shown_target = join(&place.shown, &target);
         let source_name = c_string(source);
         let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
-        let default_acl = self.default_acl(&handle, &target);
+        let default_acl = self.default_acl(handle, &target);
         // Where a link leads, an operand before this one may be making the file.
         let leads_on = self.several && is_link(handle.as_fd(), &target);
         if leads_on {
             session.queue().drain(session, lane);
         }
-        let dir = Dir::top(operand, handle, shown, default_acl);
+        let dir = Dir::top(operand, place, default_acl);
         let open = dir.open()?;
         let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
@@ -150,12 +144,51 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Where the copy of `source` goes: the directory, its name there, and under `--parents` the directories made for it.
+    fn place_of(&mut self, source: &Path) -> Result<(OperandPlace, CString, Option<Parents>), CopyError> {
+        let path = match &self.place {
+            Place::At(path) => {
+                let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+                return Ok((place, c_string(path), None));
+            }
+            Place::Into(path) => path,
+        };
+        let directory = match &self.into {
+            Some(directory) => Arc::clone(directory),
+            None => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let fd = openat(CWD, path, flags, Mode::empty()).at(Doing::TargetDirectory, || path.clone())?;
+                Arc::clone(self.into.insert(Arc::new(fd)))
+            }
+        };
+        let parents = self.session.options.parents;
+        let name = name_in_directory(source, parents);
+        let shared = |directory| OperandPlace { target: Handle::Shared(directory), shown: path.clone(), again: None };
+        if !parents {
+            return Ok((shared(directory), name, None));
+        }
+        let (made, innermost) = Parents::make(self.session, (directory.as_fd(), path), &name)?;
+        let Some(innermost) = innermost else { return Ok((shared(directory), name, Some(made))) };
+        let way = parent_of(name.to_bytes());
+        let last = CString::new(&name.to_bytes()[way.len()..]).expect("a part of a C string holds no NUL");
+        let way = CString::new(way).expect("a part of a C string holds no NUL");
+        let shown = join(path, &way);
+        let identity = fstat(&innermost).map(|stat| FileId::of(&stat)).at(Doing::Stat, || shown.clone())?;
+        let again = Some(Again { directory, path: way, identity });
+        Ok((OperandPlace { target: Handle::Open(innermost), shown, again }, last, Some(made)))
+    }
+
     fn default_acl(&self, handle: &Handle, target: &CStr) -> bool {
         let preserve = &self.session.options.preserve;
         if !(preserve.mode || preserve.ownership || preserve.default_mode) {
             return false;
         }
-        let ask = || open_parent(handle, target).is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())));
+        let ask = || {
+            let parent = open_parent(handle, target);
+            let stat = statat(handle, parent_of(target.to_bytes()), AtFlags::empty());
+            stat.is_ok_and(|stat| is_foreign(&stat))
+                || parent.is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())))
+        };
         if self.session.options.parents { ask() } else { *self.default_acl.get_or_init(ask) }
     }
 

@@ -1,18 +1,19 @@
 //! `--parents`: the directories that lead to a source are made in the target directory.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use super::dirs::join;
 use super::error::{At, CopyError, Doing};
-use super::examine::kind;
-use super::metadata::{Attributes, Now, Object};
+use super::made;
+use super::metadata::{Attributes, Now};
 use super::session::Session;
+use super::tree::object;
 
 /// The directories made for one operand, outermost first.
 pub(super) struct Parents {
@@ -27,36 +28,62 @@ struct Parent {
     stat: Stat,
     now: Stat,
     fresh: bool,
+    /// A link led there. If it was there before, it may be anybody's, and stays as it is.
+    elsewhere: bool,
 }
 
 impl Parents {
-    /// Makes the directories above `name` in `directory`, as they are above the source: `name` is the
-    /// source's own name without leading slashes.
-    pub(super) fn make(session: &Session, directory: &Path, name: &CStr) -> Result<Self, CopyError> {
+    /// Makes the directories above `name` in `directory`, which is open and shown as its path, as they are above the source:
+    /// `name` is the source's own name without leading slashes. The innermost one is returned open as a place, unless
+    /// that is `directory`.
+    ///
+    /// Each is made and found in the one before, which stays the same whatever becomes of its name. As with GNU cp, a
+    /// link that is there is followed.
+    pub(super) fn make(
+        session: &Session,
+        (directory, shown): (BorrowedFd<'_>, &Path),
+        name: &CStr,
+    ) -> Result<(Self, Option<OwnedFd>), CopyError> {
         let bytes = name.to_bytes();
         let ends: Vec<usize> = (1..bytes.len()).filter(|&i| bytes[i] == b'/' && bytes[i - 1] != b'/').collect();
         let mut made = Vec::new();
-        let Some(&last) = ends.last() else { return Ok(Self { made }) };
-        let whole = join(directory, &c_string(&bytes[..last]));
-        match statat(CWD, &whole, AtFlags::empty()) {
-            Ok(stat) if kind(&stat) == FileType::Directory => return Ok(Self { made }),
-            Ok(_) => return Err(CopyError::NotDirectory(whole)),
+        let Some(&last) = ends.last() else { return Ok((Self { made }, None)) };
+        let whole = c_string(&bytes[..last]);
+        match openat(directory, &*whole, PLACE, Mode::empty()) {
+            Ok(found) => return Ok((Self { made }, Some(found))),
+            Err(Errno::NOTDIR) if is_there(directory, &whole) => {
+                return Err(CopyError::NotDirectory(join(shown, &whole)));
+            }
             Err(_) => {}
         }
+        let (mut here, mut start, mut elsewhere) = (None::<OwnedFd>, 0, false);
         for end in ends {
-            made.push(Self::make_one(session, directory, &c_string(&bytes[..end]))?);
+            let above = here.as_ref().map_or(directory, AsFd::as_fd);
+            let part = &bytes[start..end];
+            let slashes = part.iter().take_while(|&&byte| byte == b'/').count();
+            let part = c_string(&part[slashes..]);
+            let name = c_string(&bytes[..end]);
+            let (one, fd) = Self::make_one(session, (above, &part), (join(shown, &name), name), elsewhere)?;
+            elsewhere = one.elsewhere;
+            made.push(one);
+            (here, start) = (Some(fd), end);
         }
-        Ok(Self { made })
+        Ok((Self { made }, here))
     }
 
-    fn make_one(session: &Session, directory: &Path, name: &CStr) -> Result<Parent, CopyError> {
-        let shown = join(directory, name);
+    /// Makes or finds `part` in `above`. `elsewhere` says that a link led there.
+    fn make_one(
+        session: &Session,
+        (above, part): (BorrowedFd<'_>, &CStr),
+        (shown, name): (PathBuf, CString),
+        elsewhere: bool,
+    ) -> Result<(Parent, OwnedFd), CopyError> {
         let source_shown = || PathBuf::from(std::ffi::OsString::from(OsStr::from_bytes(name.to_bytes())));
-        let source = open_to_read(name).at(Doing::ParentAttributes, source_shown)?;
+        let source = open_to_read(&*name).at(Doing::ParentAttributes, source_shown)?;
         let stat = fstat(&source).at(Doing::ParentAttributes, source_shown)?;
         let omitted = if session.options.preserve.ownership { 0o077 } else { 0o022 };
         let mode = (stat.st_mode & 0o1777 & !omitted) | 0o700;
-        let fresh = match mkdirat(CWD, &shown, Mode::from_bits_retain(mode)) {
+        let fresh = match mkdirat(above, part, Mode::from_bits_retain(mode)) {
             Ok(()) => {
                 session.report.parent_made(&source_shown(), &shown);
                 true
@@ -64,17 +91,24 @@ impl Parents {
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(errno).at(Doing::MakeParent, || shown.clone()),
         };
-        let target = match open_directory(&shown) {
+        let opened = if fresh {
+            made::open_directory(above, part).map(|(fd, _)| (fd, elsewhere))
+        } else {
+            let itself = openat(above, part, PLACE | OFlags::NOFOLLOW, Mode::empty()).map(|fd| (fd, elsewhere));
+            itself.or_else(|_| openat(above, part, PLACE, Mode::empty()).map(|fd| (fd, true)))
+        };
+        let (target, elsewhere) = match opened {
             Err(Errno::NOTDIR) => return Err(CopyError::NotDirectory(shown)),
+            Err(Errno::STALE) if fresh => return Err(CopyError::Replaced(shown)),
             opened => opened.at(Doing::ParentAttributes, || shown.clone())?,
         };
         let now = fstat(&target).at(Doing::ParentAttributes, || shown.clone())?;
-        Ok(Parent { name: name.to_owned(), shown, stat, now, fresh })
+        Ok((Parent { name, shown, stat, now, fresh, elsewhere }, target))
     }
 
     /// Gives the directories the attributes of their sources, innermost first.
     pub(super) fn finish(&self, session: &Session) {
-        for parent in self.made.iter().rev() {
+        for parent in self.made.iter().rev().filter(|parent| parent.fresh || !parent.elsewhere) {
             let (source, target) = match parent.open() {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -87,8 +121,8 @@ impl Parents {
             let plain = parent.stat.st_mode & 0o777 & !session.umask;
             Attributes {
                 session,
-                source: Object::Open(source.as_fd()),
-                target: Object::Open(target.as_fd()),
+                source: object(source.as_fd()),
+                target: object(target.as_fd()),
                 stat: &parent.stat,
                 now: Now {
                     owner: (parent.now.st_uid, parent.now.st_gid),
@@ -118,20 +152,25 @@ impl Parent {
             if FileId::of(&now) == FileId::of(then) { Ok(fd) } else { Err(Errno::NOENT) }
         };
         let shown = || PathBuf::from(OsStr::from_bytes(self.name.to_bytes()));
-        let source = open_to_read(&self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;
-        let target = open_directory(&self.shown).and_then(|fd| same(fd, &self.now));
+        let source =
+            open_to_read(&*self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;
+        let target = open_to_read(&self.shown).and_then(|fd| same(fd, &self.now));
         Ok((source, target.at(Doing::ParentAttributes, || self.shown.clone())?))
     }
 }
 
-fn open_directory(path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
-    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+/// How a directory is opened as a place.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A directory, to read its attributes or to set them.
+fn open_to_read(path: impl rustix::path::Arg + Copy) -> Result<OwnedFd, Errno> {
+    let read = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, read, Mode::empty()).or_else(|_| openat(CWD, path, PLACE, Mode::empty()))
 }
 
-/// A directory, to read its attributes.
-fn open_to_read(path: &CStr) -> Result<OwnedFd, Errno> {
-    open_directory(path)
-        .or_else(|_| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
+/// Whether a name leads to anything.
+fn is_there(dir: BorrowedFd<'_>, path: &CStr) -> bool {
+    statat(dir, path, AtFlags::empty()).is_ok()
 }
 
 use std::ffi::OsStr;

@@ -1,13 +1,12 @@
 //! Directories: making them, sharing out what is in them, finishing them.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::names::FileId;
-use dio_sys::fd_path;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat, statat};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat, fcntl_getfl, fstat, mkdirat, openat};
 use rustix::io::Errno;
 
 use super::data::Lane;
@@ -15,7 +14,8 @@ use super::dirs::{Dir, Finish, Handle, Pair};
 use super::entry::Entry;
 use super::entry::Target;
 use super::error::{At, CopyError, Doing};
-use super::metadata::{Attributes, Now, Object, has_default_acl};
+use super::made;
+use super::metadata::{Attributes, Now, Object, has_default_acl, may_hand_down_acl};
 use super::options::Dereference;
 use super::queue::Work;
 use super::session::{CHUNK, Job, Session};
@@ -40,6 +40,10 @@ impl Session {
             flags |= OFlags::NOFOLLOW;
         }
         let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
+        // What is listed must be what was looked at: its owner, mode and ACL are those that the copy gets.
+        if source.as_ref().is_ok_and(|fd| !is_same(fd, stat)) {
+            return Err(CopyError::Replaced(entry.source_path()));
+        }
         let made = self.make_directory(entry, stat, found)?;
         let (source, listed) = match source {
             Ok(fd) => {
@@ -50,8 +54,8 @@ impl Session {
             }
             Err(errno) => {
                 // The directory itself can still be made, as the rest of the tree expects it.
-                let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let fd = openat(&entry.open.source, entry.source, path, Mode::empty());
+                let fd = openat(&entry.open.source, entry.source, flags | OFlags::PATH, Mode::empty());
+                let fd = fd.and_then(|fd| if is_same(&fd, stat) { Ok(fd) } else { Err(Errno::STALE) });
                 (fd.at(Doing::Access, || entry.source_path())?, Err(errno).at(Doing::Access, || entry.source_path()))
             }
         };
@@ -95,25 +99,20 @@ impl Session {
             let mode = Mode::from_bits_retain((bits & 0o1777 & !omitted) | 0o700);
             mkdirat(dir, name, mode).at(Doing::CreateDirectory, shown)?;
         }
-        let mut flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if fresh {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let open = |access| openat(dir, name, flags | access, Mode::empty());
-        let mut created = None;
-        let fd = match open(OFlags::RDONLY) {
-            Err(Errno::ACCESS) if fresh => {
-                // A umask that takes away the owner's own permissions.
-                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).at(Doing::Stat, shown)?;
-                created = Some(stat.st_mode & 0o7777);
-                chmodat(dir, name, Mode::RWXU, AtFlags::empty()).at(Doing::SetPermissions, shown)?;
-                open(OFlags::RDONLY)
+        let (fd, created) = if fresh {
+            match made::open_directory(dir.as_fd(), name) {
+                Err(Errno::STALE) => return Err(CopyError::Replaced(shown())),
+                opened => opened.map(|(fd, made)| (fd, Some(made.st_mode & 0o7777))).at(Doing::Stat, shown)?,
             }
-            // One can put files into a directory that one may not list.
-            Err(Errno::ACCESS) => open(OFlags::PATH),
-            opened => opened,
+        } else {
+            let open = |access| openat(dir, name, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            let fd = match open(OFlags::RDONLY) {
+                // One can put files into a directory that one may not list.
+                Err(Errno::ACCESS) => open(OFlags::PATH),
+                opened => opened,
+            };
+            (fd.at(Doing::Stat, shown)?, None)
         };
-        let fd = fd.at(Doing::Stat, shown)?;
         let now = fstat(&fd).at(Doing::Stat, shown)?;
         // Whoever may rename there must not lead the copy elsewhere.
         if found.stat.is_some_and(|before| !fresh && FileId::of(&before) != FileId::of(&now)) {
@@ -130,13 +129,14 @@ impl Session {
             self.durable.file_system_of(&fd, now.st_dev, shown);
         }
         let matters = preserve.mode || preserve.ownership || preserve.default_mode;
-        let default_acl =
-            if fresh { entry.dir.default_acl } else { matters && has_default_acl(&Object::Open(fd.as_fd())) };
+        // The directory itself is asked, not the one above: that may have changed meanwhile.
+        let hands_down = |dir| if fresh { has_default_acl(&dir) } else { may_hand_down_acl(&dir, &now) };
+        let default_acl = matters && hands_down(object(fd.as_fd()));
         let finish = Finish {
             name: name.to_owned(),
             stat: *stat,
             identity: FileId::of(&now),
-            made: fresh.then_some(created.unwrap_or(now.st_mode & 0o7777)),
+            made: created,
             mode: now.st_mode & 0o7777,
             omitted: if fresh { omitted } else { 0 },
             owner: (now.st_uid, now.st_gid),
@@ -208,8 +208,8 @@ impl Session {
         };
         Attributes {
             session: self,
-            source: object(&open.source, dir.shown_source()),
-            target: object(&open.target, &shown()),
+            source: object(open.source.as_fd()),
+            target: object(open.target.as_fd()),
             stat: &finish.stat,
             now,
             symlink: false,
@@ -221,17 +221,15 @@ impl Session {
     }
 }
 
-/// A directory by its descriptor, or by name where the descriptor only names it (`O_PATH`).
-fn object<'a>(handle: &'a Handle, shown: &std::path::Path) -> Object<'a> {
-    let fd = handle.as_fd();
-    if fcntl_getfl(fd).is_ok_and(|flags| !flags.contains(OFlags::PATH)) {
-        return Object::Open(fd);
-    }
-    let mut path = fd_path(fd).join(".");
-    if !path.exists() {
-        path = shown.to_owned();
-    }
-    Object::Named { dir: fd, name: c".", path }
+/// A directory, which may be open only as a place.
+pub(super) fn object(fd: BorrowedFd<'_>) -> Object<'_> {
+    let place = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
+    if place { Object::Place(fd) } else { Object::Open(fd) }
+}
+
+/// Whether an open directory is the one that was looked at.
+fn is_same(fd: &OwnedFd, stat: &Stat) -> bool {
+    fstat(fd).is_ok_and(|opened| FileId::of(&opened) == FileId::of(stat))
 }
 
 /// A directory that is made, and what is to be copied into it.
