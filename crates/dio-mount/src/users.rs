@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dio::credentials::is_trusted;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 use rustix::process::{Resource, getrlimit};
@@ -56,10 +57,6 @@ impl Users {
         held.insert(user, own + amount);
         Some(Share { user, amount, users: Arc::clone(self) })
     }
-}
-
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 impl Drop for Share {

@@ -42,6 +42,12 @@ pub(crate) fn is_root() -> bool {
     *MAY_BE_ROOT && geteuid().is_root()
 }
 
+/// Whether the files and requests of this user are trusted: the user is root, or the effective user
+/// of this thread.
+pub fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
 /// The identity of a thread.
 #[derive(Debug)]
 pub struct Credentials {

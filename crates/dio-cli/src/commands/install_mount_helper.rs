@@ -8,6 +8,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
+use dio::credentials::is_trusted;
+
 use super::mount::{FAILED, Failure, helper};
 use super::words;
 use crate::grammar::{Grammar, Program, by_default, help, switch, value, version};
@@ -148,9 +150,8 @@ fn may_be_written_by_others(found: &fs::Metadata) -> bool {
     const OTHERS: u32 = 0o002;
     const STICKY: u32 = 0o1000;
     let mode = found.mode();
-    let own = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
     let shared = mode & OTHERS != 0 || mode & GROUP != 0 && found.gid() != 0;
-    !own || shared && !(found.is_dir() && mode & STICKY != 0)
+    !is_trusted(found.uid()) || shared && !(found.is_dir() && mode & STICKY != 0)
 }
 
 #[cfg(test)]

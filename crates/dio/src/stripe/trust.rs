@@ -50,11 +50,10 @@ pub(crate) fn others_may_write(file: &Stat) -> bool {
 /// Checks that a default may be followed by the user of this thread. The error is the reason in
 /// words.
 pub(super) fn check_default_trusted(stat: &Stat) -> Result<(), String> {
-    let user = rustix::process::geteuid().as_raw();
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err("it is no regular file".to_owned());
     }
-    if stat.st_uid != 0 && stat.st_uid != user {
+    if !credentials::is_trusted(stat.st_uid) {
         return Err(format!("it belongs to user {}; only one's own and root's is followed", stat.st_uid));
     }
     if others_may_write(stat) {

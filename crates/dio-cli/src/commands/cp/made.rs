@@ -4,13 +4,14 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dio::credentials::is_trusted;
 use dio::geometry::FileSystem;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::durable::parent_of;
 use super::examine::kind;
-use super::metadata::{Object, is_foreign, set_mode};
+use super::metadata::{Object, set_mode};
 
 /// Bytes for the entries of a directory that should have none but itself and the one above.
 const SHORT_LISTING: usize = 1 << 10;
@@ -87,7 +88,7 @@ fn may_be_ours(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
 
 /// Whether users whom this process does not trust may rename what it makes in a directory.
 fn others_may_rename_in(dir: &Stat) -> bool {
-    is_foreign(dir) || (dir.st_mode & 0o022 != 0 && dir.st_mode & 0o1000 == 0)
+    !is_trusted(dir.st_uid) || (dir.st_mode & 0o022 != 0 && dir.st_mode & 0o1000 == 0)
 }
 
 fn is_empty(dir: &OwnedFd) -> Result<bool, Errno> {

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use dio::credentials::is_trusted;
 use dio_sys::fd_path;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fgetxattr,
@@ -216,7 +217,7 @@ pub(super) fn has_default_acl(dir: &Object<'_>) -> bool {
 
 /// Whether files made in `dir`, which was there before, may get an ACL from it: its owner can give it one at any time.
 pub(super) fn may_hand_down_acl(dir: &Object<'_>, stat: &Stat) -> bool {
-    is_foreign(stat) || has_default_acl(dir)
+    !is_trusted(stat.st_uid) || has_default_acl(dir)
 }
 
 pub(super) fn set_times(target: &Object<'_>, stat: &Stat) -> Result<(), Errno> {
@@ -237,11 +238,6 @@ pub(super) fn set_mode(target: &Object<'_>, mode: u32) -> Result<(), Errno> {
         // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
         Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
     }
-}
-
-/// Whether a file belongs to somebody whom this process does not trust.
-pub(super) fn is_foreign(stat: &Stat) -> bool {
-    stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw()
 }
 
 fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errno> {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use dio::credentials::is_trusted;
 use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 
@@ -16,7 +17,6 @@ use super::durable::{open_parent, parent_of};
 use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
 use super::examine::kind;
-use super::metadata::is_foreign;
 use super::metadata::{Object, has_default_acl};
 use super::open::is_link;
 use super::options::{Operands, Target};
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
         let ask = || {
             let parent = open_parent(handle, target);
             let stat = statat(handle, parent_of(target.to_bytes()), AtFlags::empty());
-            stat.is_ok_and(|stat| is_foreign(&stat))
+            stat.is_ok_and(|stat| !is_trusted(stat.st_uid))
                 || parent.is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())))
         };
         if self.session.options.parents { ask() } else { *self.default_acl.get_or_init(ask) }
