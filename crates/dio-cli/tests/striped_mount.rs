@@ -27,6 +27,32 @@ fn until_empty<const N: usize>(targets: [std::path::PathBuf; N]) {
 }
 
 #[test]
+fn tools_below_a_mount_leave_the_default_of_a_directory_to_the_server() {
+    if Scene::new().is_none() {
+        return;
+    }
+    let scratch = file_systems()[0].dir();
+    let (dir, source) = (scratch.path(), scratch.path().join("source"));
+    ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+    script("cd $S/..; $DIO stripe set -S 64K -t a,b source; seq 100000 > bytes; gzip -k bytes", &source, &source);
+    let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, "cio");
+    let text = "cd $S/..; $DIO cp bytes $M/copied; $DIO dd if=bytes of=$M/dd status=none; $DIO sort bytes -o $M/sorted
+        $DIO tar -cf - bytes | $DIO tar -xf - -C $M; $DIO cp --atomic bytes $M/atomic; $DIO gzip -dc bytes.gz > $M/shell
+        for name in copied dd bytes atomic shell; do cmp bytes $M/$name; cmp bytes <($DIO cat $S/$name); done
+        for name in copied dd sorted bytes atomic shell; do $DIO stripe check -q $S/$name; done";
+    script(text, &source, mounted.path());
+    let set = Command::new(env!("CARGO_BIN_EXE_dio"))
+        .args(["stripe", "set", "-t"])
+        .arg(dir.join("a"))
+        .arg(mounted.path().join("new"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(set.stderr).unwrap();
+    assert!(set.status.code() == Some(1) && said.contains("below a mount of dio"), "{said}");
+    assert!(!source.join("new").exists());
+}
+
+#[test]
 fn programs_see_striped_files_as_ordinary_ones() {
     if Scene::new().is_none() {
         return;

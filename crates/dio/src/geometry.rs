@@ -17,6 +17,7 @@
 //! ```
 
 mod file_system;
+mod mount;
 
 use std::io;
 use std::ops::Range;
@@ -25,6 +26,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
 
 pub use file_system::FileSystem;
+pub use mount::Mount;
 
 /// `STATX_WRITE_ATOMIC` (Linux 6.11, `statx(2)`).
 const STATX_WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);

@@ -1,10 +1,15 @@
 //! The mount a file is on, from `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, StatxFlags};
+
+use super::FileSystem;
+
+/// The type of a mount of dio, as mounted.
+const SERVED_BY_DIO: &str = "fuse.dio";
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +26,20 @@ pub struct Mount {
 
 impl Mount {
     /// The mount that an open file was reached through; `None` if the kernel or `/proc` does not tell.
-    pub(super) fn of(place: &OwnedFd) -> Option<Self> {
+    pub fn of(place: impl AsFd) -> Option<Self> {
         let statx = rustix::fs::statx(place, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
         if statx.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
             return None;
         }
         let table = std::fs::read("/proc/self/mountinfo").ok()?;
         Self::find(&table, statx.stx_mnt_id)
+    }
+
+    /// Whether an open file was reached through a mount of dio. Its server makes and reads striped
+    /// files itself, and shows what is in them.
+    pub(crate) fn is_of_dio(place: BorrowedFd<'_>) -> bool {
+        let is_fuse = FileSystem::of(place).is_ok_and(|found| found.name() == Some("fuse"));
+        is_fuse && Self::of(place).is_some_and(|mount| mount.file_system == SERVED_BY_DIO)
     }
 
     /// Finds a mount by its number in the text of a mountinfo file.

@@ -7,7 +7,6 @@
 //! object.
 
 mod device;
-mod mount;
 mod ring;
 mod sharing;
 mod stripes;
@@ -21,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
+pub use crate::geometry::Mount;
 pub use device::Device;
-pub use mount::Mount;
 pub use ring::Ring;
 pub use sharing::{Overwrites, Rates, Sharing};
 pub use stripes::{Object, Stripes};

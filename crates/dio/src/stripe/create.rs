@@ -29,7 +29,7 @@ use super::redirect::{check_may_open_objects, redirected};
 use super::stamp::Stamp;
 use super::trust::{as_owner, explained, refused_to_owner};
 use crate::file::FileError;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Mount};
 use crate::layout::Layout;
 use crate::patience::take_within;
 
@@ -124,6 +124,9 @@ fn same_place(first: &Path) -> String {
     format!("it leads to the same place as {}", quoted(first))
 }
 
+const BELOW_MOUNT: &str = "it is below a mount of dio, whose server makes the striped files there";
+const CURE_BELOW_MOUNT: &str =
+    "name it in the directory that is mounted; a default of its directory is followed below the mount, too";
 const CURE_TWICE: &str =
     "name each target once; a number of objects (-c) that exceeds that of the targets deals them out in turn";
 
@@ -141,7 +144,7 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 ///
 /// # Errors
 /// EEXIST if the name belongs to anything else, or to an empty file with several names; EOPNOTSUPP
-/// if the empty file has an access control list; EBUSY if somebody has it open ([`ReplaceGuard`]
+/// if the empty file has an access control list, or below a mount of dio; EBUSY if somebody has it open ([`ReplaceGuard`]
 /// says when that cannot be known); what making the objects answers, with the object. Nothing is
 /// left behind then, except a file that has its name already and of which only that could not be
 /// made durable.
@@ -190,6 +193,7 @@ fn make(
     like: Option<&fs::Metadata>,
     replaces: bool,
 ) -> Result<(Descriptor, OwnedFd), FileError> {
+    check_not_below_mount(path)?;
     let owner = like.map_or(ROOT, MetadataExt::uid);
     let descriptor = as_owner(owner, || Ok::<_, Errno>(plan.descriptor(path)));
     let descriptor = descriptor.map_err(|errno| FileError::new("stripe", path, errno))?;
@@ -201,6 +205,18 @@ fn make(
     let head = making.head.take().expect("a descriptor was made");
     drop(making);
     Ok((descriptor, head.file.into()))
+}
+
+/// Checks that the directory of a new striped file is not reached through a mount of dio. There the
+/// server would take the descriptor for the file itself.
+fn check_not_below_mount(path: &Path) -> Result<(), FileError> {
+    let failed = |errno| FileError::new("stripe", path, errno);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open(directory_of(path), flags, Permissions::empty()).map_err(failed)?;
+    if Mount::is_of_dio(directory.as_fd()) {
+        return Err(failed(Errno::OPNOTSUPP).with_detail(BELOW_MOUNT).with_cure(CURE_BELOW_MOUNT));
+    }
+    Ok(())
 }
 
 /// Checks that a striped file can take the place of this empty file with the same attributes.
