@@ -2,13 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::mount_support::{Scene, until};
 use dio_test::{MODES, Mounted, Rng, file_systems, run};
 use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 
 /// Runs a script of the system's own tools.
 #[track_caller]
@@ -292,4 +294,45 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     script("cd $S/..; $DIO cp file back; cmp back bytes", &source, at);
     script("cd $S/..; $DIO stripe rm file", &source, at);
     mounted.unmount();
+}
+
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after 45 seconds.
+#[test]
+fn a_lease_on_a_striped_file_keeps_nobody_waiting_who_looks_below_the_mount() {
+    if Scene::new().is_none() {
+        return;
+    }
+    let scratch = file_systems()[0].dir();
+    let (dir, source) = (scratch.path(), scratch.path().join("source"));
+    ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+    let set = r#"cd $S/..; for name in file other; do $DIO stripe set -t a,b source/$name; done
+        for name in 1 2 3; do head -c 8171 /dev/zero > source/like$name; done"#;
+    script(set, &source, &source);
+    let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, MODES[0]);
+    let at = mounted.path();
+    let names = ["file", "like1", "like2", "like3"];
+    let held: Vec<File> =
+        names.iter().map(|name| File::options().write(true).open(source.join(name)).unwrap()).collect();
+    if held.iter().any(|file| dio_sys::take_lease(file.as_fd(), dio_sys::Lease::Everybody).is_err()) {
+        dio_test::skip!("no leases here");
+        return;
+    }
+    for name in names {
+        let begun = Instant::now();
+        let error = fs::metadata(at.join(name)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::AGAIN.raw_os_error()), "{name}: {error}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{name}: {:?}", begun.elapsed());
+    }
+    // One wait for the whole listing.
+    let begun = Instant::now();
+    assert_eq!(fs::read_dir(at).unwrap().map(Result::unwrap).count(), 5);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(fs::metadata(at.join("other")).unwrap().len(), 0);
+    let removed = fs::remove_file(at.join("file")).unwrap_err();
+    assert_eq!(removed.raw_os_error(), Some(Errno::AGAIN.raw_os_error()), "{removed}");
+    drop(held);
+    assert_eq!(fs::metadata(at.join("file")).unwrap().len(), 0);
+    assert_eq!(fs::metadata(at.join("like1")).unwrap().len(), 8171);
+    fs::remove_file(at.join("file")).unwrap();
+    assert_eq!(fs::read_dir(dir.join("a")).unwrap().count(), 1);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dio::FileError;
 use dio::stripe::object::{check_owner, format_error, object_error, open_checked, read_checked_header};
-use dio::stripe::{DescriptorInode, Header, descriptor_of};
+use dio::stripe::{DescriptorInode, Header, LeaseWait, descriptor_of};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
@@ -26,7 +26,7 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::new("adopt", path, errno(&error));
     let head = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
     let stat = fstat(&head).map_err(|errno| failed(errno.into()))?;
-    let Some(descriptor) = descriptor_of(&head, &stat, path)? else {
+    let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::AsOpen)? else {
         return Err(failed(Errno::INVAL.into()).with_detail("it is no striped file"));
     };
     let head = DescriptorInode::of(&head).map_err(|errno| failed(errno.into()))?;

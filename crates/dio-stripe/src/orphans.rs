@@ -14,13 +14,12 @@ use rustix::io::Errno;
 use crate::regular::{Regular, entries_of, open, open_for};
 use crate::remnants::is_old_descriptor;
 use crate::system::errno;
-use dio::stripe::descriptor_of;
 use dio::stripe::object::as_owner;
 use dio::stripe::object::directory_of;
 use dio::stripe::object::read_device_header;
 use dio::stripe::object::{device_length, open_exclusive, wipe};
 use dio::stripe::object::{identity, remove_name_of};
-use dio::stripe::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
+use dio::stripe::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id, LeaseWait, descriptor_of};
 
 /// An object found in a directory or on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> 
 /// The descriptor under a name; `None` if there is none, or a damaged one.
 pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     let file = open(path)?;
-    descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
+    descriptor_of(&file, &fstat(&file).ok()?, path, LeaseWait::Briefly).ok()?
 }
 
 /// A descriptor, and the user to whom its file belongs.

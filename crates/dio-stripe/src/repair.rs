@@ -11,13 +11,11 @@ use rustix::io::Errno;
 use crate::alone::{exclude_other_writers, exclude_writers};
 use crate::system::errno;
 use dio::file::{FileError, OpenOptions};
-use dio::stripe::DescriptorInode;
-use dio::stripe::descriptor_of;
 use dio::stripe::inspect;
 use dio::stripe::object::{BOOT_ID, device_length};
 use dio::stripe::object::{Phase, STAMP_AT, Stamp};
 use dio::stripe::object::{check_header, check_owner, format_error, object_error, open_checked};
-use dio::stripe::{Descriptor, HEADER_LEN, Header};
+use dio::stripe::{Descriptor, DescriptorInode, HEADER_LEN, Header, LeaseWait, descriptor_of};
 
 /// Cuts off the bytes of objects behind the end of a file, durably, on any file system, and gives
 /// stamps to objects without. Opening a file for writing does that only on local file systems: on
@@ -67,7 +65,9 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
     let failed = |errno| FileError::new("repair", path, errno);
     let head = fs::File::open(path).map_err(|error| failed(errno(&error)))?;
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
-    let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Err(failed(Errno::INVAL)) };
+    let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::AsOpen)? else {
+        return Err(failed(Errno::INVAL));
+    };
     let own = DescriptorInode::of(&head).map_err(failed)?;
     let _alone = exclude_writers(path, &descriptor, stat.st_uid)?;
     let objects = (0..descriptor.targets.len())

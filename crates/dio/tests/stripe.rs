@@ -6,17 +6,21 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{MODES, fill, first_difference};
 use dio::queue::Queue;
 use dio::stream::{Input, Output, Reader, StreamOptions, Writer};
 use dio::stripe::{DESCRIPTOR_LEN, ObjectState, StripePlan, create, inspect, remove};
 use dio::transfer::{Contents, Copier, NoWatch, Sparse, data_ranges};
-use dio::{File, Io, Mode, OpenOptions};
+use dio::{File, FileError, Io, Mode, OpenOptions, names};
+use dio_sys::{Lease, take_lease};
 use dio_test::{TestFs, file_systems, resident_pages};
+use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 /// A place for a striped file over three directories.
@@ -429,4 +433,49 @@ fn no_page_of_an_object_stays() {
             }
         }
     }
+}
+
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after 45
+/// seconds.
+#[test]
+fn a_lease_keeps_those_waiting_who_open_the_file_and_not_those_who_look_at_it() {
+    let place = first_place();
+    let (path, other) = (place.striped("file", 4096), place.striped("other", 4096));
+    let held = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    if take_lease(held.as_fd(), Lease::Everybody).is_err() {
+        dio_test::skip!("no leases here");
+        return;
+    }
+    let here = rustix::fs::open(&place.dir, OFlags::PATH, Permissions::empty()).unwrap();
+    let there = rustix::fs::open(&path, OFlags::PATH, Permissions::empty()).unwrap();
+    let begun = Instant::now();
+    let opening = std::thread::spawn({
+        let path = path.clone();
+        move || (File::open(path).map(|file| file.objects().len()), begun.elapsed())
+    });
+    let looks: [(&str, &dyn Fn() -> Option<Errno>); 5] = [
+        ("stat", &|| names::stat(&path).err()),
+        ("fstat of a place", &|| names::fstat(&there).err()),
+        ("whether it is striped", &|| names::is_striped(&there).err()),
+        ("its stripes", &|| inspect(&path).err().map(|error| error.errno())),
+        ("removal", &|| names::unlinkat(&here, c"file").err()),
+    ];
+    for (what, look) in looks {
+        let begun = Instant::now();
+        assert_eq!(look(), Some(Errno::AGAIN), "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{what}: {:?}", begun.elapsed());
+        let details = names::take_details();
+        let says = |error: &FileError| error.detail().is_some_and(|detail| detail.contains("holds a lease"));
+        assert!(what == "its stripes" || details.iter().any(says), "{what}: {details:?}");
+        assert_eq!(names::stat(&other).map(|stat| stat.st_size), Ok(0));
+    }
+    assert!(inspect(&path).unwrap_err().to_string().contains("holds a lease"));
+    assert_eq!(place.objects().len(), 6, "nothing was removed");
+    assert!(!opening.is_finished(), "opening did not wait");
+    let released = begun.elapsed();
+    drop(held);
+    let (opened, after) = opening.join().unwrap();
+    assert_eq!(opened.unwrap(), 3);
+    assert!(after >= released);
+    assert_eq!(names::stat(&path).map(|stat| stat.st_size), Ok(0));
 }

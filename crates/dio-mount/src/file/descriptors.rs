@@ -11,7 +11,7 @@ use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
 use dio::names;
 use dio::residency::write_back;
-use dio::stripe::{Descriptor, descriptor_of};
+use dio::stripe::{Descriptor, LeaseWait, descriptor_of};
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
 use parking_lot::{Mutex, MutexGuard};
@@ -68,7 +68,8 @@ struct Objects {
 
 impl Objects {
     fn of(base: BorrowedFd<'_>) -> Result<Option<Objects>> {
-        let found = descriptor_of(base, &rustix::fs::fstat(base)?, Path::new("")).map_err(|error| error.errno())?;
+        let found = descriptor_of(base, &rustix::fs::fstat(base)?, Path::new(""), LeaseWait::AsOpen);
+        let found = found.map_err(|error| error.errno())?;
         let Some(descriptor) = found else { return Ok(None) };
         let Some(parts) = names::objects(base)? else { return Ok(None) };
         let files = parts.into_iter().map(|part| part.file).collect();

@@ -26,10 +26,15 @@ impl Names {
     /// meanwhile become another user's, and give that user's file the set-user-id bit.
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
+    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `chown(2)`,
+    /// `chmod(2)` and `utimensat(2)`.
     pub fn change(&self, caller: Caller, inode: InodeId, changes: &Changes) -> Result<()> {
         let place = self.descriptor(inode)?;
         let before = fstat(&*place)?;
+        // Nothing is changed if it will not be known whether there are objects to change too. A damaged descriptor has none.
+        if dio::names::is_striped(&*place) == Err(Errno::AGAIN) {
+            return Err(Errno::AGAIN);
+        }
         let apply = || self.apply(&place, changes);
         // Without the caller's further groups the kernel would take the set-group-id bit away instead of refusing it.
         match changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0) {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::names::{fstat_striped, path_in};
+use dio::names::{self, path_in};
 use dio::stripe::{Descriptor, apply_default, default_may_apply, is_created_file};
 use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
@@ -162,10 +162,10 @@ impl Names {
 
     /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
     fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
-        let (stat, striped) = fstat_striped(file)?;
+        let stat = names::fstat(file)?;
         let mount = self.mount_of(parent)?;
         let place = self.or_with_fewer_descriptors(|| self.reopen_place(file, OFlags::PATH))?;
-        Ok(Found { place, stat, mount, striped })
+        Ok(Found { place, stat, mount })
     }
 
     /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use dio::stripe::{descriptor_of, remove_objects_if_unlinked};
-use dio_sys::fd_path;
-use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
+use dio::stripe::{LeaseWait, descriptor_of, may_be_striped, remove_objects_if_unlinked};
+use dio_sys::{fd_path, reopen};
+use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::{Result, fcntl_dupfd_cloexec};
 
 use super::descriptors::Place;
@@ -20,16 +20,11 @@ use super::{Caller, Entry, InodeId, Names};
 struct Watched {
     inode: InodeId,
     place: Place,
-    /// With its last name, its objects go.
-    striped: bool,
 }
 
 impl Watched {
-    /// Whether all objects can go with the name, if they are to: otherwise it stays.
+    /// Whether all objects of a striped file can go with the name, if they are to: otherwise it stays.
     fn check_removable(&self) -> Result<()> {
-        if !self.striped {
-            return Ok(());
-        }
         dio::stripe::check_removable(&*self.place).map_err(|error| error.errno())
     }
 }
@@ -37,7 +32,7 @@ impl Watched {
 /// The objects of a striped file that has lost its last name.
 #[derive(Debug)]
 pub struct Objects {
-    /// The descriptor of the file.
+    /// The descriptor of the file. It is open for reading, so that nobody can take a lease that keeps it from being read.
     file: OwnedFd,
     /// Where it had its name.
     directory: OwnedFd,
@@ -45,10 +40,10 @@ pub struct Objects {
 
 impl Objects {
     fn of(place: &Place, directory: impl AsFd) -> Option<Objects> {
-        let stat = fstat(&**place).ok()?;
-        descriptor_of(&**place, &stat, Path::new("")).ok()??;
-        let (file, directory) = (fcntl_dupfd_cloexec(&**place, 0).ok()?, fcntl_dupfd_cloexec(directory, 0).ok()?);
-        Some(Objects { file, directory })
+        let stat = fstat(&**place).ok().filter(may_be_striped)?;
+        let file = LeaseWait::Briefly.open(|flags| reopen(&**place, OFlags::RDONLY | flags)).ok()?;
+        descriptor_of(&file, &stat, Path::new(""), LeaseWait::Briefly).ok()??;
+        Some(Objects { file, directory: fcntl_dupfd_cloexec(directory, 0).ok()? })
     }
 
     /// Removes them.
@@ -182,25 +177,24 @@ impl Names {
     /// Pins the inode of a name, if the kernel knows it: without that name it might not be found again.
     fn watch(&self, directory: &Place, parent: InodeId, name: &OsStr) -> Option<Watched> {
         // If there is nothing, what is tried next says so.
-        let found = self.find(directory, self.mount_of(parent).ok()?, name).ok()?;
+        let found = self.find_place(directory, self.mount_of(parent).ok()?, name).ok()?;
         let identity = self.identity(&found.place, &found.stat, found.mount);
         let mut state = self.shared.lock();
         let inode = state.table.find(&identity.key).filter(|inode| state.table.is_held(*inode))?;
         if !state.table.get(inode).is_ok_and(|record| record.identity.same(&identity)) {
             return None;
         }
-        let (place, striped) = (Place::new(found.place), found.striped);
+        let place = Place::new(found.place);
         state.descriptors.pin(inode, &place);
-        Some(Watched { inode, place, striped })
+        Some(Watched { inode, place })
     }
 
     /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or that by which alone it
     /// could be found, stays pinned until the kernel forgets it.
     fn unwatch(&self, caller: Caller, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
-        let Watched { inode, place, striped } = watched;
+        let Watched { inode, place } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
-        if striped
-            && links == 0
+        if links == 0
             && let Some((parent, _)) = lost
             && let Ok(directory) = self.descriptor(parent)
         {

@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use dio::names::stat_of_contents;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
@@ -228,7 +227,8 @@ impl Names {
     /// directory where it was last found, for a kernel that was given a handle of it (`FUSE_EXPORT_SUPPORT`).
     ///
     /// # Errors
-    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, those of `open(2)`.
+    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner holds a lease on what may be
+    /// a striped file, those of `open(2)`.
     pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
         match name.as_encoded_bytes() {
             b"." => return self.again(parent),
@@ -277,12 +277,11 @@ impl Names {
     /// Attributes of an inode; `st_ino` as in [`Entry::stat`].
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, those of `fstat(2)`.
+    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `fstat(2)`.
     pub fn stat(&self, inode: InodeId) -> Result<Stat> {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;
-        // What objects are missing, whoever opens it is told.
-        let (mut stat, _) = stat_of_contents(&*place, stat).unwrap_or((stat, true));
+        let mut stat = resolve::attributes_of_contents(&place, stat)?;
         let mut state = self.shared.lock();
         let mount = state.table.get(inode)?.identity.mount;
         state.mounts.show(&mut stat, mount);

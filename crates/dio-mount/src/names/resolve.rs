@@ -49,8 +49,18 @@ pub(super) struct Found {
     pub(super) stat: Stat,
     /// Index of the mount.
     pub(super) mount: u32,
-    /// It is a striped file: its bytes are elsewhere.
-    pub(super) striped: bool,
+}
+
+/// The attributes of what is in a file, from those of its place.
+///
+/// # Errors
+/// `EAGAIN` if its owner holds a lease on what may be a striped file: its size is not known then. If
+/// objects are missing, the attributes are those of the descriptor, and whoever opens the file is told.
+pub(super) fn attributes_of_contents(place: &OwnedFd, stat: Stat) -> Result<Stat> {
+    match stat_of_contents(place, stat) {
+        Err(Errno::AGAIN) => Err(Errno::AGAIN),
+        other => Ok(other.map_or(stat, |(stat, _)| stat)),
+    }
 }
 
 /// Only a single name is looked up, and never one that leads upwards.
@@ -312,7 +322,7 @@ impl Names {
         };
         let mut mount = self.mount_of(at)?;
         for (inode, identity, name) in missing.into_iter().rev() {
-            let found = self.find(&place, mount, &name).map_err(|errno| match errno {
+            let found = self.find_place(&place, mount, &name).map_err(|errno| match errno {
                 Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Errno::STALE,
                 other => other,
             })?;
@@ -354,7 +364,17 @@ impl Names {
     }
 
     /// Looks one name up in an open directory.
+    ///
+    /// # Errors
+    /// Those of `open(2)` and of [`attributes_of_contents`].
     pub(super) fn find(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
+        let found = self.find_place(directory, mount, name)?;
+        let stat = attributes_of_contents(&found.place, found.stat)?;
+        Ok(Found { stat, ..found })
+    }
+
+    /// As [`Names::find`], without looking into the file: of a striped file the attributes are those of the descriptor.
+    pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
         let (place, mount) = self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
             Ok(place) => Ok((place, mount)),
             // A mount point, or a kernel before 5.6.
@@ -362,8 +382,7 @@ impl Names {
             Err(errno) => Err(errno),
         })?;
         let stat = fstat(&place)?;
-        let (stat, striped) = stat_of_contents(&place, stat).unwrap_or((stat, true));
-        Ok(Found { place, stat, mount, striped })
+        Ok(Found { place, stat, mount })
     }
 
     /// Enters what is mounted at `name`, unless it is the mount that we serve, or, for others than the server's user, a file

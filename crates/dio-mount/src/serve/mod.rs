@@ -6,6 +6,7 @@
 
 mod attributes;
 mod flags;
+mod listing;
 pub(crate) mod rings;
 
 use std::ffi::OsStr;
@@ -455,7 +456,9 @@ impl Filesystem for Mount {
         mut reply: ReplyDirectoryPlus,
     ) {
         let mut timer = self.stats.begin(Operation::Readdir);
-        let read = self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply));
+        let mut leased = false;
+        let read =
+            self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply, &mut leased));
         answer!(timer, reply, read, () => reply.ok());
     }
 
@@ -558,30 +561,6 @@ impl Filesystem for Mount {
         let cleared = self.clear_set_id(by, target);
         let copied = cleared.and_then(|()| self.files.copy_range(from.0, from_offset, to.0, to_offset, length));
         answer!(timer, reply, copied, copied => reply.copied(copied));
-    }
-}
-
-impl Mount {
-    /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when there is no room for it.
-    fn add(&self, directory: InodeId, name: &crate::names::Name, reply: &mut ReplyDirectoryPlus) -> bool {
-        if !reply.fits(&name.name) {
-            return true;
-        }
-        let alone = |reply: &mut ReplyDirectoryPlus| {
-            reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name)
-        };
-        // What the kernel knows and goes on to believe for a while takes it no request.
-        if name.name == "." || name.name == ".." || self.names.was_told(directory, name, self.remember / 2) {
-            return alone(reply);
-        }
-        let before = self.files.epoch();
-        match self.names.lookup(directory, &name.name) {
-            Ok(entry) => reply.add(name.next, &name.name, &self.entry(&entry, before)),
-            // Gone since the directory was read.
-            Err(Errno::NOENT) => false,
-            // Whoever asks for its attributes is told.
-            Err(_) => alone(reply),
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Attributes of files. For a striped file, those of its contents.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -8,20 +10,22 @@ use dio_sys::fd_path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
+use super::details::errno_of;
 use super::striped::{descriptor_in, device_object_len, errno_for, unreachable_object};
 use crate::stripe::object::{
     BOOT_ID, HEADER_LEN, Stamp, as_owner, check_header, check_kind, check_owner, is_local, object_error, open_checked,
-    read_checked_header, read_device_header,
+    open_error, read_checked_header, read_device_header,
 };
 use crate::stripe::trust::others_may_write;
-use crate::stripe::{Descriptor, DescriptorInode, Header, may_be_striped};
+use crate::stripe::{Descriptor, DescriptorInode, Header, LeaseWait, may_be_striped};
 
 /// `fstat(2)`. For a striped file, `st_size` and `st_blocks` are those of its contents, and
 /// `st_mtime` is that of the object written last, if that is later. Devices have no times: whoever
 /// writes to one sets the time of the descriptor file.
 ///
 /// # Errors
-/// What `fstat(2)` answers; the error of an object that cannot be found, such as ENOENT.
+/// What `fstat(2)` answers; EAGAIN if its owner holds a lease on it ([`LeaseWait::Briefly`]); the
+/// error of an object that cannot be found, such as ENOENT.
 pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
     Ok(fstat_striped(fd)?.0)
 }
@@ -52,11 +56,15 @@ pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlag
     if !may_be_striped(&stat) {
         return Ok(stat);
     }
-    match rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Permissions::empty()) {
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match LeaseWait::Briefly.open(|more| rustix::fs::openat(&dir, name, how | more, Permissions::empty())) {
         Ok(fd) => Ok(stat_of_contents(&fd, stat)?.0),
         // A file that may not be read cannot be recognised as striped.
         Err(Errno::ACCESS) => Ok(stat),
-        Err(errno) => Err(errno),
+        Err(errno) => {
+            let name = name.as_cow_c_str()?;
+            Err(errno_of(&open_error("look at", Path::new(OsStr::from_bytes(name.to_bytes())), errno)))
+        }
     }
 }
 
@@ -65,7 +73,7 @@ pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlag
 /// # Errors
 /// As [`fstat`].
 pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
-    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok((stat, false)) };
+    let Some(descriptor) = descriptor_in(&fd, &stat, LeaseWait::Briefly)? else { return Ok((stat, false)) };
     let (mut sizes, mut stat, owner) = (Vec::new(), stat, stat.st_uid);
     stat.st_blocks = 0;
     for index in 0..descriptor.targets.len() {
@@ -135,7 +143,7 @@ pub fn pass_on_attributes(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
         return Ok(());
     }
     let now = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_in(&fd, &now)? else { return Ok(()) };
+    let Some(descriptor) = descriptor_in(&fd, &now, LeaseWait::Briefly)? else { return Ok(()) };
     let own = DescriptorInode::of(&fd)?;
     (0..descriptor.targets.len()).try_for_each(|index| match takes_attributes(&descriptor, index, &own, before)? {
         false => Ok(()),

@@ -18,7 +18,7 @@ use crate::stripe::object::{
     BOOT_ID, FoundState, HEADER_LEN, ObjectFault, check_header, compare_stamps, damaged_object_error, is_local,
     object_error, open_checked, read_stamp, wait_until_consistent,
 };
-use crate::stripe::{self, Descriptor, DescriptorInode, StripePlan, may_be_striped};
+use crate::stripe::{self, Descriptor, DescriptorInode, LeaseWait, StripePlan, may_be_striped};
 
 /// `ftruncate(2)`.
 ///
@@ -44,7 +44,7 @@ pub fn ftruncate(fd: impl AsFd, size: u64) -> Result<(), Errno> {
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(&fd)?;
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok(()) };
+    let Some(descriptor) = descriptor_in(&fd, &stat, LeaseWait::AsOpen)? else { return Ok(()) };
     // A sync writes the length record of a device, so the devices are opened for writing.
     let file = OpenOptions::new()
         .read(true)
@@ -60,7 +60,7 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
 /// file only; those of [`create`](stripe::create).
 pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(&other)?;
-    let descriptor = descriptor_in(&other, &stat)?.ok_or(Errno::INVAL)?;
+    let descriptor = descriptor_in(&other, &stat, LeaseWait::AsOpen)?.ok_or(Errno::INVAL)?;
     if descriptor.has_devices() {
         return Err(Errno::OPNOTSUPP);
     }
@@ -108,7 +108,7 @@ pub struct Object {
 /// What opening them answers; EBADMSG for a damaged descriptor.
 pub fn objects(fd: impl AsFd) -> Result<Option<Vec<Object>>, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_in(&fd, &stat)? else { return Ok(None) };
+    let Some(descriptor) = descriptor_in(&fd, &stat, LeaseWait::AsOpen)? else { return Ok(None) };
     open_objects(&descriptor, stat.st_uid).map(Some).map_err(|error| errno_for(&fd, error))
 }
 

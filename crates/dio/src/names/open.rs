@@ -13,7 +13,7 @@ use super::contents::ftruncate;
 use super::details::errno_of;
 use crate::engine::OsMedium;
 use crate::file::{File, FileError, OpenOptions};
-use crate::stripe;
+use crate::stripe::{self, LeaseWait};
 
 impl File {
     /// Opens a file for reading, with direct I/O where possible.
@@ -85,7 +85,7 @@ impl OpenOptions {
     fn recognise(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let stat = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
         if stripe::may_be_striped(&stat)
-            && let Some(descriptor) = stripe::descriptor_of(medium.any(), &stat, path)?
+            && let Some(descriptor) = stripe::descriptor_of(medium.any(), &stat, path, LeaseWait::AsOpen)?
         {
             return self.open_striped(path, medium, &descriptor, &stat, self.shared_io(path)?);
         }

@@ -1,7 +1,8 @@
 //! Removes and replaces names. When a striped file loses its last name, its objects are removed.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 use super::details::errno_of;
 use super::striped::errno_for;
 use crate::stripe::directory::NameDirectory;
-use crate::stripe::{self, Descriptor, DescriptorInode, descriptor_of, may_be_striped};
+use crate::stripe::object::open_error;
+use crate::stripe::{self, Descriptor, DescriptorInode, LeaseWait, descriptor_of, may_be_striped};
 
 /// `unlink(2)`. When a striped file loses its last name, its objects are removed.
 ///
@@ -37,16 +39,33 @@ struct UnlinkedFile {
 
 impl UnlinkedFile {
     /// The file that has the name, if it is striped.
-    fn find(dir: BorrowedFd<'_>, name: &CStr) -> Option<UnlinkedFile> {
-        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if !may_be_striped(&stat) {
-            return None;
-        }
+    ///
+    /// # Errors
+    /// EAGAIN if its owner holds a lease on it: if it is striped, its objects would stay behind.
+    fn find(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<UnlinkedFile>, Errno> {
+        let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if may_be_striped(&stat) => stat,
+            _ => return Ok(None),
+        };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let head = rustix::fs::openat(dir, name, flags, Permissions::empty()).ok()?;
-        let descriptor = descriptor_of(&head, &rustix::fs::fstat(&head).ok()?, Path::new("")).ok()??;
+        let open = |more| rustix::fs::openat(dir, name, flags | more, Permissions::empty());
+        let head = match LeaseWait::Briefly.open(open) {
+            Ok(head) => head,
+            Err(errno @ Errno::AGAIN) => {
+                let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+                return Err(errno_of(&open_error("remove", path, errno)));
+            }
+            // What may not be read cannot be recognised.
+            Err(_) => return Ok(None),
+        };
+        Ok(UnlinkedFile::of(dir, name, head, stat.st_uid))
+    }
+
+    fn of(dir: BorrowedFd<'_>, name: &CStr, head: OwnedFd, owner: u32) -> Option<UnlinkedFile> {
+        let stat = rustix::fs::fstat(&head).ok()?;
+        let descriptor = descriptor_of(&head, &stat, Path::new(""), LeaseWait::Briefly).ok()??;
         let names = NameDirectory::beside(dir, name).ok()?;
-        Some(UnlinkedFile { head, descriptor, owner: stat.st_uid, names })
+        Some(UnlinkedFile { head, descriptor, owner, names })
     }
 
     /// Checks that all objects can be removed, should this be the last name.
@@ -76,7 +95,7 @@ impl UnlinkedFile {
 /// of the first object that could not be removed. If an object is missing, nothing is removed, as
 /// in [`remove`](stripe::remove).
 pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
-    let unlinked = UnlinkedFile::find(dir.as_fd(), name);
+    let unlinked = UnlinkedFile::find(dir.as_fd(), name)?;
     unlinked.as_ref().map_or(Ok(()), UnlinkedFile::check)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
     unlinked.map_or(Ok(()), UnlinkedFile::name_removed)
@@ -89,7 +108,7 @@ pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
 /// What `renameat(2)` answers. As in [`unlinkat`], nothing is replaced if an object is missing or
 /// cannot be removed.
 pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
-    let unlinked = UnlinkedFile::find(dir.as_fd(), to);
+    let unlinked = UnlinkedFile::find(dir.as_fd(), to)?;
     unlinked.as_ref().map_or(Ok(()), UnlinkedFile::check)?;
     rustix::fs::renameat(&dir, from, &dir, to)?;
     // If both names were of one file, rename(2) did nothing, and the file still has both.

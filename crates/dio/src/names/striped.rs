@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::details::{errno_of, keep};
 use crate::file::FileError;
 use crate::stripe::object::{device_length, object_error, open_checked, refused_to_owner};
-use crate::stripe::{Descriptor, descriptor_of};
+use crate::stripe::{Descriptor, LeaseWait, descriptor_of};
 
 /// Returns the number of an error of an open file, and keeps its details for
 /// [`take_details`](super::take_details).
@@ -39,17 +39,18 @@ pub(super) fn unreachable_object(
 }
 
 /// The descriptor in an open file; `None` if the file is not striped.
-pub(super) fn descriptor_in(fd: impl AsFd, stat: &Stat) -> Result<Option<Descriptor>, Errno> {
-    descriptor_of(&fd, stat, Path::new("")).map_err(|error| errno_for(&fd, error))
+pub(super) fn descriptor_in(fd: impl AsFd, stat: &Stat, wait: LeaseWait) -> Result<Option<Descriptor>, Errno> {
+    descriptor_of(&fd, stat, Path::new(""), wait).map_err(|error| errno_for(&fd, error))
 }
 
 /// Whether an open file is striped.
 ///
 /// # Errors
-/// What `fstat(2)` answers; EBADMSG for a damaged descriptor.
+/// What `fstat(2)` answers; EAGAIN if its owner holds a lease on it ([`LeaseWait::Briefly`]);
+/// EBADMSG for a damaged descriptor.
 pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    Ok(descriptor_in(fd, &stat)?.is_some())
+    Ok(descriptor_in(fd, &stat, LeaseWait::Briefly)?.is_some())
 }
 
 /// The length in bytes of an object on a device.

@@ -15,6 +15,7 @@ use super::options::{StreamOptions, duplicate, has_blocks, reopen};
 use super::{Reader, pipe};
 use crate::block::{Block, Pool};
 use crate::file::{Class, Counters, File, Mode};
+use crate::stripe::{LeaseWait, descriptor_of};
 
 /// A source of bytes of any kind: a file, a device, a pipe, a terminal or a socket.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl Input {
             _ => {}
         }
         // The size of a striped file is not that of its descriptor.
-        let striped = crate::stripe::descriptor_of(&fd, &stat, name)?.is_some();
+        let striped = descriptor_of(&fd, &stat, name, LeaseWait::AsOpen)?.is_some();
         let small = stat.st_size as u64 <= options.small && stat.st_size > 0 && !striped;
         let mode = if small && options.mode == Mode::Direct { Mode::Uncached } else { options.mode };
         let mut open_options = options.open_options()?;

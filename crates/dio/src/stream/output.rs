@@ -15,6 +15,7 @@ use super::options::{StreamOptions, duplicate, has_blocks, reopen};
 use super::{Writer, pipe};
 use crate::file::{Class, Counters, File, Mode, Need, SyncMethod};
 use crate::geometry::{Directness, FileSystem, Geometry};
+use crate::stripe::{LeaseWait, descriptor_of};
 
 /// A sink of bytes of any kind: a file, a device, a pipe, a terminal or a socket.
 #[derive(Debug)]
@@ -224,7 +225,7 @@ fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, options: &
     let safe = apart && geometry.directness() == Directness::Reported;
     let wanted = options.mode.wants_direct() && safe;
     // The bytes of a striped file are appended by offset, under a lock.
-    let striped = crate::stripe::descriptor_of(fd, stat, name)?.is_some();
+    let striped = descriptor_of(fd, stat, name, LeaseWait::AsOpen)?.is_some();
     let direct = if wanted && !striped { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
     let mode = match options.mode {
         Mode::Cached => Mode::Cached,

@@ -15,7 +15,7 @@ use super::create::{StripePlan, create, directory_of, errno};
 use super::directory::identity;
 use super::format::{DEFAULT_LEN, DefaultText, Descriptor, FormatError};
 use super::head::DirectoryInode;
-use super::open::{descriptor_of, format_error};
+use super::open::{LeaseWait, descriptor_of, format_error};
 use super::redirect::redirected;
 use super::trust::{check_default_trusted, record_ignored_default};
 use crate::file::FileError;
@@ -165,6 +165,6 @@ pub fn is_created_file(fd: impl AsFd, made: &Stat, striped: Option<&Descriptor>)
     if (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino) {
         return Ok(true);
     }
-    let descriptor = descriptor_of(&fd, &found, Path::new("")).map_err(|error| error.errno())?;
+    let descriptor = descriptor_of(&fd, &found, Path::new(""), LeaseWait::AsOpen).map_err(|error| error.errno())?;
     Ok(striped.is_some() && descriptor.as_ref() == striped)
 }

@@ -3,17 +3,17 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::device::{BOOT_ID, device_length};
 use super::format::{Descriptor, HEADER_LEN};
 use super::head::DescriptorInode;
 use super::local::is_local;
-use super::open::{check_header, descriptor_of, open_checked, wait_until_consistent};
+use super::open::{LeaseWait, check_header, descriptor_of, open_checked, open_error, wait_until_consistent};
 use super::session::read_stamp;
 use super::stamp::{FoundState, compare_stamps};
 use crate::file::{FileError, words};
@@ -101,14 +101,13 @@ impl StripeReport {
 /// Inspects a file. `None` if it is not striped.
 ///
 /// # Errors
-/// What opening and reading it answer; EBADMSG for a damaged descriptor. Faults of objects are in
-/// the report.
+/// What opening and reading it answer; EAGAIN if its owner holds a lease on it
+/// ([`LeaseWait::Briefly`]); EBADMSG for a damaged descriptor. Faults of objects are in the report.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Option<StripeReport>, FileError> {
     let path = path.as_ref();
-    let failed = |error: io::Error| {
-        FileError::new("read the stripes of", path, Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    };
-    let head = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let head = LeaseWait::Briefly.open(|more| rustix::fs::open(path, flags | more, Permissions::empty()));
+    let head = head.map_err(|errno| open_error("read the stripes of", path, errno))?;
     inspect_open(&head, path)
 }
 
@@ -119,7 +118,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<StripeReport>, FileError
 pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<StripeReport>, FileError> {
     let failed = |errno| FileError::new("read the stripes of", path, errno);
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
-    let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Ok(None) };
+    let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::Briefly)? else { return Ok(None) };
     let head = DescriptorInode::of(&head).map_err(failed)?;
     let mut objects: Vec<ObjectReport> = Vec::new();
     let look = || {

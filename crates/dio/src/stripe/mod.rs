@@ -101,7 +101,7 @@ pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id
 pub use head::{DescriptorInode, DirectoryInode};
 pub use hold::{ReplaceGuard, leads_to};
 pub use inspect::{ObjectReport, ObjectState, StripeReport, inspect, inspect_open};
-pub use open::{descriptor_of, may_be_striped};
+pub use open::{LeaseWait, descriptor_of, may_be_striped};
 pub use redirect::{PathRedirect, RequestMark, begin_request, redirect_paths};
 pub use remove::{RemoveOutcome, check_removable, remove, remove_forced, remove_objects, remove_objects_if_unlinked};
 pub use trust::take_ignored_defaults;

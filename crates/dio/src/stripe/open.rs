@@ -36,9 +36,45 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const READ_ATTEMPTS: u32 = 20;
 const READ_INTERVAL: Duration = Duration::from_millis(2);
 
+/// How long [`LeaseWait::Briefly`] waits.
+const LEASE_PATIENCE: Duration = Duration::from_secs(1);
+
+const LEASED: &str = "its owner holds a lease on it";
+
 /// Whether a file may be a descriptor, by its `fstat(2)`.
 pub fn may_be_striped(stat: &Stat) -> bool {
     may_be_descriptor(stat.st_size as u64) && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// How long reading a descriptor waits while somebody else holds a lease on the file (`fcntl(2)`,
+/// `F_SETLEASE`). The owner of a file can hold one that he does not give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseWait {
+    /// As open(2) does: until the lease ends, at most as long as `/proc/sys/fs/lease-break-time`
+    /// says, 45 seconds. For callers that open the file, or change its contents.
+    AsOpen,
+    /// About a second, then EAGAIN. For callers that only look at the file. A
+    /// [`ReplaceGuard`](super::ReplaceGuard) gives its lease up sooner.
+    Briefly,
+}
+
+impl LeaseWait {
+    /// Opens a file: calls `open` with the flags that the wait needs.
+    ///
+    /// # Errors
+    /// What `open` answers; EAGAIN if the lease is still held after [`LeaseWait::Briefly`].
+    pub fn open<T>(self, mut open: impl FnMut(OFlags) -> Result<T, Errno>) -> Result<T, Errno> {
+        match self {
+            LeaseWait::AsOpen => open(OFlags::empty()),
+            LeaseWait::Briefly => take_within(LEASE_PATIENCE, || open(OFlags::NONBLOCK)),
+        }
+    }
+}
+
+/// The error of opening a file, with the reason in words if a lease was waited for in vain.
+pub(crate) fn open_error(operation: &'static str, name: &Path, errno: Errno) -> FileError {
+    let failed = FileError::new(operation, name, errno);
+    if errno == Errno::AGAIN { failed.with_detail(LEASED) } else { failed }
 }
 
 /// The descriptor in an open file; `None` if the file is not striped. `stat` is the `fstat(2)` of
@@ -47,15 +83,25 @@ pub fn may_be_striped(stat: &Stat) -> bool {
 /// A file that may not be read counts as plain.
 ///
 /// # Errors
-/// EBADMSG for a damaged descriptor; EPROTONOSUPPORT for one of a later version; EDEADLK if this
-/// thread answers another server that opens objects; what reading answers.
-pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<Descriptor>, FileError> {
+/// EAGAIN if somebody holds a lease on the file for longer than `wait`; EBADMSG for a damaged
+/// descriptor; EPROTONOSUPPORT for one of a later version; EDEADLK if this thread answers another
+/// server that opens objects; what reading answers.
+pub fn descriptor_of(
+    fd: impl AsFd,
+    stat: &Stat,
+    name: &Path,
+    wait: LeaseWait,
+) -> Result<Option<Descriptor>, FileError> {
     if !may_be_striped(stat) {
         return Ok(None);
     }
     let fd = fd.as_fd();
     // The file is opened again, because `fd` may be direct or write-only.
-    let own = reopen(fd, OFlags::RDONLY).ok();
+    let own = match wait.open(|flags| reopen(fd, OFlags::RDONLY | flags)) {
+        // Whether it is striped is not known.
+        Err(errno @ Errno::AGAIN) => return Err(open_error("read the stripes of", name, errno)),
+        other => other.ok(),
+    };
     let mut bytes = vec![0; stat.st_size as usize];
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
     let mut filled = 0;

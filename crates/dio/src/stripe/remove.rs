@@ -19,7 +19,7 @@ use super::device::free;
 use super::directory::{Identity, NameDirectory, identity, remove_name_in, remove_name_of};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::DescriptorInode;
-use super::open::{check_header, check_owner, descriptor_of, object_error, open_checked};
+use super::open::{LeaseWait, check_header, check_owner, descriptor_of, object_error, open_checked, open_error};
 use super::trust::{as_owner, refused_to_owner};
 use crate::file::FileError;
 
@@ -59,14 +59,21 @@ pub fn remove_forced(path: impl AsRef<Path>) -> Result<RemoveOutcome, FileError>
 /// Checks that an open file could be removed with all of its objects, should it lose its last name.
 ///
 /// # Errors
-/// As [`remove`]. None for a file that is not striped, or has other names.
+/// As [`remove`]; EAGAIN if its owner holds a lease on it ([`LeaseWait::Briefly`]). None for a file
+/// that is not striped, or has other names.
 pub fn check_removable(file: impl AsFd) -> Result<(), FileError> {
     let failed = |errno| FileError::new("remove", Path::new(""), errno);
     let stat = fstat(&file).map_err(failed)?;
     if stat.st_nlink > 1 {
         return Ok(());
     }
-    let Ok(Some(descriptor)) = descriptor_of(&file, &stat, Path::new("")) else { return Ok(()) };
+    let descriptor = match descriptor_of(&file, &stat, Path::new(""), LeaseWait::Briefly) {
+        Ok(Some(descriptor)) => descriptor,
+        // It may have objects, which would stay behind.
+        Err(error) if error.errno() == Errno::AGAIN => return Err(error),
+        // A damaged descriptor leads to no objects.
+        _ => return Ok(()),
+    };
     let head = DescriptorInode::of(&file).map_err(failed)?;
     let found = FoundObjects::of(Path::new(""), &descriptor, stat.st_uid, &head)?;
     found.check(Path::new(""), &descriptor, stat.st_uid)
@@ -80,9 +87,10 @@ fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
     let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory_of(path), place, Permissions::empty()).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let head = openat(&directory, name, flags, Permissions::empty()).map_err(failed)?;
+    let head = LeaseWait::Briefly.open(|more| openat(&directory, name, flags | more, Permissions::empty()));
+    let head = head.map_err(|errno| open_error("remove", path, errno))?;
     let before = fstat(&head).map_err(failed)?;
-    let Some(descriptor) = descriptor_of(&head, &before, path)? else {
+    let Some(descriptor) = descriptor_of(&head, &before, path, LeaseWait::Briefly)? else {
         return Err(FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file"));
     };
     let own = DescriptorInode::of(&head).map_err(failed)?;
@@ -114,10 +122,11 @@ pub fn remove_objects_if_unlinked(path: &Path, file: impl AsFd, dir: impl AsFd) 
     if stat.st_nlink > 0 {
         return Ok(());
     }
-    let Some(descriptor) = descriptor_of(&file, &stat, path)? else { return Ok(()) };
+    let Some(descriptor) = descriptor_of(&file, &stat, path, LeaseWait::Briefly)? else { return Ok(()) };
     let head = DescriptorInode::of(&file).map_err(failed)?;
     // The caller may have opened it with `O_PATH`; such a descriptor cannot be synced.
-    let own = reopen(&file, OFlags::RDONLY).map_err(failed)?;
+    let own = LeaseWait::Briefly.open(|flags| reopen(&file, OFlags::RDONLY | flags));
+    let own = own.map_err(|errno| open_error("remove", path, errno))?;
     NameDirectory::beside(dir.as_fd(), c"").and_then(|names| names.sync(own)).map_err(failed)?;
     remove_objects(path, &descriptor, stat.st_uid, &head).map(drop)
 }

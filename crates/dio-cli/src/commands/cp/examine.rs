@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dio::names;
 use dio::names::FileId;
-use dio::stripe::{descriptor_of, may_be_striped};
+use dio::stripe::{LeaseWait, descriptor_of, may_be_striped};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
 use rustix::io::Errno;
 
@@ -69,7 +69,7 @@ impl Session {
                 Sameness::Same => return Err(CopyError::SameFile(entry.source_path(), entry.target_path())),
                 Sameness::Done => done = true,
             }
-            if lead_to_the_same_bytes(entry, source, &target) {
+            if lead_to_the_same_bytes(entry, source, &target)? {
                 return Err(CopyError::SameFile(entry.source_path(), entry.target_path()));
             }
         }
@@ -174,16 +174,26 @@ fn older(target: &Stat, source: &Stat) -> bool {
 
 /// Whether source and target are a descriptor of a striped file and a copy of it: removing or truncating the one would take the
 /// bytes of the other.
-fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> bool {
+///
+/// # Errors
+/// EAGAIN if the owner of one of them holds a lease on it: what it is cannot be known.
+fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Result<bool, CopyError> {
     if !may_be_striped(source) || !may_be_striped(target) || FileId::of(source) == FileId::of(target) {
-        return false;
+        return Ok(false);
     }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let id = |dir: &Handle, name, stat| {
-        let fd = openat(dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        Some(descriptor_of(&fd, stat, Path::new("")).ok()??.id)
+        let fd = match LeaseWait::Briefly.open(|more| openat(dir, name, flags | more, Mode::empty())) {
+            Err(errno @ Errno::AGAIN) => return Err(errno),
+            // What may not be read is not recognised.
+            other => other.ok(),
+        };
+        let found = fd.and_then(|fd| descriptor_of(&fd, stat, Path::new(""), LeaseWait::Briefly).ok()?);
+        Ok(found.map(|descriptor| descriptor.id))
     };
-    let source = id(&entry.open.source, entry.source, source);
-    source.is_some() && source == id(&entry.open.target, entry.target, target)
+    let source = id(&entry.open.source, entry.source, source).at(Doing::Stat, || entry.source_path())?;
+    let target = || id(&entry.open.target, entry.target, target).at(Doing::Stat, || entry.target_path());
+    Ok(source.is_some() && source == target()?)
 }
 
 /// Whether copying `source` over `target` would destroy it, because they are one file.
