@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_root_directory_is_on_a_mount() {
         let place = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
-        let mount = Mount::of(&place.unwrap()).unwrap();
+        let mount = Mount::of(place.unwrap()).unwrap();
         assert_eq!(mount.point, PathBuf::from("/"));
     }
 }
