@@ -175,7 +175,11 @@ impl<'s> Tree<'s> {
                 words.unasked(errno);
                 tell(Refusal::Newer, words, doing);
             }
-            (_, Kind::HardLink) => words.cannot(hard_link_to(&member.link), errno),
+            (_, Kind::HardLink) => {
+                // What is linked is looked for first, so its error is told where both have one.
+                let target = member.root.find(&member.link_path.0, OFlags::PATH | OFlags::NOFOLLOW);
+                words.cannot(hard_link_to(&member.link), target.err().unwrap_or(errno));
+            }
             (_, Kind::Symlink) => words.cannot(self.making_symlink(&member.entry.link), errno),
             _ => words.cannot(doing, errno),
         }
