@@ -62,17 +62,31 @@ pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Ve
     for layers in table {
         let graph = Graph::of(&format!("crates/{}/src/", layers.name), sources);
         graph.check_layers(&layers, found);
-        circles.extend(graph.circles().into_iter().map(|circle| format!("{}: {}", layers.name, circle.join(" "))));
+        circles.extend(graph.circles().into_iter().map(|files| Circle {
+            name: format!("{}: {}", layers.name, files.join(" ")),
+            imports: graph.imports_within(&files),
+        }));
     }
     check_circles(&circles, KNOWN_CIRCLES, found);
 }
 
+/// Files of which each names another one, and in the end itself.
+struct Circle {
+    /// The crate and the files.
+    name: String,
+    /// Which file names which, and where.
+    imports: Vec<String>,
+}
+
 /// Appends circles that are not known, and known ones that are not there.
-fn check_circles(circles: &[String], known: &str, found: &mut Vec<String>) {
-    for circle in circles.iter().filter(|circle| !known.lines().any(|line| line == **circle)) {
-        found.push(format!("a circle of files: move what they share to a file that names none of them: {circle}"));
+fn check_circles(circles: &[Circle], known: &str, found: &mut Vec<String>) {
+    for Circle { name, imports } in circles.iter().filter(|circle| !known.lines().any(|line| line == circle.name)) {
+        found.push(format!(
+            "a circle of files: move what they share to a file that names none of them: {name}\n    {}",
+            imports.join("\n    ")
+        ));
     }
-    for line in known.lines().filter(|line| !circles.iter().any(|circle| circle == line)) {
+    for line in known.lines().filter(|line| !circles.iter().any(|circle| circle.name == *line)) {
         found.push(format!("{line}: this circle is no more: take it from xtask/src/style/known_circles"));
     }
 }
@@ -173,6 +187,14 @@ impl Graph {
                 found.push(format!("{DOCUMENT}:{}: `{module}` of {name} stands in a layer already", line + 1));
             }
         }
+    }
+
+    /// What each of `files`, paths below `src`, names of the others.
+    fn imports_within(&self, files: &[&str]) -> Vec<String> {
+        let inner = |at: usize| self.files[at].inner.as_str();
+        let within =
+            self.imports.iter().filter(|import| [import.from, import.to].iter().all(|at| files.contains(&inner(*at))));
+        within.map(|import| format!("{}:{} names {}", inner(import.from), import.line + 1, inner(import.to))).collect()
     }
 
     /// The strongly connected components of more than one file, as sorted paths below `src`.
