@@ -172,6 +172,15 @@ fn a_top_directory_is_shown_with_what_is_transformed() {
     }
 }
 
+/// What was extracted is compared with what was to be extracted, links too.
+#[test]
+fn links_are_compared_as_they_are_transformed() {
+    for flags in ["--transform=s,^,x/,", "--transform='s,^,x/,S'"] {
+        let make = "ln -s dir/a.a dir/to; ln dir/a.a dir/same; tar -cf a.tar dir; mkdir o; cd o";
+        same(&format!("{make}; tar -xf ../a.tar {flags}; tar -dvvf ../a.tar {flags} | grep -e link -e '->' -e iffers"));
+    }
+}
+
 #[test]
 fn links_are_followed_where_that_is_asked_for() {
     let scene = "echo new > f; mkdir d; chmod 711 d; echo n > d/f; touch -d @1000000000 d; tar -cf a f d; rm -r f d; \

@@ -405,6 +405,8 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let both = ours.err.contains("cannot be used with");
     // Where the name of a source begins with a dot, the command forgets --output-dir-mirror.
     let hidden = text.contains("--output-dir-mirror") && text.contains("'.zst'");
+    // The order of a directory is in what goes to standard output.
+    let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && theirs.files == ours.files;
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file");
     waits
         || both
@@ -412,6 +414,7 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || failed
         || itself
         || hidden
+        || order && theirs.status == ours.status
         || ["Proceed?", "overwrite (y/n)", "Sparse skip error", "error 37 : Read error", "requires too much memory"]
             .iter()
             .any(|said| theirs.err.contains(said))

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlin
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::extract::{Owners, placed, tell_member};
+use super::extract::{Owners, changed_link, placed, put_in_top, tell_member};
 use super::format::{Entries, Entry, Kind};
 use super::line::Lines;
 use super::list::{ended, tell};
@@ -84,8 +84,10 @@ impl Comparison<'_> {
             for notice in entries.take_notices() {
                 tell(self.run, &notice, false);
             }
-            let Some(entry) = next.map_err(|error| ended(self.run, error))? else { return Ok(()) };
+            let Some(mut entry) = next.map_err(|error| ended(self.run, error))? else { return Ok(()) };
             if let Some(directory) = selection.choose(&entry.path) {
+                // The link is where extracting would make it lead.
+                entry.link = changed_link(self.run, &entry);
                 self.member(entries, &entry, directory)?;
             }
             if selection.complete() {
@@ -99,7 +101,7 @@ impl Comparison<'_> {
         if matches!(entry.kind, Kind::Label | Kind::Continuation) {
             return Ok(());
         }
-        let name = placed(run, bare(&entry.path), false);
+        let name = placed(run, bare(&entry.path));
         tell_member(run, &mut self.lines, entry, &name)?;
         let Ok(path) = CString::new(name.as_slice()) else { return Ok(()) };
         let pair = Pair { dir: &self.directories[directory], name, path, entry };
@@ -263,7 +265,7 @@ impl Comparison<'_> {
     }
 
     fn hard_link(&self, pair: &Pair<'_>) -> Result<(), Ended> {
-        let link = placed(self.run, bare(&pair.entry.link), true);
+        let link = put_in_top(self.run, pair.entry.link.clone());
         let Ok(path) = CString::new(link.as_slice()) else { return Ok(()) };
         let Some(one) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
         let Some(two) = self.stat(pair, &link, &path) else { return Ok(()) };

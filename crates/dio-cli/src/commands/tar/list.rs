@@ -74,7 +74,7 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
 
 /// The name that a member would be extracted by; of a directory nothing but the slash behind its name may be left.
 fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
-    let mut name = placed(run, bare(path), false);
+    let mut name = placed(run, bare(path));
     if path.ends_with(b"/") && !(path.len() > 1 && name.ends_with(b"/")) {
         name.push(b'/');
     }

@@ -49,14 +49,14 @@ use crew::{Crew, Shared};
 use file::{Context, Pouring};
 use how::How;
 use place::DirectorySet;
-use placed::{in_top, put_in_top};
+use placed::in_top;
 use root::{Dir, Root};
 use storage::Storage;
 use tree::Tree;
 
 pub(super) use names::Clean;
 pub(super) use owners::Owners;
-pub(super) use placed::{changed_link, placed, tell_member};
+pub(super) use placed::{changed_link, placed, put_in_top, tell_member};
 
 /// Extracts what the command line names.
 ///
@@ -157,7 +157,7 @@ impl Extraction<'_> {
             }
             _ => {}
         }
-        let name = placed(run, bare(&entry.path), false);
+        let name = placed(run, bare(&entry.path));
         if !run.options.absolute_names && names::has_dot_dot(&entry.path) {
             run.error(format_args!("{}: Member name contains '..'", escaped(bare(&entry.path))));
             return Ok(());

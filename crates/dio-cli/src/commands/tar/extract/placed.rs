@@ -24,7 +24,7 @@ fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
 }
 
 /// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
-pub(super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
+pub(in super::super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
     let Some(top) = &run.options.one_top_level else { return name };
     match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
         None => top.clone(),
@@ -34,8 +34,8 @@ pub(super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
 }
 
 /// The name that a member gets: harmless, without the first components, in the top directory.
-pub(in super::super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
-    put_in_top(run, changed(run, path, link))
+pub(in super::super) fn placed(run: &Run, path: &[u8]) -> Vec<u8> {
+    put_in_top(run, changed(run, path, false))
 }
 
 /// Where the link that a member is leads, as it is extracted and listed.
