@@ -429,7 +429,13 @@ fn some_command_lines(rng: &mut Rng) {
 fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
     let said = |what: &str| gnu.err.contains(what);
     // GNU gzip ends with what is damaged, and forgets the lines of a list that it has not written yet.
-    let ends = ["unexpected end of file", "invalid compressed data", "not in gzip format", "Is a directory"];
+    let ends = [
+        "unexpected end of file",
+        "invalid compressed data",
+        "not in gzip format",
+        "-- not supported",
+        "Is a directory",
+    ];
     let damage = ends.into_iter().any(|what| said(what) || dio.err.contains(what));
     let several = text.split_whitespace().filter(|word| !word.starts_with('-') || *word == "-").count() > 5;
     // How much comes before damage is its own.

@@ -415,7 +415,14 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || itself
         || hidden
         || order && theirs.status == ours.status
-        || ["Proceed?", "overwrite (y/n)", "Sparse skip error", "error 37 : Read error", "requires too much memory"]
-            .iter()
-            .any(|said| theirs.err.contains(said))
+        || [
+            "Proceed?",
+            "overwrite (y/n)",
+            "Sparse skip error",
+            "Final skip error",
+            "error 37 : Read error",
+            "requires too much memory",
+        ]
+        .iter()
+        .any(|said| theirs.err.contains(said))
 }

@@ -7,9 +7,8 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Fatal, Run};
+use super::args::GzipArgs;
 use crate::codec::Moved;
-use crate::quote::as_shown_on;
 
 /// What was listed so far.
 #[derive(Debug, Default)]
@@ -31,19 +30,26 @@ pub(super) fn ratio(saved: i128, original: u64) -> String {
 }
 
 impl Listed {
-    /// A line for a file, and the heading before the first.
-    pub(super) fn row(run: &mut Run, name: &Path, moved: &Moved, header: u64, mtime: Option<i64>) -> Result<(), Fatal> {
+    /// The line of a file, and the heading before the first.
+    pub(super) fn row(
+        &mut self,
+        args: &GzipArgs,
+        name: &Path,
+        moved: &Moved,
+        header: u64,
+        mtime: Option<i64>,
+    ) -> Vec<u8> {
         let mut text = Vec::new();
-        if run.listed.rows == 0 {
-            if run.verbose() {
+        if self.rows == 0 {
+            if args.verbose > 0 {
                 text.extend_from_slice(b"method  crc     date  time  ");
             }
-            if !run.quiet() {
+            if !args.quiet {
                 let (compressed, uncompressed) = ("compressed", "uncompressed");
                 let _ = writeln!(text, "{compressed:>WIDTH$} {uncompressed:>WIDTH$}  ratio uncompressed_name");
             }
         }
-        if run.verbose() {
+        if args.verbose > 0 {
             let time = mtime.and_then(|seconds| Timestamp::from_second(seconds).ok()).map_or_else(
                 || "??? ?? ??:??".to_owned(),
                 |time| time.to_zoned(TimeZone::system()).strftime("%b %e %H:%M").to_string(),
@@ -54,31 +60,22 @@ impl Listed {
         let _ = write!(text, "{:>WIDTH$} {:>WIDTH$} {} ", moved.read, moved.written, ratio(saved, moved.written));
         text.extend_from_slice(name.as_os_str().as_bytes());
         text.push(b'\n');
-        run.listed.rows += 1;
-        run.listed.compressed += moved.read;
-        run.listed.uncompressed += moved.written;
-        run.listed.header = header;
-        run.print(&text)
+        self.rows += 1;
+        self.compressed += moved.read;
+        self.uncompressed += moved.written;
+        self.header = header;
+        text
     }
 
-    /// The last line, for several operands.
-    pub(super) fn totals(&self, run: &Run, operands: usize) -> Result<(), Fatal> {
+    /// The last line, for several operands; none where nothing was listed.
+    pub(super) fn totals(&self, args: &GzipArgs, operands: usize) -> Option<String> {
         let Listed { compressed, uncompressed, header, .. } = *self;
-        if !run.args.list || run.quiet() || operands < 2 || compressed == 0 || uncompressed == 0 {
-            return Ok(());
+        if !args.list || args.quiet || operands < 2 || compressed == 0 || uncompressed == 0 {
+            return None;
         }
         let saved = i128::from(uncompressed) - (i128::from(compressed) - i128::from(header));
-        let indent = if run.verbose() { 28 } else { 0 };
+        let indent = if args.verbose > 0 { 28 } else { 0 };
         let ratio = ratio(saved, uncompressed);
-        run.print(format!("{:indent$}{compressed:>WIDTH$} {uncompressed:>WIDTH$} {ratio} (totals)\n", "").as_bytes())
-    }
-}
-
-impl Run {
-    fn print(&self, text: &[u8]) -> Result<(), Fatal> {
-        self.tool.print(&as_shown_on(&std::io::stdout(), text)).map_err(|error| {
-            self.output_failed(crate::tool::errno_of(&error));
-            Fatal
-        })
+        Some(format!("{:indent$}{compressed:>WIDTH$} {uncompressed:>WIDTH$} {ratio} (totals)\n", ""))
     }
 }

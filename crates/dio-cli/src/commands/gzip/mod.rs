@@ -117,7 +117,17 @@ impl Run {
                 break;
             }
         }
-        self.listed.totals(self, files.len())
+        match self.listed.totals(&self.args, files.len()) {
+            Some(line) => self.print(line.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn print(&self, text: &[u8]) -> Result<(), Fatal> {
+        self.tool.print(&as_shown_on(&io::stdout(), text)).map_err(|error| {
+            self.output_failed(crate::tool::errno_of(&error));
+            Fatal
+        })
     }
 
     /// Closes what is open, and returns the exit status.

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::list::{Listed, ratio};
+use super::list::ratio;
 use super::member::{First, Unsupported, first};
 use super::{Fatal, Run};
 use crate::codec::{Damage, DecodeError, EncodeError, Moved, gzip};
@@ -273,6 +273,7 @@ impl Run {
 
     /// A line of the list.
     pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &Work<'_>) -> Result<(), Fatal> {
-        Listed::row(self, name, &account.moved, account.header, work.mtime)
+        let line = self.listed.row(&self.args, name, &account.moved, account.header, work.mtime);
+        self.print(&line)
     }
 }

@@ -1,6 +1,5 @@
 //! What `dio probe` says of a striped file.
 
-use crate::quote::named;
 use std::path::{Path, PathBuf};
 
 use dio::probe::{Object, Stripes};
@@ -8,11 +7,10 @@ use dio::stripe::ObjectState;
 use dio_common::units::size as human_size;
 use serde_json::{Value, json};
 
-use super::super::stripe::state_words;
-use super::{
-    Table, answer_json, answer_words, device_json, file_system_name, geometry_json, geometry_rows, mount_json, optimal,
-    or_unknown, place_rows,
-};
+use super::rows::{Table, answer_words, file_system_name, geometry_rows, optimal, place_rows};
+use super::values::{answer_json, device_json, geometry_json, mount_json, or_unknown};
+use crate::commands::stripe::state_words;
+use crate::quote::named;
 
 /// How the file is laid out; before the alignments and trials of the whole.
 pub(super) fn layout_rows(table: &mut Table, stripes: &Result<Stripes, String>) {

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
+use super::path::{DataPath, Lane, Task};
 use super::small::BUFFER;
-use super::{DataPath, Lane, Task};
 use crate::tool::{Mode, When};
 
 /// Bytes of zeros that become a hole under `--sparse=always`, and where they begin.

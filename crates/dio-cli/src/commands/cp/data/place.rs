@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget, is_link};
-use super::{DataPath, Task};
+use super::path::{DataPath, Task};
 use crate::tool::When;
 use crate::tool::target::attributes::give_extended;
 use crate::tool::target::naming::{Naming, temporary_name, unnamed};

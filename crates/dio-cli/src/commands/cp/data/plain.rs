@@ -8,8 +8,8 @@ use dio::file::Class;
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
-use super::verify::Digests;
-use super::{DataPath, Lane, Task, has_blocks};
+use super::digests::Digests;
+use super::path::{DataPath, Lane, Task, has_blocks};
 use crate::tool::Mode;
 
 /// Bytes read at once: the largest a pipe can be set to without privileges (`pipe(7)`).

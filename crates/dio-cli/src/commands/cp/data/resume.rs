@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
-use super::verify::Digests;
-use super::{DataPath, Task};
+use super::digests::Digests;
+use super::path::{DataPath, Task};
 use crate::tool::errno_of;
 use crate::tool::target::own_file::{read_own, replace_by};
 

@@ -2,52 +2,24 @@
 //! round trip to the device for each file where the kernel gathers many.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 
 use dio::file::{Class, Reason};
 use dio::residency::ResidencySnapshot;
 use dio::transfer::TransferError;
-use rustix::fs::{Mode as FileMode, OFlags, Stat, fstat, open};
+use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, preadv2, pwritev2};
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
-use super::{DataPath, Lane, Task};
-use crate::tool::evict::{Reopen, drop_written};
-use crate::tool::{DontCache, Mode};
+use super::forgetting::SmallTarget;
+use super::path::{DataPath, Lane, Task};
+use crate::tool::Mode;
+use crate::tool::evict::drop_written;
 
 /// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
 /// 64 KiB, comes from the comparison `threshold` of the benchsuite.
 pub(super) const BUFFER: usize = (64 << 10) + 4096;
-
-/// A small target that is complete.
-#[derive(Debug)]
-pub(super) struct SmallTarget(PathBuf);
-
-impl Reopen for SmallTarget {
-    fn reopen(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        open(&self.0, flags, FileMode::empty())
-    }
-}
-
-/// Where `RWF_DONTCACHE` is of use.
-#[derive(Debug)]
-pub(super) struct Forgetting {
-    /// Refused by the kernel; found out at the first file.
-    read: DontCache,
-    /// The same, or pages are dropped after a sync of the file system anyway.
-    write: DontCache,
-}
-
-impl Forgetting {
-    /// `batches` says that the run syncs whole file systems.
-    pub(super) fn new(mode: Mode, batches: bool) -> Forgetting {
-        let wanted = mode != Mode::Cached;
-        Forgetting { read: DontCache::new(wanted), write: DontCache::new(wanted && !batches) }
-    }
-}
 
 impl DataPath {
     /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the same.

@@ -11,37 +11,8 @@ use dio_sys::fd_path;
 
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
-use super::{DataPath, Task, has_blocks};
-
-/// The digests of the blocks of a file, in the order they were read.
-#[derive(Debug, Default)]
-pub(super) struct Digests {
-    blocks: Vec<(u64, blake3::Hash)>,
-    /// What was transferred; blocks are cut from these in the same way on both sides.
-    pub(super) ranges: Vec<Range<u64>>,
-}
-
-impl Digests {
-    /// Adds a block.
-    pub(super) fn add(&mut self, offset: u64, bytes: &[u8]) {
-        self.blocks.push((offset, blake3::hash(bytes)));
-    }
-
-    /// Where the first block starts that differs.
-    fn first_difference(mut self, mut other: Digests) -> Option<u64> {
-        self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
-        other.blocks.sort_unstable_by_key(|(offset, _)| *offset);
-        let (ours, theirs) = (&self.blocks, &other.blocks);
-        let place = (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at))?;
-        ours.get(place).or(theirs.get(place)).map(|(offset, _)| *offset)
-    }
-}
-
-impl Watch for Digests {
-    fn read(&mut self, offset: u64, bytes: &[u8]) {
-        self.add(offset, bytes);
-    }
-}
+use super::digests::Digests;
+use super::path::{DataPath, Task, has_blocks};
 
 /// Remembers whether anything but zeros was read.
 #[derive(Default)]

@@ -1,53 +1,14 @@
 //! Reading the inputs into batches.
 
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::ffi::OsString;
 use std::thread::Scope;
-
-use dio::names::stat;
-use dio::stream::{Input, StreamOptions};
-use dio_sys::start::was_closed;
-use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use super::batch::{Batch, Taken};
 use super::crew::Crew;
 use super::entry;
 use super::failure::{Failure, Outcome};
 use super::runs::compact;
-use crate::tool::{Source, Tool, errno_of};
-
-/// Opens an input under these options.
-///
-/// # Errors
-/// What opening answers; a directory is refused as by reading it.
-pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> Outcome<Source> {
-    let opened = if name == "-" { stdin(how) } else { Input::open(Path::new(name), how) };
-    match opened {
-        Ok(input) => Ok(tool.source(input)),
-        Err(error) if errno_of(&error) == Errno::ISDIR => Err(Failure::Read { name: name.to_owned(), error }),
-        Err(error) => Err(Failure::Input { name: name.to_owned(), error }),
-    }
-}
-
-fn stdin(how: &StreamOptions) -> io::Result<Input> {
-    if was_closed(0) {
-        return Err(Errno::BADF.into());
-    }
-    Input::adopt(io::stdin().as_fd().try_clone_to_owned()?, "-", how)
-}
-
-/// Bytes of all inputs, where all are files.
-pub(super) fn size_of_all<'n>(names: impl IntoIterator<Item = &'n OsStr>) -> Option<u64> {
-    names.into_iter().try_fold(0u64, |sum, name| {
-        let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { stat(name) };
-        let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
-        // Files of the kernel (proc(5)) hold bytes but have no size.
-        sum.checked_add(stat.st_size as u64).filter(|_| stat.st_size > 0 || name == "-")
-    })
-}
+use crate::tool::Source;
 
 /// Fills batches.
 pub(super) struct Filler<'scope, 'env, 'a> {

@@ -4,7 +4,7 @@ use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Algorithm, Kind};
+use super::algorithm::{Algorithm, Kind};
 
 /// A finished digest.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use blake3::hazmat::{
 };
 use crc_fast::CrcAlgorithm;
 
-use super::hasher::{byte_sum, crc_bytes, length_octets, sysv_bytes};
-use super::{Algorithm, Kind, Sum};
+use super::algorithm::{Algorithm, Kind};
+use super::hasher::{Sum, byte_sum, crc_bytes, length_octets, sysv_bytes};
 
 /// What one part of the input comes to.
 pub(crate) enum Part {

@@ -1,68 +1,9 @@
 //! Header blocks of entries, as GNU tar makes them.
 
-use thiserror::Error;
-
-use super::number::{max_octal, put_base_256, put_octal};
+use super::block::{Encoder, Fields, NAME, PREFIX, Unfit, content_of, data, link_of, padding, seal, whole_map};
+use super::number::{put_base_256, put_octal};
 use super::pax_write;
 use super::{BLOCK, Entry, Format, Kind};
-
-/// Bytes of the field for a name, or for what a link leads to.
-pub(super) const NAME: usize = 100;
-/// Bytes of the field for the directories before a name.
-const PREFIX: usize = 155;
-/// Bytes of the fields for the names of owner and group.
-pub(super) const OWNER: usize = 32;
-
-/// Why an entry cannot be written in a format.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Unfit {
-    /// The name has more bytes than the format can hold.
-    #[error("file name is too long (max {max}); not dumped")]
-    LongName {
-        /// How many it can hold.
-        max: usize,
-    },
-    /// The name has no slash at a place where it could be divided.
-    #[error("file name is too long (cannot be split); not dumped")]
-    Unsplittable,
-    /// What a link leads to has more bytes than the format can hold.
-    #[error("link name is too long; not dumped")]
-    LongLink,
-    /// A number has no place in its field.
-    #[error("value {value} out of {what} range 0..{max}")]
-    Range {
-        /// The number.
-        value: i128,
-        /// The type it has in C.
-        what: &'static str,
-        /// The greatest that would do.
-        max: u64,
-    },
-    /// The format has nothing for this kind of entry.
-    #[error("Unknown file type; file ignored")]
-    Kind,
-}
-
-impl Unfit {
-    /// The name that GNU tar puts before the message, with a colon; it puts none before a number.
-    #[must_use]
-    pub fn about<'a>(&self, entry: &'a Entry) -> Option<&'a [u8]> {
-        match self {
-            Unfit::Range { .. } => None,
-            Unfit::LongLink => Some(&entry.link),
-            Unfit::LongName { .. } | Unfit::Unsplittable | Unfit::Kind => Some(&entry.path),
-        }
-    }
-}
-
-/// Makes header blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Encoder {
-    /// The format to write.
-    pub format: Format,
-    /// Leaves out the names of owners and groups, those of the headers that hold long names too (`--numeric-owner`).
-    pub numeric_owner: bool,
-}
 
 /// The header blocks of an entry with the names of its owners, see [`Encoder::encode`].
 ///
@@ -70,12 +11,6 @@ pub struct Encoder {
 /// As [`Encoder::encode`].
 pub fn encode(entry: &Entry, format: Format) -> Result<Vec<u8>, Unfit> {
     Encoder { format, numeric_owner: false }.encode(entry)
-}
-
-/// Bytes of NULs that fill the last block of a content of `size` bytes.
-#[must_use]
-pub fn padding(size: u64) -> usize {
-    (BLOCK - (size % BLOCK as u64) as usize) % BLOCK
 }
 
 /// Bytes of NULs that end an archive of `written` bytes: two blocks, and as many as a record of `blocking` blocks needs to
@@ -101,22 +36,6 @@ pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
         }
     }
     wide
-}
-
-/// The numbers and names that go into a header block.
-pub(super) struct Fields<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) prefix: &'a [u8],
-    pub(super) link: &'a [u8],
-    pub(super) typeflag: u8,
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) size: u64,
-    pub(super) mtime: i64,
-    pub(super) uname: &'a [u8],
-    pub(super) gname: &'a [u8],
-    pub(super) device: Option<(u32, u32)>,
 }
 
 impl Encoder {
@@ -202,65 +121,6 @@ impl Encoder {
         Ok(out)
     }
 
-    /// The fields of the header of an entry.
-    pub(super) fn fields<'a>(&self, entry: &'a Entry, path: &'a [u8], size: u64) -> Result<Fields<'a>, Unfit> {
-        let owners = !self.numeric_owner && self.format != Format::V7;
-        Ok(Fields {
-            name: path,
-            prefix: b"",
-            link: link_of(entry),
-            typeflag: typeflag(entry.kind, self.format)?,
-            mode: entry.mode & 0o7777,
-            uid: entry.uid,
-            gid: entry.gid,
-            size,
-            mtime: entry.mtime.seconds,
-            uname: if owners { &entry.uname } else { b"" },
-            gname: if owners { &entry.gname } else { b"" },
-            device: matches!(entry.kind, Kind::Character | Kind::Block).then_some(entry.device),
-        })
-    }
-
-    /// The block of a header, without its checksum.
-    pub(super) fn block(&self, fields: &Fields<'_>) -> Result<[u8; BLOCK], Unfit> {
-        let mut block = [0; BLOCK];
-        put(&mut block[..100], fields.name);
-        self.number(&mut block[100..108], i128::from(fields.mode), "mode_t")?;
-        self.number(&mut block[108..116], i128::from(fields.uid), "uid_t")?;
-        self.number(&mut block[116..124], i128::from(fields.gid), "gid_t")?;
-        self.number(&mut block[124..136], i128::from(fields.size), "off_t")?;
-        self.number(&mut block[136..148], i128::from(fields.mtime), "time_t")?;
-        block[156] = fields.typeflag;
-        put(&mut block[157..257], fields.link);
-        put(
-            &mut block[257..265],
-            match self.format {
-                Format::Gnu => b"ustar  \0",
-                Format::Pax | Format::Ustar => b"ustar\x0000",
-                Format::V7 => b"",
-            },
-        );
-        put(&mut block[265..297], fields.uname);
-        put(&mut block[297..329], fields.gname);
-        // GNU's format has the numbers of a device for devices only, the others always.
-        if let Some((major, minor)) = fields.device.or((self.format != Format::Gnu).then_some((0, 0))) {
-            self.number(&mut block[329..337], i128::from(major), "major_t")?;
-            self.number(&mut block[337..345], i128::from(minor), "minor_t")?;
-        }
-        put(&mut block[345..500], fields.prefix);
-        Ok(block)
-    }
-
-    /// Puts a number into a field; in base 256 where the format has that and octal digits do not do.
-    fn number(&self, field: &mut [u8], value: i128, what: &'static str) -> Result<(), Unfit> {
-        let range = Unfit::Range { value, what, max: max_octal(field.len()) };
-        if u64::try_from(value).is_ok_and(|value| put_octal(field, value)) {
-            return Ok(());
-        }
-        let fits = self.format == Format::Gnu && i64::try_from(value).is_ok_and(|value| put_base_256(field, value));
-        if fits { Ok(()) } else { Err(range) }
-    }
-
     /// An entry that holds a name too long for its field.
     fn long(&self, typeflag: u8, name: &[u8], out: &mut Vec<u8>) -> Result<(), Unfit> {
         let root: &[u8] = if self.numeric_owner { b"" } else { b"root" };
@@ -287,46 +147,6 @@ impl Encoder {
     }
 }
 
-/// Copies what fits of a text into a field.
-fn put(field: &mut [u8], text: &[u8]) {
-    let length = text.len().min(field.len());
-    field[..length].copy_from_slice(&text[..length]);
-}
-
-/// Writes the checksum, six octal digits, a NUL and a blank, and appends the block.
-pub(super) fn seal(block: &mut [u8; BLOCK], out: &mut Vec<u8>) {
-    let (sum, _) = super::header::sums(block);
-    let fits = put_octal(&mut block[148..155], u64::from(sum));
-    debug_assert!(fits, "512 bytes add up to less than 2^18");
-    block[155] = b' ';
-    out.extend_from_slice(block);
-}
-
-/// What a link leads to; nothing for what is no link.
-pub(super) fn link_of(entry: &Entry) -> &[u8] {
-    if matches!(entry.kind, Kind::HardLink | Kind::Symlink) { &entry.link } else { b"" }
-}
-
-/// Bytes of content that the archive has of an entry that is not sparse.
-pub(super) fn content_of(entry: &Entry) -> u64 {
-    if entry.kind == Kind::Regular { entry.size } else { 0 }
-}
-
-fn typeflag(kind: Kind, format: Format) -> Result<u8, Unfit> {
-    Ok(match kind {
-        Kind::Regular => b'0',
-        Kind::HardLink => b'1',
-        Kind::Symlink => b'2',
-        Kind::Character | Kind::Block | Kind::Fifo if format == Format::V7 => return Err(Unfit::Kind),
-        Kind::Character => b'3',
-        Kind::Block => b'4',
-        Kind::Directory => b'5',
-        Kind::Fifo => b'6',
-        Kind::Label if format == Format::Gnu => b'V',
-        Kind::Label | Kind::Continuation => return Err(Unfit::Kind),
-    })
-}
-
 /// A name divided at a slash into the directories before it and the rest, as GNU tar divides it: as far back as the field for
 /// the directories reaches.
 fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
@@ -337,20 +157,6 @@ fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
     let slash = memchr::memrchr(b'/', &path[..reach]).filter(|at| *at > 0).ok_or(Unfit::Unsplittable)?;
     let name = &path[slash + 1..];
     if name.is_empty() || name.len() > NAME { Err(Unfit::Unsplittable) } else { Ok((&path[..slash], name)) }
-}
-
-/// The map with an extent of no bytes at the end of the file, as GNU tar ends it.
-pub(super) fn whole_map(map: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
-    let mut map = map.to_vec();
-    if map.last() != Some(&(size, 0)) {
-        map.push((size, 0));
-    }
-    map
-}
-
-/// Bytes of data in the extents.
-pub(super) fn data(map: &[(u64, u64)]) -> u64 {
-    map.iter().map(|(_, length)| length).sum()
 }
 
 /// Puts the map of a sparse file into its header, four extents, and into blocks of twenty-one behind it.

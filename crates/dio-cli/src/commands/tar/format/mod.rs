@@ -7,6 +7,7 @@
 
 mod acl;
 mod archive;
+mod block;
 mod encode;
 mod entry;
 mod error;
@@ -20,7 +21,8 @@ mod text;
 
 pub use acl::{acl_from_text, acl_of_mode, acl_to_text};
 pub use archive::Archive;
-pub use encode::{Encoder, Unfit, block_extents, encode, end_of_archive, padding};
+pub use block::{Encoder, Unfit, padding};
+pub use encode::{block_extents, encode, end_of_archive};
 pub use entry::{BLOCK, BLOCKING, Entry, Format, Kind, MAX_EXTENSIONS, MAX_EXTENTS, MAX_GLOBALS, MAX_RECORDS, Time};
 pub use error::{About, FormatError, Notice};
 pub use reader::Entries;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::encode::{Encoder, Fields, NAME, OWNER, Unfit, content_of, data, link_of, padding, seal, whole_map};
+use super::block::{Encoder, Fields, NAME, OWNER, Unfit, content_of, data, link_of, padding, seal, whole_map};
 use super::number::max_octal;
 use super::{BLOCK, Entry, Kind, Time};
 

@@ -1,0 +1,36 @@
+//! What ends `dio mount`, and the exit statuses of `mount(8)`.
+
+use std::process::ExitCode;
+
+use dio_mount::MountError;
+
+/// The command line makes no sense, or it takes root.
+pub(crate) const USAGE: u8 = 1;
+/// The system has no memory, processes or descriptors left.
+pub(crate) const SYSTEM: u8 = 2;
+/// It could not be mounted or unmounted.
+pub(crate) const FAILED: u8 = 32;
+
+/// What ends the command, with its exit status; empty if it was told already.
+#[derive(Debug)]
+pub(crate) struct Failure(u8, String);
+
+impl Failure {
+    pub(crate) fn new(status: u8, message: impl Into<String>) -> Failure {
+        Failure(status, message.into())
+    }
+
+    pub(crate) fn told_by(self, name: &str) -> ExitCode {
+        if !self.1.is_empty() {
+            eprintln!("{name}: {}", self.1);
+        }
+        ExitCode::from(self.0)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Failure {
+        let status = if matches!(error, MountError::OnlyRoot { .. }) { USAGE } else { FAILED };
+        Failure(status, error.with_cure())
+    }
+}

@@ -1,0 +1,130 @@
+//! `dio probe`: what a path really does with direct and uncached I/O.
+
+mod rows;
+mod striped;
+mod values;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dio::probe::{Kind, ProbeError, Report};
+use serde_json::{Value, json};
+
+use self::rows::{Table, device_rows, file_system_name, geometry_rows, optimal, place_rows, ring_rows, trial_rows};
+use self::values::{answer_json, device_json, geometry_json, mount_json, or_unknown, overwrites_json};
+use super::words;
+use crate::quote::{named, quoted};
+
+/// Report what a path really does, by asking the kernel and by trying
+///
+/// In a writable directory a nameless temporary file of a few MiB is used; nothing remains. Existing files and
+/// devices are never written: of them up to 1 MiB that was not cached is read. A striped file is what its objects are: the
+/// alignments are those of the strictest, and each target is told on its own.
+#[derive(Debug, clap::Args)]
+pub struct ProbeArgs {
+    /// Files, directories or block devices
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Print one JSON array with an object for each path
+    #[arg(long)]
+    json: bool,
+}
+
+/// Probes every path; goes on after a failure and then exits with status 1.
+pub fn run(args: ProbeArgs) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    let mut reports = Vec::new();
+    for path in &args.paths {
+        match dio::probe::probe(path) {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                let reason = match &error {
+                    ProbeError::Open { source, .. } => words(source),
+                    ProbeError::NoStorage { .. } => "Neither a file, a directory nor a block device".to_owned(),
+                    other => other.to_string(),
+                };
+                eprintln!("dio: cannot probe {}: {reason}", quoted(path));
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    let text = if args.json {
+        let objects: Vec<Value> = reports.iter().map(to_json).collect();
+        format!("{:#}\n", Value::Array(objects))
+    } else {
+        let tables: Vec<String> = reports.iter().map(to_table).collect();
+        tables.join("\n")
+    };
+    // A reader that went away is no failure of the probe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    status
+}
+
+fn to_table(report: &Report) -> String {
+    let mut table = Table(String::new());
+    let kind = match report.kind {
+        Kind::File if report.stripes.is_some() => "striped file",
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::BlockDevice => "block device",
+    };
+    table.heading(&format!("{} ({kind})", named(&report.path)));
+    match &report.stripes {
+        None if report.kind == Kind::BlockDevice => {}
+        None => place_rows(&mut table, report.file_system, report.mount.as_ref()),
+        Some(stripes) => striped::layout_rows(&mut table, stripes),
+    }
+    match &report.geometry {
+        Ok(geometry) => geometry_rows(&mut table, geometry, optimal(&report.device)),
+        Err(reason) => table.row("alignments", format!("unknown: {reason}")),
+    }
+    trial_rows(&mut table, &report.trials);
+    match (&report.stripes, &report.device) {
+        (Some(stripes), _) => {
+            striped::target_rows(&mut table, stripes);
+            table.heading("descriptor");
+            place_rows(&mut table, report.file_system, report.mount.as_ref());
+        }
+        (None, Ok(device)) => device_rows(&mut table, device),
+        (None, Err(reason)) => table.heading(&format!("device unknown: {reason}")),
+    }
+    ring_rows(&mut table, &report.io_uring);
+    table.0
+}
+
+fn to_json(report: &Report) -> Value {
+    let trials = &report.trials;
+    json!({
+        "path": report.path.to_string_lossy(),
+        "kind": match report.kind {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::BlockDevice => "block_device",
+        },
+        "file_system": (report.kind != Kind::BlockDevice)
+            .then(|| file_system_name(report.file_system, report.mount.as_ref())),
+        "mount": report.mount.as_ref().map(mount_json),
+        "striped": report.stripes.as_ref().map(striped::to_json),
+        "geometry": or_unknown(&report.geometry, |known| geometry_json(known, optimal(&report.device))),
+        "tried": {
+            "open_direct": answer_json(&trials.open_direct),
+            "read_direct": answer_json(&trials.read_direct),
+            "write_direct": answer_json(&trials.write_direct),
+            "dontcache_read": answer_json(&trials.uncached_read),
+            "dontcache_new": answer_json(&trials.uncached_new),
+            "dontcache_overwrite": answer_json(&trials.uncached_overwrite),
+            "dontcache_overwrite_cached": answer_json(&trials.uncached_overwrite_cached),
+            "atomic_write": answer_json(&trials.atomic_write),
+            "overwrites": overwrites_json(&trials.overwrites),
+        },
+        "device": or_unknown(&report.device, device_json),
+        "io_uring": {
+            "available": answer_json(&report.io_uring.available),
+            "disabled_setting": report.io_uring.disabled,
+            "memory_lock_bytes": report.io_uring.memory_lock,
+            "memory_lock_exempt": report.io_uring.exempt,
+        },
+    })
+}

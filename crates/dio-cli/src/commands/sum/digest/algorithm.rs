@@ -1,0 +1,165 @@
+//! Which digests there are.
+
+/// A digest function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Algorithm {
+    /// 16-bit rotating sum of BSD (`sum -r`).
+    Bsd,
+    /// 16-bit sum of System V (`sum -s`).
+    Sysv,
+    /// CRC-32 of POSIX `cksum`, with the length appended.
+    Crc,
+    /// CRC-32 of ISO 3309, as in gzip, zip and PNG.
+    Crc32b,
+    /// CRC-32 of Castagnoli, as in iSCSI, ext4 and btrfs.
+    Crc32c,
+    /// RFC 1321.
+    Md5,
+    /// FIPS 180-4.
+    Sha1,
+    /// FIPS 180-4.
+    Sha224,
+    /// FIPS 180-4.
+    Sha256,
+    /// FIPS 180-4.
+    Sha384,
+    /// FIPS 180-4.
+    Sha512,
+    /// RFC 7693, of any whole number of bytes up to 64.
+    Blake2b,
+    /// BLAKE3, of any whole number of bytes.
+    Blake3,
+    /// GB/T 32905-2016.
+    Sm3,
+    /// XXH3 of 64 bits, seed 0, written in the canonical (big-endian) form.
+    Xxh3,
+}
+
+impl Algorithm {
+    /// All of them; those of GNU `cksum` come first and in its order.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::Bsd,
+        Self::Sysv,
+        Self::Crc,
+        Self::Crc32b,
+        Self::Md5,
+        Self::Sha1,
+        Self::Sha224,
+        Self::Sha256,
+        Self::Sha384,
+        Self::Sha512,
+        Self::Blake2b,
+        Self::Sm3,
+        Self::Blake3,
+        Self::Crc32c,
+        Self::Xxh3,
+    ];
+
+    /// The name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bsd => "bsd",
+            Self::Sysv => "sysv",
+            Self::Crc => "crc",
+            Self::Crc32b => "crc32b",
+            Self::Crc32c => "crc32c",
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
+            Self::Sha224 => "sha224",
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+            Self::Blake2b => "blake2b",
+            Self::Blake3 => "blake3",
+            Self::Sm3 => "sm3",
+            Self::Xxh3 => "xxh3",
+        }
+    }
+
+    /// The name in a tagged line, `MD5 (file) = …`, and in messages.
+    pub(crate) const fn tag(self) -> &'static str {
+        match self {
+            Self::Bsd => "BSD",
+            Self::Sysv => "SYSV",
+            Self::Crc => "CRC",
+            Self::Crc32b => "CRC32B",
+            Self::Crc32c => "CRC32C",
+            Self::Md5 => "MD5",
+            Self::Sha1 => "SHA1",
+            Self::Sha224 => "SHA224",
+            Self::Sha256 => "SHA256",
+            Self::Sha384 => "SHA384",
+            Self::Sha512 => "SHA512",
+            Self::Blake2b => "BLAKE2b",
+            Self::Blake3 => "BLAKE3",
+            Self::Sm3 => "SM3",
+            Self::Xxh3 => "XXH3",
+        }
+    }
+
+    /// The algorithm called `name` on the command line.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Length of the usual digest, in bytes.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::Bsd | Self::Sysv => 2,
+            Self::Crc | Self::Crc32b | Self::Crc32c => 4,
+            Self::Xxh3 => 8,
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+            Self::Sha224 => 28,
+            Self::Sha256 | Self::Sm3 | Self::Blake3 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 | Self::Blake2b => 64,
+        }
+    }
+
+    /// The longest digest that can be asked for, in bytes.
+    pub(crate) const fn most_bytes(self) -> usize {
+        match self {
+            // The function has no limit; this one keeps a line in a list readable.
+            Self::Blake3 => 1024,
+            other => other.bytes(),
+        }
+    }
+
+    /// Whether other lengths than the usual one can be asked for.
+    pub(crate) const fn any_length(self) -> bool {
+        matches!(self, Self::Blake2b | Self::Blake3)
+    }
+
+    /// Whether its lines are a number, a size and a name, as those of `sum` and `cksum`, which cannot be checked.
+    pub(crate) const fn is_number(self) -> bool {
+        matches!(self, Self::Bsd | Self::Sysv | Self::Crc | Self::Crc32b)
+    }
+}
+
+/// An algorithm and how long its digest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    /// The function.
+    pub(crate) algorithm: Algorithm,
+    /// Length of the digest in bytes: between 1 and [`Algorithm::most_bytes`], and the usual one unless
+    /// [`Algorithm::any_length`].
+    pub(crate) bytes: usize,
+}
+
+impl From<Algorithm> for Kind {
+    /// With the usual length.
+    fn from(algorithm: Algorithm) -> Self {
+        Self { algorithm, bytes: algorithm.bytes() }
+    }
+}
+
+impl Kind {
+    /// Whether parts of the input can be worked on apart and joined afterwards.
+    pub(crate) const fn in_parts(self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::Blake3 | Algorithm::Crc | Algorithm::Crc32b | Algorithm::Crc32c | Algorithm::Sysv
+        )
+    }
+}
