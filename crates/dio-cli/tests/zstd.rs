@@ -407,6 +407,8 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let hidden = text.contains("--output-dir-mirror") && text.contains("'.zst'");
     // The order of a directory is in what goes to standard output.
     let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && theirs.files == ours.files;
+    // The library refuses reserved bits that 1.5.4 passes over.
+    let reserved = ours.err.contains("Data corruption detected");
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file");
     waits
         || both
@@ -414,6 +416,7 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || failed
         || itself
         || hidden
+        || reserved
         || order && theirs.status == ours.status
         || [
             "Proceed?",

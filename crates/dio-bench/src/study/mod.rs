@@ -8,15 +8,17 @@ pub(crate) mod meters;
 pub(crate) mod mount;
 pub(crate) mod observe;
 pub(crate) mod plots;
+mod result;
 pub mod run;
 pub(crate) mod section;
 pub(crate) mod series;
 
 pub use contender::Contender;
 pub use meters::Used;
+pub use result::Reference;
+pub(crate) use result::Study;
 pub use run::{Bucket, Phase, Point, Response, Row, Run};
-pub use section::Reference;
-pub(crate) use section::{Study, Words};
+pub(crate) use section::Words;
 
 use std::process::{Command, Stdio};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::case::{Case, Descriptor, Method, Pattern};
 use super::facts::Disk;
 use super::judge::{Honesty, Verdict};
-use super::report::Row;
+use super::row::Row;
 use super::work::{Figures, Outcome};
 use dio_common::units::{seconds, size};
 

@@ -17,6 +17,7 @@ mod file;
 mod judge;
 mod lane;
 mod report;
+mod row;
 mod section;
 mod sweep;
 pub mod witness;
@@ -31,7 +32,8 @@ pub use error::SyncError;
 pub use facts::{Disk, Facts, Unreal};
 pub use file::Place;
 pub use judge::{Confidence, Evidence, FASTEST_TURNS, Honesty, Verdict, judge};
-pub use report::{Report, Row};
+pub use report::Report;
+pub use row::Row;
 pub use sweep::{Measured, SamePlace};
 pub use work::{Asked, Figures, Outcome};
 

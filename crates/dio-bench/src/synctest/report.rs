@@ -5,21 +5,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::advice::Advice;
-use super::case::Case;
 use super::facts::Facts;
 use super::judge::Honesty;
+use super::row::Row;
 use super::sweep::Measured;
 use super::work::Outcome;
 use crate::environment::Environment;
-
-/// One case and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What was measured.
-    pub case: Case,
-    /// What came of it.
-    pub outcome: Outcome,
-}
 
 /// Everything that was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Gid, Mode as Permissions, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::open::path_in;
+use super::path::path_in;
 use super::removal::unlinkat;
 use super::striped::{descriptor_in, device_object_len, end_of_object, errno_for, is_striped, unreachable_object};
 use crate::credentials;

@@ -23,6 +23,7 @@ mod details;
 mod id;
 mod kernel;
 mod open;
+mod path;
 mod removal;
 mod striped;
 
@@ -32,6 +33,7 @@ pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_li
 pub use details::{details_were_printed, errno_of, take_details};
 pub use id::FileId;
 pub use kernel::is_of_the_kernel;
-pub use open::{openat, path_in, striped_by_default};
+pub use open::{openat, striped_by_default};
+pub use path::path_in;
 pub use removal::{renameat, unlink, unlinkat};
 pub use striped::{end_of_object, is_striped};

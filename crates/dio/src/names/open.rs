@@ -1,16 +1,16 @@
 //! Opens files. A file that holds the descriptor of a striped file is opened as that striped file.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::contents::ftruncate;
 use super::details::errno_of;
+use super::path::path_in;
 use crate::engine::OsMedium;
 use crate::file::{File, FileError, OpenOptions};
 use crate::stripe::{self, LeaseWait};
@@ -148,12 +148,4 @@ pub fn striped_by_default(
         return Err(Errno::EXIST);
     }
     Ok((fd, striped.is_some()))
-}
-
-/// The path of a name in an open directory.
-pub fn path_in(dir: BorrowedFd<'_>, name: &OsStr) -> PathBuf {
-    if dir.as_raw_fd() == rustix::fs::CWD.as_raw_fd() {
-        return name.into();
-    }
-    fd_path(dir).join(name)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed};
+use super::stage::{OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed};
 
 impl Pipeline<'_> {
     /// Gives every item of the source to every consumer, such as several digests of one file that

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ordered_queue::OrderedQueue;
-use super::{OnDrop, Pipeline, PipelineReport, StageTimes, StopRequest, attempt, timed};
+use super::stage::{OnDrop, Pipeline, PipelineReport, StageTimes, StopRequest, attempt, timed};
 
 /// The results of a pipeline in the source's order, for a sink that asks for them; see
 /// [`Pipeline::pull`].
@@ -161,7 +161,7 @@ impl Pipeline<'_> {
                 if stop.check() {
                     return None;
                 }
-                Some(outcome.map_err(super::StageFailure::surface))
+                Some(outcome.map_err(super::stage::StageFailure::surface))
             };
             let mut items = Items { feed: &mut next, stop, given: 0, ended: false, waited_in_feed: Duration::ZERO };
             let result = sink(&mut items);
@@ -218,7 +218,7 @@ where
             continue;
         }
         let outcome = timed(&mut stage.busy, || attempt(|| state.get_or_insert_with(&worker)(item)));
-        let panicked = matches!(outcome, Err(super::StageFailure::Panic(_)));
+        let panicked = matches!(outcome, Err(super::stage::StageFailure::Panic(_)));
         queue.settle(number, outcome);
         if panicked {
             // The state may be anything now. Earlier items may still wait for another worker, or

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::StageFailure;
+use super::stage::StageFailure;
 
 /// The result of an item, or why there is none.
 pub(super) type Outcome<U, E> = Result<U, StageFailure<E>>;

@@ -2,11 +2,13 @@
 //! loop at random.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::stage::*;
 use super::*;
 
 /// A place where threads meet: each waits until so many have come.

@@ -23,6 +23,7 @@
 //! ```
 
 mod append;
+mod bounds;
 mod chunk;
 mod input;
 mod options;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::bounds::{BLOCK_BYTES_MAX, BLOCKS_MAX, STRIPED_BYTES_MAX};
 use super::{ReadAhead, WriteBehind};
 use crate::file::{Mode, Need, OpenOptions};
 use crate::io::Io;
@@ -36,15 +37,6 @@ pub struct StreamOptions {
     /// `drivers/char/random.c`). For callers that take one read(2) for a record.
     pub on_threads: bool,
 }
-
-/// Largest block of a stream, in bytes.
-pub(super) const BLOCK_BYTES_MAX: usize = 1 << 40;
-
-/// Most bytes that are read ahead of a striped file, or written behind to one, by default.
-pub(super) const STRIPED_BYTES_MAX: usize = 64 << 20;
-
-/// Most blocks of a stream.
-pub(super) const BLOCKS_MAX: usize = 1 << 16;
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {

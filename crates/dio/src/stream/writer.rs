@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::bounds::{BLOCK_BYTES_MAX, BLOCKS_MAX, STRIPED_BYTES_MAX};
 use super::chunk::Chunk;
-use super::options::{BLOCK_BYTES_MAX, BLOCKS_MAX, STRIPED_BYTES_MAX};
 use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
 use crate::engine::OpKind;

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::{Copier, Job, Pace, TransferError, Watch, data_ranges};
+use super::copier::{Copier, Job, Watch, data_ranges};
+use super::error::TransferError;
+use super::pace::Pace;
 use crate::file::{File, FileError};
 use crate::geometry::{align_down, align_up};
 
@@ -168,22 +170,6 @@ fn no_fallocate(error: &FileError) -> bool {
     matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV)
 }
 
-/// The ranges of a block that hold anything but zeros, in units of `unit` bytes.
-pub(super) fn non_zero(bytes: &[u8], unit: usize) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (index, piece) in bytes.chunks(unit).enumerate() {
-        let start = index * unit;
-        if piece.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        match runs.last_mut() {
-            Some(last) if last.end == start => last.end = start + piece.len(),
-            _ => runs.push(start..start + piece.len()),
-        }
-    }
-    runs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,16 +221,5 @@ mod tests {
             let expected = [vec![5; 8192], vec![0; (512 << 10) - 8192], vec![7; 512 << 10]].concat();
             assert!(found == expected, "what was there before shows through the holes");
         }
-    }
-
-    #[test]
-    fn zeros_are_told_from_data_by_the_unit() {
-        let mut bytes = [0u8; 40];
-        assert!(non_zero(&bytes, 8).is_empty());
-        bytes[9] = 1;
-        bytes[17] = 1;
-        bytes[39] = 1;
-        assert_eq!(non_zero(&bytes, 8), [8..24, 32..40]);
-        assert_eq!(non_zero(&bytes[..35], 8).first(), Some(&(8..24)));
     }
 }

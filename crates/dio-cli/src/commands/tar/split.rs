@@ -15,41 +15,85 @@ pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
     split_words(text).map_err(failed)
 }
 
-/// Words parted by blanks, with quotes and backslashes as in a shell, and the escapes of C.
+/// Words parted by blanks, with quotes as in a shell, and the escapes of C: everywhere in a word, within single quotes too,
+/// unless it begins with a single quote; then nowhere.
 ///
 /// # Errors
 /// What is wrong, in GNU's words: a quote is not closed.
 pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Word>, None);
     let mut rest = line;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         match (quote, byte) {
-            (Some(open), byte) if byte == open => quote = None,
-            (Some(b'\''), byte) => word.get_or_insert_default().push(byte),
-            (_, b'\\') => {
-                let (escaped, length) = escape_of_c(rest);
-                word.get_or_insert_default().extend(escaped);
-                rest = &rest[length..];
+            (None, byte) if byte.is_ascii_whitespace() => {
+                words.extend(word.take().map(Word::finish));
+                continue;
             }
             (None, b'\'' | b'"') => {
-                word.get_or_insert_default();
+                word.get_or_insert_with(|| Word::new(byte));
                 quote = Some(byte);
+                continue;
             }
-            (None, byte) if byte.is_ascii_whitespace() => words.extend(word.take().map(OsString::from_vec)),
-            (_, byte) => word.get_or_insert_default().push(byte),
+            (Some(open), byte) if byte == open => {
+                quote = None;
+                continue;
+            }
+            _ => {}
+        }
+        let word = word.get_or_insert_with(|| Word::new(byte));
+        word.bytes.push(byte);
+        // What follows a backslash ends nothing, but within single quotes.
+        if byte == b'\\'
+            && quote != Some(b'\'')
+            && let Some((&next, after)) = rest.split_first()
+        {
+            word.bytes.push(next);
+            rest = after;
         }
     }
     if quote.is_some() {
         return Err("missing closing quote");
     }
-    words.extend(word.map(OsString::from_vec));
+    words.extend(word.map(Word::finish));
     Ok(words)
+}
+
+/// A word without its quotes.
+struct Word {
+    bytes: Vec<u8>,
+    has_escapes: bool,
+}
+
+impl Word {
+    /// One that begins with this byte of the line.
+    fn new(first: u8) -> Word {
+        Word { bytes: Vec::new(), has_escapes: first != b'\'' }
+    }
+
+    fn finish(self) -> OsString {
+        if !self.has_escapes {
+            return OsString::from_vec(self.bytes);
+        }
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut rest = &self.bytes[..];
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            if byte == b'\\' {
+                let (escaped, length) = escape_of_c(rest);
+                bytes.extend(escaped);
+                rest = &rest[length..];
+            } else {
+                bytes.push(byte);
+            }
+        }
+        OsString::from_vec(bytes)
+    }
 }
 
 /// What an escape stands for, of which `rest` is what follows the backslash, and its length.
 fn escape_of_c(rest: &[u8]) -> (Option<u8>, usize) {
-    let Some(&first) = rest.first() else { return (Some(b'\\'), 0) };
+    let Some(&first) = rest.first() else { return (None, 0) };
     let digits = |from: usize, most: usize, radix: u32| {
         let digits = rest[from..].iter().take(most).take_while(|byte| char::from(**byte).is_digit(radix)).count();
         let text = std::str::from_utf8(&rest[from..from + digits]).unwrap_or_default();
@@ -83,6 +127,7 @@ mod tests {
             split(r#" a  'b c'"d e"f \\\* '\n' "\n" \x2e\101 '' "#).unwrap(),
             ["a", "b cd ef", "\\*", "\\n", "\n", ".A", ""]
         );
+        assert_eq!(split(r#"a='\t' "b"'\n' 'c'"\t" d='"\"'"#).unwrap(), ["a=\t", "b\n", "c\\t", "d=\"\""]);
         assert_eq!(split("a 'b").unwrap_err(), "missing closing quote");
         assert!(split("").unwrap().is_empty());
     }

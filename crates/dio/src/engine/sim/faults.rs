@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use super::{Action, SplitMix64};
+use super::SplitMix64;
+use super::action::Action;
 use crate::engine::OpKind;
 
 /// How an operation goes wrong.

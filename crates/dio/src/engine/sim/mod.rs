@@ -33,6 +33,7 @@
 //! assert_eq!(done[1].result, Ok(5));
 //! ```
 
+mod action;
 mod clock;
 mod disk;
 mod engine;
@@ -45,6 +46,7 @@ mod random;
 mod tests;
 mod trace;
 
+pub use action::Action;
 pub use clock::SimClock;
 pub use disk::{SimDisk, SimDiskModel};
 pub use engine::SimEngine;
@@ -52,4 +54,4 @@ pub use faults::{Fault, Faults};
 pub use image::pattern;
 pub use medium::SimMedium;
 pub use random::SplitMix64;
-pub use trace::{Action, Trace, TraceEntry};
+pub use trace::{Trace, TraceEntry};

@@ -4,30 +4,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::Fault;
+use super::action::Action;
+use super::faults::Fault;
 use crate::engine::{OpFlags, OpKind, Route};
-
-/// What an operation on a simulated file does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// An operation of an engine.
-    Transfer(OpKind),
-    /// [`Medium::size`](crate::engine::Medium::size).
-    Size,
-    /// [`Medium::set_size`](crate::engine::Medium::set_size).
-    SetSize,
-    /// [`Medium::allocate`](crate::engine::Medium::allocate).
-    Allocate,
-    /// [`Medium::punch`](crate::engine::Medium::punch).
-    Punch,
-}
-
-impl Action {
-    /// True for the two syncs.
-    pub fn is_sync(self) -> bool {
-        matches!(self, Action::Transfer(OpKind::SyncData | OpKind::SyncAll))
-    }
-}
 
 /// One operation that a disk has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]

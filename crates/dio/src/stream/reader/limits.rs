@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use super::pattern::ReadAheadBounds;
 use crate::file::File;
 use crate::geometry::{align_down, align_up};
-use crate::stream::options::STRIPED_BYTES_MAX;
+use crate::stream::bounds::STRIPED_BYTES_MAX;
 
 /// How far to read ahead, in bytes.
 ///
