@@ -1,7 +1,8 @@
 //! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line and then a line `done N` for
 //! each highest number that was kept, or `end N` where the writer stopped of its own accord. A last line without its end was
-//! being written when the witness lost its own power. A file that has grown long is replaced by one with the `begin` line and the
-//! newest other one.
+//! being written when the witness lost its own power.
+//!
+//! A file that has grown long is replaced by one with the `begin` line and the newest other one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
