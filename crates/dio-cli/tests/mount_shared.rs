@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dio_sys::{Lease, take_lease};
+use dio_test::run;
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -63,5 +64,31 @@ fn requests_that_wait_for_long_leave_threads_to_others() {
         assert!(slowest < Duration::from_secs(10), "another user's file took {slowest:?}");
     });
     assert_eq!(opened.into_inner(), 20);
+    good(dio("umount", "").arg(&scene.at));
+}
+
+/// With rings the kernel gives requests to threads itself, so users have no shares of them.
+#[test]
+fn who_asks_for_rings_of_a_shared_mount_is_warned_once() {
+    let Some(scene) = Scene::new() else { return };
+    let warning = "dio mount: warning: with io_uring the kernel gives requests to threads itself";
+    let warnings = |said: &str| said.lines().filter(|line| line.starts_with(warning)).count();
+    let fake = |options: &str| {
+        let output = run(&mut scene.mount(&format!("--fake -o {options}")));
+        assert!(output.status.success(), "{output:?}");
+        output.stderr
+    };
+    let said = fake("cio,allow_other,io_uring");
+    assert_eq!((warnings(&said), said.lines().count()), (1, 1), "{said}");
+    for options in ["cio,io_uring", "cio,allow_other", "cio,allow_other,no_io_uring"] {
+        assert_eq!(fake(options), "", "{options}");
+    }
+    // A second mount that writes to the source is refused, by the server in the background. So the
+    // kernel's switch for rings, which counts for the whole machine, stays as it is.
+    good(&mut scene.mount("-o cio,allow_other"));
+    let second = scene.path("second");
+    fs::create_dir(&second).unwrap();
+    let refused = run(dio("mount", "-o cio,allow_other,io_uring").args([&scene.source, &second]));
+    assert_eq!((refused.status.code(), warnings(&refused.stderr)), (Some(32), 1), "{refused:?}");
     good(dio("umount", "").arg(&scene.at));
 }

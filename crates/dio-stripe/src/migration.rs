@@ -39,15 +39,16 @@ pub struct MigrationLeftover {
     _held: fs::File,
 }
 
-/// The files that interrupted migrations have left in a directory, without its subdirectories. If
-/// the locks of other machines are not visible here, files younger than `age` may belong to a
-/// migration on another machine, and are left out.
+/// The files that interrupted migrations have left in a directory, without its subdirectories.
+/// Their paths begin with `directory` as it is given. If the locks of other machines are not
+/// visible here, files younger than `age` may belong to a migration on another machine, and are
+/// left out.
 ///
 /// # Errors
 /// What reading the directory answers.
 pub fn migration_leftovers(directory: &Path, age: Duration) -> io::Result<Vec<MigrationLeftover>> {
     let mut found = Vec::new();
-    for path in entries_of(&fs::canonicalize(directory)?)? {
+    for path in entries_of(directory)? {
         found.extend(left_at(&path, age));
     }
     found.sort_by(|one: &MigrationLeftover, other| one.path.cmp(&other.path));

@@ -34,17 +34,16 @@ pub struct Remnant {
 }
 
 /// The remnants in a directory, without its subdirectories, that have not changed for at least
-/// `age`.
+/// `age`. Their paths begin with `directory` as it is given.
 ///
 /// # Errors
 /// What reading the directory answers. Files that cannot be read are skipped.
 pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> {
-    let directory = fs::canonicalize(directory)?;
     let mut found = Vec::new();
-    if fs::metadata(&directory)?.file_type().is_block_device() {
+    if fs::metadata(directory)?.file_type().is_block_device() {
         return Ok(found);
     }
-    for path in entries_of(&directory)? {
+    for path in entries_of(directory)? {
         found.extend(look(&path, age).map(|(_, remnant)| remnant));
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));

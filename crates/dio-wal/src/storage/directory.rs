@@ -9,8 +9,9 @@ use dio::block::{Mem, scope};
 use dio::drive::{CacheNote, Request, RequestTarget, run_one};
 use dio::engine::{Medium, OpFlags, OpKind, OsMedium, Route};
 use dio::geometry::{Directness, Geometry};
+use dio::stripe::LeaseWait;
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
-use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, statat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::interface::{AtomicWrites, BlockSizes, Durability, Method, SegmentFile, Storage};
@@ -61,8 +62,23 @@ impl Directory {
         match found {
             // Opening says what is wrong with a link, and with what is not there.
             Ok(FileType::RegularFile | FileType::Symlink) | Err(_) => Ok(path),
-            Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no regular file"))),
+            Ok(_) => Err(no_regular_file(name)),
         }
+    }
+
+    /// Opens a file to read it. Whoever may write to the directory can have exchanged the file since
+    /// [`Directory::file_path`] looked at it: what is open is looked at again, and a FIFO is not
+    /// waited for.
+    fn open_to_read(&self, name: &str) -> io::Result<File> {
+        let path = self.file_path(name)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = LeaseWait::Briefly.open(|more| openat(&self.fd, name, flags | more, rustix::fs::Mode::empty()))?;
+        if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
+            return Err(no_regular_file(name));
+        }
+        // io_uring would not wait for the disk on every file system.
+        fcntl_setfl(&fd, fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
+        Ok(self.options().adopt(fd, path)?)
     }
 
     fn mode(&self) -> Mode {
@@ -75,6 +91,10 @@ impl Directory {
         options.read(true).mode(self.mode()).need(Need::Preferred).permissions(0o600).no_follow(true);
         options
     }
+}
+
+fn no_regular_file(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no regular file"))
 }
 
 impl Drop for Directory {
@@ -111,17 +131,22 @@ impl Storage for Directory {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
-        let path = self.file_path(name)?;
         let (sync_method, sync) = match self.method {
             Method::Fsync => (SyncMethod::Explicit, SyncCall::Fsync),
             Method::Fdatasync | Method::RwfDsync => (SyncMethod::Explicit, SyncCall::Fdatasync),
             Method::OpenSync => (SyncMethod::Sync, SyncCall::Unneeded),
             Method::OpenDatasync => (SyncMethod::Dsync, SyncCall::Unneeded),
         };
-        let file = self.options().write(write).sync_method(sync_method).open(&path)?;
-        let commit = if write { CommitFile::open(&path, &file, self.method)? } else { None };
+        if !write {
+            let file = self.open_to_read(name)?;
+            return Ok(Arc::new(DirectoryFile { file, sync, commit: None, plain: None }));
+        }
+        // Opening a FIFO to read and write waits for nobody (fifo(7)), and it has no blocks.
+        let path = self.file_path(name)?;
+        let file = self.options().write(true).sync_method(sync_method).open(&path)?;
+        let commit = CommitFile::open(&path, &file, self.method)?;
         // Zeros need one sync in the end, not a durable write each.
-        let plain = match write && sync == SyncCall::Unneeded {
+        let plain = match sync == SyncCall::Unneeded {
             true => Some(self.options().write(true).open(&path)?),
             false => None,
         };
@@ -149,7 +174,7 @@ impl Storage for Directory {
     }
 
     fn block_sizes(&self, name: &str) -> io::Result<BlockSizes> {
-        let file = self.options().open(self.file_path(name)?)?;
+        let file = self.open_to_read(name)?;
         let geometry = file.geometry();
         let min = match file.mode().wants_direct() {
             true => geometry.offset_align().max(geometry.read_offset_align()),
@@ -376,6 +401,12 @@ impl AsFd for Directory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
     use super::*;
 
     #[test]
@@ -393,5 +424,41 @@ mod tests {
         for error in errors {
             assert_eq!(error.unwrap().to_string(), "'pipe' is no regular file");
         }
+    }
+
+    /// Somebody exchanges a segment for a FIFO and back, so that some look finds the segment and the
+    /// open behind it the FIFO.
+    #[test]
+    fn a_segment_that_is_exchanged_for_a_pipe_is_never_waited_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (segment, pipe) = (scratch.path().join("segment"), scratch.path().join("pipe"));
+        std::fs::write(&segment, vec![0; 4096]).unwrap();
+        rustix::fs::mkfifoat(CWD, &pipe, 0o600.into()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let (tell, told) = mpsc::channel();
+        let storage = Directory::open(scratch.path(), true, Method::Fdatasync).unwrap();
+        let reader = std::thread::spawn(move || {
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end {
+                let errors = [storage.open("segment", false).err(), storage.block_sizes("segment").err()];
+                for error in errors.into_iter().flatten() {
+                    assert_eq!(error.to_string(), "'segment' is no regular file");
+                }
+                let _ = tell.send(());
+            }
+        });
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &segment, CWD, &pipe, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            // A reader that waits for the FIFO tells nothing more.
+            let end = std::iter::from_fn(|| Some(told.recv_timeout(Duration::from_secs(20)))).find_map(Result::err);
+            is_over.store(true, Ordering::Relaxed);
+            end
+        });
+        assert_eq!(end, Some(mpsc::RecvTimeoutError::Disconnected), "the reader waits for the FIFO");
+        reader.join().unwrap();
     }
 }

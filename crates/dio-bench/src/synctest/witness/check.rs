@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use dio::block::Pool;
 use dio::quote::{named, quoted};
-use dio_sys::uninterrupted;
-use rustix::fs::{Mode, OFlags};
+use dio_sys::{reopen, uninterrupted};
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::block::{Found, HEADER, Identity, look, read_header};
@@ -275,8 +275,7 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
 /// What every slot holds.
 fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
     // Past the cache where that is possible; the alignment is at least that of the blocks, or this is refused and not needed.
-    let direct =
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    let direct = reopen(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK);
     let (size, start) = (session.size as usize, first_block(session.size));
     let chunk = size.max(1 << 20);
     let pool = Pool::new(chunk, 1).map_err(SyncError::system("map memory for", path))?;
@@ -332,6 +331,7 @@ fn fill_from(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::fill;
     use super::*;
 
     fn session(slots: u64) -> Session {
@@ -366,6 +366,24 @@ mod tests {
         std::thread::spawn(move || tell.send(check(&path, &record, None).unwrap_err().to_string()));
         let why = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
         assert!(why.contains("pipe' is no regular file"), "{why}");
+    }
+
+    /// Somebody may exchange the file while it is checked.
+    #[test]
+    fn what_was_looked_at_is_what_is_read() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (path, session) = (directory.path().join("blocks"), session(2));
+        let mut bytes = vec![0; first_block(session.size) as usize];
+        for number in 1..=session.slots {
+            let mut block = vec![0; session.size as usize];
+            fill(&mut block, session.identity, number);
+            bytes.append(&mut block);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let file = open(&path).unwrap().unwrap();
+        std::fs::rename(&path, directory.path().join("moved")).unwrap();
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        assert_eq!(slots_of(file, &path, &session).unwrap(), [Found::Number(1), Found::Number(2)]);
     }
 
     #[test]

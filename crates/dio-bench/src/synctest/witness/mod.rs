@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`block`] | the bytes on the disk: blocks that tell what they are |
 //! | [`protocol`] | the lines between writer and witness |
-//! | `record` | what the witness keeps |
+//! | `record`, `session_file` | what the witness keeps |
 //! | `serve` | the witness |
 //! | `callers`, `lines` | limits to who is connected, and to what is printed of them |
 //! | `link`, `writer` | the machine whose plug is pulled |
@@ -28,6 +28,7 @@ pub mod protocol;
 mod record;
 mod secret;
 mod serve;
+mod session_file;
 mod writer;
 
 pub use check::{Check, Loss, Source, check};

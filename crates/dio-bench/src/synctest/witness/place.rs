@@ -2,8 +2,10 @@
 //! inode, since names of devices and directories may lead elsewhere by then.
 
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::protocol::Session;
 use crate::synctest::error::SyncError;
@@ -49,7 +51,9 @@ pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError
     // What the name leads to, like that of the session.
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory: PathBuf = parent(&real).to_owned();
-    let open = match std::fs::File::open(&directory) {
+    // A FIFO in its place would be waited for.
+    let only = OFlags::DIRECTORY.bits().cast_signed();
+    let open = match std::fs::File::options().read(true).custom_flags(only).open(&directory) {
         Ok(open) => open,
         Err(error) => {
             let (directory, words) = (directory.display(), dio::file::words_of(&error));

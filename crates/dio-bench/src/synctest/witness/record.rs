@@ -1,21 +1,23 @@
 //! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line and then a line `done N` for
 //! each highest number that was kept, or `end N` where the writer stopped of its own accord. A last line without its end was
 //! being written when the witness lost its own power.
+//!
+//! A file that has grown long is replaced by one with the `begin` line and the newest other one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dio::quote::quoted;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::OFlags;
 
 use super::block::Identity;
 use super::protocol::{Request, Session};
+use super::session_file::{Lines, SessionFile, open_regular};
 use crate::synctest::error::SyncError;
 
 /// Sessions that a witness keeps at most: each costs a descriptor.
@@ -42,7 +44,8 @@ pub struct Kept {
     written: SystemTime,
     /// The network that began it since the witness was started.
     network: Option<IpAddr>,
-    file: Option<File>,
+    /// Open since a number was kept; the next number replaces a file that is not open.
+    file: Option<SessionFile>,
 }
 
 impl Kept {
@@ -52,26 +55,19 @@ impl Kept {
     /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none, or no regular file.
     pub fn read(path: &Path) -> Result<Kept, SyncError> {
         let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
-        // A pipe would be waited for.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let file = File::options().read(true).custom_flags(flags).open(path);
-        let mut file = file.map_err(SyncError::system("open", path))?;
-        let found = file.metadata().map_err(SyncError::system("look at", path))?;
-        if !found.is_file() {
-            return Err(none());
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(SyncError::system("read", path))?;
-        let text = String::from_utf8(bytes).map_err(|_| none())?;
-        // The part behind the last line feed is a line that was not finished.
-        let whole = text.rsplit_once('\n').ok_or_else(none)?.0;
-        let mut lines = whole.lines().map(str::parse);
-        let Some(Ok(Request::Begin(session))) = lines.next() else { return Err(none()) };
+        let open = open_regular(path, OFlags::empty()).map_err(SyncError::system("open", path))?;
+        let (file, found) = open.ok_or_else(none)?;
+        let mut lines = Lines::of(file);
+        let mut next = || match lines.next() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(none()),
+            other => other.map_err(SyncError::system("read", path)),
+        };
+        let Some(Request::Begin(session)) = next()? else { return Err(none()) };
         let (mut highest, mut has_ended) = (0, false);
-        for line in lines {
-            let Ok(Request::Done(number) | Request::End(number)) = line else { return Err(none()) };
+        while let Some(line) = next()? {
+            let (Request::Done(number) | Request::End(number)) = line else { return Err(none()) };
             highest = highest.max(number);
-            has_ended = matches!(line, Ok(Request::End(_)));
+            has_ended = matches!(line, Request::End(_));
         }
         let written = found.modified().unwrap_or_else(|_| SystemTime::now());
         Ok(Kept { session, highest, has_ended, written, network: None, file: None })
@@ -80,15 +76,14 @@ impl Kept {
     /// Keeps a number durably, and that the writer `ends` with it; lower ones than before are kept already.
     fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
         if number > self.highest || ends && !self.has_ended {
-            if self.file.is_none() {
-                self.file = Some(continued(path)?);
-            }
-            let file = self.file.as_mut().expect("just opened");
-            // One write, so that a line is not mixed with anything.
             let number = number.max(self.highest);
-            let line = if ends { Request::End(number) } else { Request::Done(number) };
-            file.write_all(format!("{line}\n").as_bytes())?;
-            file.sync_data()?;
+            let line = format!("{}\n", if ends { Request::End(number) } else { Request::Done(number) });
+            // Taken out until all is durable: nothing is appended to what a failed write has left.
+            let file = match self.file.take().filter(|file| file.has_room(&line)) {
+                Some(file) => file.append(&line)?,
+                None => SessionFile::replace(path, &(first_line(&self.session) + &line))?,
+            };
+            self.file = Some(file);
             (self.highest, self.has_ended, self.written) = (number, ends, SystemTime::now());
         }
         Ok(self.highest)
@@ -116,13 +111,8 @@ impl Held {
     }
 }
 
-/// The file of a session, open at its end, without a line that was not finished.
-fn continued(path: &Path) -> io::Result<File> {
-    let bytes = std::fs::read(path)?;
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let file = File::options().append(true).open(path)?;
-    file.set_len(whole as u64)?;
-    Ok(file)
+fn first_line(session: &Session) -> String {
+    format!("{}\n", Request::Begin(session.clone()))
 }
 
 /// All sessions of a witness.
@@ -140,8 +130,8 @@ type Sessions = BTreeMap<Identity, Arc<Mutex<Kept>>>;
 
 /// Whether a regular file has no whole line.
 fn has_no_line(path: &Path) -> bool {
-    let regular = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
-    regular && std::fs::read(path).is_ok_and(|bytes| !bytes.contains(&b'\n'))
+    let open = open_regular(path, OFlags::NOFOLLOW);
+    open.ok().flatten().is_some_and(|(file, _)| matches!(Lines::of(file).next(), Ok(None)))
 }
 
 impl Records {
@@ -202,16 +192,9 @@ impl Records {
         }
         self.make_room(&mut sessions, network)?;
         let path = self.path(session.identity);
-        let make = || -> io::Result<()> {
-            let again = self.unfinished.contains(&session.identity) && has_no_line(&path);
-            let mut options = File::options();
-            let options = if again { options.truncate(true) } else { options.create_new(true) };
-            let mut file = options.write(true).open(&path)?;
-            file.write_all(format!("{}\n", Request::Begin(session.clone())).as_bytes())?;
-            file.sync_all()?;
-            File::open(&self.directory)?.sync_all()
-        };
-        make().map_err(|error| format!("cannot keep the session: {error}"))?;
+        let again = self.unfinished.contains(&session.identity) && has_no_line(&path);
+        let make = if again { SessionFile::replace } else { SessionFile::create };
+        make(&path, &first_line(session)).map_err(|error| format!("cannot keep the session: {error}"))?;
         let (session, written) = (session.clone(), SystemTime::now());
         let kept = Kept { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
         let kept = Arc::new(Mutex::new(kept));
@@ -281,6 +264,10 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -348,6 +335,69 @@ mod tests {
         // What a damaged one has is not written over.
         assert!(records.begin(&two, HERE).unwrap_err().contains("exists"));
         assert_eq!(Kept::read(&name(&one)).unwrap().highest, 3);
+    }
+
+    /// Whatever moment the witness loses its power in, the file has the newest number that was
+    /// acknowledged.
+    #[test]
+    fn the_file_of_many_numbers_stays_short_and_always_has_the_newest() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = |end: &str| directory.path().join(format!("{}.{end}", session(1).identity));
+        let (path, precious) = (name("session"), directory.path().join("precious"));
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, name("new")).unwrap();
+        let records = Records::open(directory.path()).unwrap();
+        let held = records.begin(&session(1), HERE).unwrap();
+        let (acknowledged, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let longest = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    let least = acknowledged.load(Ordering::Acquire);
+                    assert!(Kept::read(&path).unwrap().highest >= least);
+                }
+            });
+            let mut longest = 0;
+            for number in (u64::MAX - 4000)..u64::MAX {
+                assert_eq!(records.keep(&held, number, false), Ok(number));
+                acknowledged.store(number, Ordering::Release);
+                longest = longest.max(path.metadata().unwrap().len());
+            }
+            is_over.store(true, Ordering::Release);
+            longest
+        });
+        assert!((60 << 10..=64 << 10).contains(&longest), "{longest} bytes");
+        assert_eq!(records.keep(&held, u64::MAX, true), Ok(u64::MAX));
+        let kept = Kept::read(&path).unwrap();
+        assert!(kept.session == session(1) && kept.highest == u64::MAX && kept.has_ended, "{kept:?}");
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        assert!(!name("new").exists());
+    }
+
+    #[test]
+    fn the_long_file_of_an_earlier_version_is_read_and_becomes_short() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(format!("{}.session", session(1).identity));
+        let lines: String = (1..=100_000).map(|number| format!("{}\n", Request::Done(number))).collect();
+        std::fs::write(&path, format!("{}\n{lines}", Request::Begin(session(1)))).unwrap();
+        let records = Records::open(directory.path()).unwrap();
+        let held = records.begin(&session(1), HERE).unwrap();
+        assert_eq!((held.highest(), records.keep(&held, 100_001, false)), (100_000, Ok(100_001)));
+        let expected = format!("{}\n{}\n", Request::Begin(session(1)), Request::Done(100_001));
+        assert!(std::fs::read_to_string(&path).unwrap() == expected, "{} bytes", path.metadata().unwrap().len());
+    }
+
+    /// No line of a session is longer than those of the protocol.
+    #[test]
+    fn a_file_with_an_endless_line_is_no_session() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(format!("{}.session", session(1).identity));
+        for beginning in [String::new(), format!("{}\ndone 7\n", Request::Begin(session(1)))] {
+            std::fs::write(&path, beginning).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+            let records = Records::open(directory.path()).unwrap();
+            assert!(records.passed_over().len() == 1 && records.all().is_empty(), "{:?}", records.passed_over());
+            assert!(records.begin(&session(1), HERE).unwrap_err().contains("exists"));
+        }
     }
 
     #[test]

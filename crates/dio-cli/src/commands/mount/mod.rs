@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use dio_mount::control::{self, ControlError};
 use dio_mount::session::{self, Place};
+use dio_mount::{MountError, Options, Rings};
 
 use self::args::grammar;
 use self::options::Given;
@@ -54,10 +55,22 @@ fn mount(args: &MountArgs) -> Result<(), Failure> {
         return Err(Failure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
     };
     let place = Place::open(&args.source, mountpoint)?;
+    // The process that started this server has warned.
+    if !args.started && lacks_user_shares(&given.options) {
+        eprintln!("{}: {NO_USER_SHARES}", args.name());
+    }
     if args.fake {
         return Ok(());
     }
     if args.foreground || args.started { serve(args, given, &place) } else { background::start(args, &place) }
+}
+
+const NO_USER_SHARES: &str = "warning: with io_uring the kernel gives requests to threads itself, so one user of this shared \
+mount can occupy all threads (allow_other without io_uring gives each user a share)";
+
+/// Whether other users enter, and requests come in a way that gives users no shares of the threads.
+fn lacks_user_shares(options: &Options) -> bool {
+    options.allow_other && options.way() != Rings::Never
 }
 
 fn serve(args: &MountArgs, given: Given, place: &Place) -> Result<(), Failure> {

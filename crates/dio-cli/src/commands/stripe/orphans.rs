@@ -61,7 +61,9 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     let (mut known, mut beginnings, mut beside) = (Vec::new(), Vec::new(), BTreeSet::new());
     let (mut objects, mut remnants) = (Vec::new(), Vec::new());
     for directory in &args.directories {
-        match objects_in(directory).and_then(|objects| Ok((objects, remnants_in(directory, age)?))) {
+        let found = std::fs::canonicalize(directory)
+            .and_then(|directory| Ok((objects_in(&directory)?, remnants_in(&directory, age)?)));
+        match found {
             Ok(found) => {
                 objects.extend(found.0);
                 remnants.extend(found.1);
@@ -73,7 +75,10 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
     }
     for head in &args.heads {
-        if let Err((path, error)) = gather(head, age, &objects, &mut known, &mut beginnings, &mut beside) {
+        // Once for all below it: the system looks up each part of a path by itself.
+        let real = std::fs::canonicalize(head).map_err(|error| (head.to_owned(), error));
+        let gathered = real.and_then(|head| gather(&head, age, &objects, &mut known, &mut beginnings, &mut beside));
+        if let Err((path, error)) = gathered {
             complain("look for striped files in", &path, &error);
             // What was not looked at may know any of them.
             return ExitCode::FAILURE;
@@ -81,11 +86,12 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     }
     beginnings.append(&mut remnants);
     let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
+    let mut places = BTreeSet::new();
     let mut ids: BTreeSet<String> =
         known.iter().map(|found: &FoundDescriptor| found.descriptor.id.to_string()).collect();
     for object in objects {
         let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
-        beside.extend(place.clone());
+        places.extend(place.clone());
         match object.owning_file(&known, age) {
             OwningFile::Gone => {
                 beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
@@ -117,16 +123,24 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
             status = ExitCode::FAILURE;
         }
     }
-    let mut settled = BTreeSet::new();
-    for directory in beside {
-        // A directory that is not there is told of with the objects whose file is looked for in it.
-        for left in migration_leftovers(&directory, age).unwrap_or_default() {
-            if settled.insert(left.path.clone()) && !settle_migration(&left, args) {
-                status = ExitCode::FAILURE;
-            }
-        }
+    // A directory that is not there is told of with the objects whose file is looked for in it.
+    beside.extend(places.iter().filter_map(|place| std::fs::canonicalize(place).ok()));
+    if !settle_migrations(&beside, age, args) {
+        status = ExitCode::FAILURE;
     }
     status
+}
+
+/// Settles what interrupted migrations have left in these directories; whether nothing is left.
+fn settle_migrations(directories: &BTreeSet<PathBuf>, age: Duration, args: &OrphansArgs) -> bool {
+    let mut all = true;
+    for directory in directories {
+        // One that cannot be read has been told of.
+        for left in migration_leftovers(directory, age).unwrap_or_default() {
+            all &= settle_migration(&left, args);
+        }
+    }
+    all
 }
 
 /// Shows what an interrupted migration has left, and removes it if that is asked for; whether nothing is left.
@@ -233,6 +247,8 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
 }
 
 /// All descriptors below a directory, and those that never got their name. Symbolic links are not followed.
+///
+/// `directory` is canonical, and so are all that are added to `directories`.
 fn gather(
     directory: &Path,
     age: Duration,
