@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use dio_bench::synctest::witness::Kept;
-use dio_bench::synctest::witness::block::{Found, Identity, look, read_header};
+use dio_bench::synctest::witness::block::{Found, look, read_header};
+use dio_bench::synctest::witness::identity::Identity;
 use dio_bench::synctest::witness::protocol::{Reply, Request};
 use rustix::fs::{MemfdFlags, memfd_create};
 

@@ -121,7 +121,7 @@ fn plain(bytes: Vec<u8>) -> Vec<u8> {
     };
     let output = piped(program, &["-dc"], &bytes);
     let empty = [&b"\x1f\x8b"[..], &0xfd2f_b528u32.to_le_bytes()].iter().any(|magic| bytes.starts_with(magic));
-    if output.is_empty() && !(empty && bytes.len() < 64) { bytes } else { plain(output) }
+    if output.is_empty() && !(empty && bytes.len() < 128) { bytes } else { plain(output) }
 }
 
 /// What a program of the system makes of its input.

@@ -11,7 +11,8 @@ use dio_sys::{reopen, uninterrupted};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::block::{Found, HEADER, Identity, look, read_header};
+use super::block::{Found, HEADER, look, read_header};
+use super::identity::Identity;
 use super::link::{Connection, Contact};
 use super::place::same_place;
 use super::protocol::Session;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::block::Identity;
+use super::identity::Identity;
 use super::protocol::{GREETING, Reply, Request, Session};
 use super::secret::Secret;
 use crate::synctest::error::SyncError;

@@ -21,6 +21,7 @@
 pub mod block;
 mod callers;
 mod check;
+pub mod identity;
 mod lines;
 mod link;
 mod place;

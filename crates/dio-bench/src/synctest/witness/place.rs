@@ -82,7 +82,7 @@ pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synctest::witness::block::Identity;
+    use crate::synctest::witness::identity::Identity;
 
     fn session(path: &Path) -> Session {
         Session {

@@ -18,7 +18,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::block::Identity;
+use super::identity::Identity;
 
 /// What a witness says first.
 pub const GREETING: &str = "dio-synctest 2";

@@ -15,7 +15,7 @@ use dio::quote::quoted;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 
-use super::block::Identity;
+use super::identity::Identity;
 use super::protocol::{Request, Session};
 use super::session_file::{Lines, SessionFile, open_regular};
 use crate::synctest::error::SyncError;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use dio_sys::uninterrupted;
 
-use super::block::Identity;
 use super::callers::{Full, Pool, Seat, network_of};
+use super::identity::Identity;
 use super::lines::Lines;
 use super::protocol::{GREETING, LONGEST, Reply, Request, Session};
 use super::record::{Held, Records};

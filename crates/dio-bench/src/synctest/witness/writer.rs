@@ -10,7 +10,8 @@ use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::block::{HEADER, Identity, fill, header};
+use super::block::{HEADER, fill, header};
+use super::identity::Identity;
 use super::link::{Contact, Link};
 use super::place::{directory_of, file_system_of};
 use super::protocol::{Request, Session};

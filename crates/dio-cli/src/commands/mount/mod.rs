@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use dio_mount::control::{self, ControlError};
 use dio_mount::session::{self, Place};
-use dio_mount::{MountError, Options, Rings};
+use dio_mount::{Options, Rings};
 
 use self::args::grammar;
 use self::options::Given;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::disk::DiskState;
-use super::file::{SyncSnapshot, WriteInFlight};
-use super::image::{PAGE_BYTES, SECTOR_BYTES, pages_of};
+use super::file::{SimFile, SyncSnapshot, WriteInFlight};
+use super::image::{Image, PAGE_BYTES, SECTOR_BYTES, pages_of};
 use super::{Action, Fault, SimDisk, SplitMix64, TraceEntry};
 use crate::engine::{Medium, Op, OpFlags, OpKind, Route};
 
@@ -27,6 +27,43 @@ pub struct SimMedium {
 impl std::fmt::Debug for SimMedium {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SimMedium(file {} of {:?})", self.number, self.disk)
+    }
+}
+
+impl SimDisk {
+    /// Makes a file with these contents, durable at once.
+    pub fn file(&self, contents: &[u8]) -> SimMedium {
+        let mut image = Image::default();
+        image.store(0, contents, 0);
+        image.size = contents.len() as u64;
+        self.add(SimFile::new(image, false))
+    }
+
+    /// Makes a file of `size` bytes of [`pattern`](super::pattern) data, which takes no memory.
+    pub fn pattern_file(&self, size: u64, seed: u64) -> SimMedium {
+        self.add(SimFile::new(Image::of_pattern(size, seed), false))
+    }
+
+    /// Makes a block device of `size` bytes. Its size is fixed, it has no holes, and bytes that
+    /// were never written are garbage.
+    pub fn device(&self, size: u64) -> SimMedium {
+        let seed = SplitMix64::for_use(self.seed(), size).next_u64();
+        self.add(SimFile::new(Image::of_pattern(size, seed), true))
+    }
+
+    fn add(&self, file: SimFile) -> SimMedium {
+        let mut state = self.lock();
+        state.files.push(file);
+        SimMedium::new(self.clone(), state.files.len() - 1)
+    }
+
+    /// The file with this number. Files are numbered in the order of making.
+    ///
+    /// # Panics
+    /// When there is no such file.
+    pub fn medium(&self, number: usize) -> SimMedium {
+        assert!(number < self.lock().files.len(), "{self:?} has no file {number}");
+        SimMedium::new(self.clone(), number)
     }
 }
 
