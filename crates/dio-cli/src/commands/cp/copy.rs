@@ -18,12 +18,12 @@ use super::entry::{Entry, Target};
 use super::error::{At, CopyError, Doing};
 use super::examine::{Verdict, kind};
 use super::links::{Claim, First, link_open};
-use super::made::Special;
 use super::metadata::{Attributes, Now, Object};
 use super::open::{Contents, is_link};
 use super::options::{Dereference, Existing};
 use super::session::Session;
 use super::tree::Listed;
+use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
 impl Session {
