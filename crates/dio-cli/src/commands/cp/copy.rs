@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dio::names;
 use dio::names::FileId;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -226,10 +226,8 @@ impl Session {
         let mut made = None;
         if self.options.hard_link {
             let replace = self.options.force || self.options.existing == Existing::Ask;
-            let flags = if self.follows(entry) { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            let linked = self.link_replacing(entry, replace, |target, name| {
-                linkat(&entry.open.source, entry.source, target, name, flags)
-            });
+            let source = self.open_source_place(entry, stat)?;
+            let linked = self.link_replacing(entry, replace, |target, name| link_open(&source, target, name));
             linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
         } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
             made = self.place_contents(lane, entry, stat, found)?;
@@ -346,7 +344,7 @@ impl Session {
             FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => Doing::CreateSpecial,
             _ => return Err(CopyError::UnknownType(entry.source_path())),
         };
-        let source = self.open_special_source(entry, stat)?;
+        let source = self.open_source_place(entry, stat)?;
         let link = match kind {
             FileType::Symlink => {
                 Some(readlinkat(&source, c"", Vec::new()).at(Doing::ReadLink, || entry.source_path())?)
@@ -401,8 +399,8 @@ impl Session {
         Ok(Some(FileId::of(&made)))
     }
 
-    /// Opens what was looked at, as a place.
-    fn open_special_source(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
+    /// Opens the source as a place: what was looked at, which may be a symbolic link itself.
+    fn open_source_place(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !self.follows(entry) {
             flags |= OFlags::NOFOLLOW;
