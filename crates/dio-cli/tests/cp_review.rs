@@ -301,3 +301,28 @@ fn a_hard_link_is_made_to_what_was_looked_at() {
         assert_eq!(told.contains("as it was replaced"), refused, "{flags} {name} for {exchanged}: {told}");
     }
 }
+
+/// Links are made to the inode that was written, also where the target was there before.
+#[test]
+fn further_links_are_made_to_what_was_written() {
+    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+        return crate::own::skip!("strace is not there, or may not trace");
+    }
+    let dir = file_systems()[0].dir();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("to")).unwrap();
+    for (name, text) in [("1", "new"), ("to/1", "old"), ("other", "other")] {
+        std::fs::write(path(name), text).unwrap();
+    }
+    std::fs::hard_link(path("1"), path("2")).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    strace.args(["--inject=fsync,fdatasync:delay_exit=1000000", env!("CARGO_BIN_EXE_dio"), "cp", "-d"]);
+    strace.args([path("1"), path("2"), path("to")]).env("DIO_ENGINE", "blocking").env("LC_ALL", "C.UTF-8");
+    let running = Running::spawn(&mut strace);
+    crate::own::until("it is written", || std::fs::read(path("to/1")).unwrap() == b"new");
+    let (here, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+    rustix::fs::renameat_with(here, path("to/1"), here, path("other"), exchange).unwrap();
+    let output = running.end();
+    assert!(!path("to/2").exists() && output.stderr.contains("cannot create hard link"), "{output:?}");
+}

@@ -91,7 +91,7 @@ impl Session {
         let found = match self.examine(entry, &stat)? {
             Verdict::Proceed(found) => found,
             Verdict::Keep => return Ok(None),
-            Verdict::KeepAsCopy => return self.keep_as_copy(entry, &stat).map(|()| None),
+            Verdict::KeepAsCopy(kept) => return self.keep_as_copy(entry, &stat, kept).map(|()| None),
         };
         if directory {
             return self.copy_directory(entry, &stat, found).map(Some);
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Under `-u`, a target that stays counts as the copy that other links of its source become links to.
-    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
@@ -176,7 +176,8 @@ impl Session {
             Claim::Left => Ok(()),
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
-                self.link_waiting(first_of(entry, None)?, stat);
+                let kept = (!leads_elsewhere(entry)).then_some(kept);
+                self.link_waiting(first_of(entry, kept)?, stat);
                 Ok(())
             }
         }
@@ -213,7 +214,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the target, which is not a directory; the inode that it got, if it is a new one and other names may become
+    /// Makes the target, which is not a directory; the inode that it got, if it was looked at and other names may become
     /// links to it.
     fn place(
         &self,
@@ -272,17 +273,16 @@ impl Session {
             force: self.options.force,
             report: &self.report,
         };
-        let (linked, made) = (self.has_links(entry, stat), Cell::new(None));
+        let (linked, written) = (self.has_links(entry, stat), Cell::new(None));
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
-            // What was made where a link leads has not this name.
-            if linked && fresh && !is_link(entry.open.target.as_fd(), entry.target) {
-                made.set(fstat(target).ok().map(|stat| FileId::of(&stat)));
+            if linked && !leads_elsewhere(entry) {
+                written.set(fstat(target).ok().map(|stat| FileId::of(&stat)));
             }
             self.durable.file(target, fresh, || entry.target_path());
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
         self.data.copy(lane, &contents, &mut finish)?;
-        Ok(made.get())
+        Ok(written.get())
     }
 
     /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
@@ -426,7 +426,12 @@ impl Session {
     }
 }
 
-/// The copy of `entry`, for links to it: `made` if it is a new inode that was seen, else what has its name now.
+/// Whether the target's name is a symbolic link, so that what was looked at or written through it has another name.
+fn leads_elsewhere(entry: Entry<'_>) -> bool {
+    is_link(entry.open.target.as_fd(), entry.target)
+}
+
+/// The copy of `entry`, for links to it: `made` if its inode was looked at, else what has its name now.
 fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
     let inode = match made {
         Some(made) => made,
