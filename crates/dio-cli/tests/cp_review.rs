@@ -1,5 +1,6 @@
 //! What must not be lost, and what must not be claimed, at the edges of `dio cp`.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -255,4 +256,73 @@ fn a_directory_of_somebody_else_hands_down_no_acl() {
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(!listed.contains("nobody") && !listed.contains("65534"), "{name}: {listed}");
     }
+}
+
+/// What is linked is what was looked at: a question makes `cp` wait in between, and meanwhile the source is exchanged.
+#[test]
+fn a_hard_link_is_made_to_what_was_looked_at() {
+    // The source, what takes its place, and whether that is noticed.
+    let cases: [(&str, &str, &str, bool); 7] = [
+        ("-li", "file", "other", true),
+        ("-liL", "link", "stray", true),
+        ("-liP", "link", "stray", true),
+        ("-liH", "link", "stray", true),
+        ("-liP", "link", "other", true),
+        ("-liL", "link", "link2", false),
+        ("-liP", "file", "stray", true),
+    ];
+    for (flags, name, exchanged, refused) in cases {
+        let dir = file_systems()[0].dir();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["file", "other", "to"] {
+            std::fs::write(path(name), name).unwrap();
+        }
+        for (name, leads_to) in [("link", "file"), ("link2", "file"), ("stray", "other")] {
+            symlink(leads_to, path(name)).unwrap();
+        }
+        let inode = |name: &str| path(name).symlink_metadata().map(|meta| meta.ino()).ok();
+        let (old, file) = (inode("to"), inode("file"));
+        let mut command = crate::own::cp();
+        command.args([flags.as_ref(), path(name).as_os_str(), path("to").as_os_str()]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut asked = [0; 32];
+        let count = child.stderr.as_mut().unwrap().read(&mut asked).unwrap();
+        assert!(count > 0, "{flags} {name}: it asks");
+        let (here, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+        rustix::fs::renameat_with(here, path(name), here, path(exchanged), exchange).unwrap();
+        child.stdin.take().unwrap().write_all(b"y\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), !refused, "{flags} {name} for {exchanged}: {told}");
+        // For a link, cp removes the old target first.
+        let removed = refused && inode("to").is_none() && name == "link";
+        let as_it_should_be = removed || inode("to") == if refused { old } else { file };
+        assert!(as_it_should_be, "{flags} {name} for {exchanged}: {told}");
+        assert_eq!(told.contains("as it was replaced"), refused, "{flags} {name} for {exchanged}: {told}");
+    }
+}
+
+/// Links are made to the inode that was written, also where the target was there before.
+#[test]
+fn further_links_are_made_to_what_was_written() {
+    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+        return crate::own::skip!("strace is not there, or may not trace");
+    }
+    let dir = file_systems()[0].dir();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("to")).unwrap();
+    for (name, text) in [("1", "new"), ("to/1", "old"), ("other", "other")] {
+        std::fs::write(path(name), text).unwrap();
+    }
+    std::fs::hard_link(path("1"), path("2")).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    strace.args(["--inject=fsync,fdatasync:delay_exit=1000000", env!("CARGO_BIN_EXE_dio"), "cp", "-d"]);
+    strace.args([path("1"), path("2"), path("to")]).env("DIO_ENGINE", "blocking").env("LC_ALL", "C.UTF-8");
+    let running = Running::spawn(&mut strace);
+    crate::own::until("it is written", || std::fs::read(path("to/1")).unwrap() == b"new");
+    let (here, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+    rustix::fs::renameat_with(here, path("to/1"), here, path("other"), exchange).unwrap();
+    let output = running.end();
+    assert!(!path("to/2").exists() && output.stderr.contains("cannot create hard link"), "{output:?}");
 }

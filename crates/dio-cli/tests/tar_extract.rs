@@ -21,7 +21,8 @@ const TREE: &str = "mkdir -p d/e/f 'sp ace' ro; echo f > d/f; echo g > g; ln -s 
     mkdir -p $(seq -f many/%g 8); for n in $(seq 60); do seq $n > many/$((n % 8 + 1))/$n; done";
 
 const ROOT: &str = "mknod n c 1 3; mknod b b 7 200; chown 1234:5678 mid; chown 65534:65534 d/f; \
-    setfattr -n user.a -v b mid; setfattr -n user.d -v e d; setfacl -m u:65534:rwx d/f; setfacl -d -m g:1:r ro; true";
+    setfattr -n user.a -v b mid; setfattr -n user.d -v e d; setfattr -h -n trusted.l -v m l; \
+    setfacl -m u:65534:rwx d/f; setfacl -d -m g:1:r ro; true";
 
 const OLD: &str = "find . -depth -exec touch -h -d '2001-02-03 04:05:06.789012345' {} +";
 

@@ -3,13 +3,17 @@
 //! Each archive is made by hand and extracted into a jail beside files that must stay as they are, their change times
 //! included; with each way to treat existing files, by root and by an ordinary user, and without `openat2`.
 
+use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::archive::{Builder, strict};
+use crate::archive::{Builder, THEN, strict};
 use crate::support::{Scratch, is_root, snapshot};
+use dio_test::until;
+use rustix::fs::FileType;
 
 /// A jail, and what lies beside it.
 struct Place {
@@ -426,6 +430,90 @@ fn races_do_not_lead_out() {
     });
     assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
     assert_eq!(before, strict(&place.path("out")));
+}
+
+/// A member that a single system call makes, and what another user puts in its place.
+struct Exchange {
+    /// The kind of the member and where it leads, if it is a link.
+    member: (u8, &'static str),
+    /// The system call that makes it.
+    call: &'static str,
+    /// Makes what takes its place.
+    other: fn(&Path),
+}
+
+const EXCHANGES: [Exchange; 4] = [
+    Exchange { member: (b'2', "here"), call: "symlinkat", other: |path| symlink("there", path).unwrap() },
+    Exchange { member: (b'6', ""), call: "mknodat", other: |path| node(path, FileType::Fifo, 0, Some(65_534)) },
+    Exchange {
+        member: (b'6', ""),
+        call: "mknodat",
+        other: |path| {
+            node(path, FileType::Fifo, 0, None);
+            std::fs::hard_link(path, path.with_extension("second")).unwrap();
+        },
+    },
+    // The archive has the device 0:0.
+    Exchange { member: (b'3', ""), call: "mknodat", other: |path| node(path, FileType::CharacterDevice, 0x103, None) },
+];
+
+fn node(path: &Path, kind: FileType, device: u64, owner: Option<u32>) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, 0o600.into(), device).unwrap();
+    std::os::unix::fs::chown(path, owner, owner).unwrap();
+}
+
+/// Extracts a member while strace delays a system call, and exchanges what was made for something else after `wait`.
+/// Returns what was said and what was made. What took its place must be as it was.
+fn exchange(case: &Exchange, delay: &str, wait: Duration) -> (Output, Metadata) {
+    let place = Place::new();
+    let [made, other] = ["jail/made", "jail/other"].map(|name| place.path(name));
+    (case.other)(&other);
+    let before = other.symlink_metadata().unwrap();
+    let ids: &[(&str, &[u8])] = &[("uid", b"1234"), ("gid", b"1234")];
+    let (kind, link) = case.member;
+    let archive = place.path("archive.tar");
+    std::fs::write(&archive, Builder::new().pax(ids).named(kind, "made", link, 0o666, "").end()).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={},fchownat", case.call)]);
+    strace.args([&format!("--inject={delay}"), env!("CARGO_BIN_EXE_dio"), "tar", "--mode=cached", "-xpf"]);
+    strace.arg(&archive).arg("-C").arg(place.path("jail")).env("LC_ALL", "C");
+    let running = strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it is made", || made.symlink_metadata().is_ok());
+    std::thread::sleep(wait);
+    let here = rustix::fs::CWD;
+    rustix::fs::renameat_with(here, &made, here, &other, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+    let output = running.wait_with_output().unwrap();
+    let now = made.symlink_metadata().unwrap();
+    let seen = |meta: &Metadata| (meta.ino(), meta.mode(), meta.uid(), meta.gid(), meta.mtime());
+    assert_eq!(seen(&before), seen(&now), "{} of {:?}: {output:?}", case.call, case.member);
+    (output, other.symlink_metadata().unwrap())
+}
+
+/// Links, pipes and devices get their attributes by descriptor: whoever exchanges them for something else meanwhile does
+/// not have that changed.
+#[test]
+fn what_takes_the_place_of_something_new_is_not_changed() {
+    let traced = || Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|it| it.success());
+    if !is_root() || !traced() {
+        return dio_test::skip!("it takes root, and strace that may trace");
+    }
+    std::thread::scope(|scope| {
+        for case in &EXCHANGES {
+            // Before it is looked at.
+            scope.spawn(move || {
+                let delay = format!("{}:delay_exit=2000000", case.call);
+                let (output, made) = exchange(case, &delay, Duration::ZERO);
+                let told = String::from_utf8_lossy(&output.stderr);
+                assert!(told.contains("made: Replaced while it was being extracted"), "{told}");
+                assert_eq!((output.status.code(), made.uid()), (Some(2), 0));
+            });
+            // Afterwards: what was made gets the attributes, wherever it is.
+            scope.spawn(move || {
+                let (output, made) = exchange(case, "fchownat:delay_enter=2000000", Duration::from_millis(500));
+                assert!(!output.status.success() || (made.uid(), made.mtime()) == (1234, THEN as i64), "{output:?}");
+            });
+        }
+    });
 }
 
 /// Archives with random damage, some of it signed as if it were meant.

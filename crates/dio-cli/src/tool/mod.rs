@@ -10,6 +10,7 @@ mod dontcache;
 mod errors;
 pub(crate) mod evict;
 pub(crate) mod held;
+pub(crate) mod made;
 pub(crate) mod plain;
 mod progress;
 mod run;

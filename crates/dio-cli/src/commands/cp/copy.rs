@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dio::names;
 use dio::names::FileId;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -18,12 +18,12 @@ use super::entry::{Entry, Target};
 use super::error::{At, CopyError, Doing};
 use super::examine::{Verdict, kind};
 use super::links::{Claim, First, link_open};
-use super::made::Special;
 use super::metadata::{Attributes, Now, Object};
 use super::open::{Contents, is_link};
 use super::options::{Dereference, Existing};
 use super::session::Session;
 use super::tree::Listed;
+use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
 impl Session {
@@ -91,7 +91,7 @@ impl Session {
         let found = match self.examine(entry, &stat)? {
             Verdict::Proceed(found) => found,
             Verdict::Keep => return Ok(None),
-            Verdict::KeepAsCopy => return self.keep_as_copy(entry, &stat).map(|()| None),
+            Verdict::KeepAsCopy(kept) => return self.keep_as_copy(entry, &stat, kept).map(|()| None),
         };
         if directory {
             return self.copy_directory(entry, &stat, found).map(Some);
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Under `-u`, a target that stays counts as the copy that other links of its source become links to.
-    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
@@ -176,7 +176,8 @@ impl Session {
             Claim::Left => Ok(()),
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
-                self.link_waiting(first_of(entry, None)?, stat);
+                let kept = (!leads_elsewhere(entry)).then_some(kept);
+                self.link_waiting(first_of(entry, kept)?, stat);
                 Ok(())
             }
         }
@@ -213,7 +214,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the target, which is not a directory; the inode that it got, if it is a new one and other names may become
+    /// Makes the target, which is not a directory; the inode that it got, if it was looked at and other names may become
     /// links to it.
     fn place(
         &self,
@@ -226,10 +227,8 @@ impl Session {
         let mut made = None;
         if self.options.hard_link {
             let replace = self.options.force || self.options.existing == Existing::Ask;
-            let flags = if self.follows(entry) { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            let linked = self.link_replacing(entry, replace, |target, name| {
-                linkat(&entry.open.source, entry.source, target, name, flags)
-            });
+            let source = self.open_source_place(entry, stat)?;
+            let linked = self.link_replacing(entry, replace, |target, name| link_open(&source, target, name));
             linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
         } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
             made = self.place_contents(lane, entry, stat, found)?;
@@ -274,17 +273,16 @@ impl Session {
             force: self.options.force,
             report: &self.report,
         };
-        let (linked, made) = (self.has_links(entry, stat), Cell::new(None));
+        let (linked, written) = (self.has_links(entry, stat), Cell::new(None));
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
-            // What was made where a link leads has not this name.
-            if linked && fresh && !is_link(entry.open.target.as_fd(), entry.target) {
-                made.set(fstat(target).ok().map(|stat| FileId::of(&stat)));
+            if linked && !leads_elsewhere(entry) {
+                written.set(fstat(target).ok().map(|stat| FileId::of(&stat)));
             }
             self.durable.file(target, fresh, || entry.target_path());
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
         self.data.copy(lane, &contents, &mut finish)?;
-        Ok(made.get())
+        Ok(written.get())
     }
 
     /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
@@ -346,7 +344,7 @@ impl Session {
             FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => Doing::CreateSpecial,
             _ => return Err(CopyError::UnknownType(entry.source_path())),
         };
-        let source = self.open_special_source(entry, stat)?;
+        let source = self.open_source_place(entry, stat)?;
         let link = match kind {
             FileType::Symlink => {
                 Some(readlinkat(&source, c"", Vec::new()).at(Doing::ReadLink, || entry.source_path())?)
@@ -401,8 +399,8 @@ impl Session {
         Ok(Some(FileId::of(&made)))
     }
 
-    /// Opens what was looked at, as a place.
-    fn open_special_source(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
+    /// Opens the source as a place: what was looked at, which may be a symbolic link itself.
+    fn open_source_place(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !self.follows(entry) {
             flags |= OFlags::NOFOLLOW;
@@ -428,7 +426,12 @@ impl Session {
     }
 }
 
-/// The copy of `entry`, for links to it: `made` if it is a new inode that was seen, else what has its name now.
+/// Whether the target's name is a symbolic link, so that what was looked at or written through it has another name.
+fn leads_elsewhere(entry: Entry<'_>) -> bool {
+    is_link(entry.open.target.as_fd(), entry.target)
+}
+
+/// The copy of `entry`, for links to it: `made` if its inode was looked at, else what has its name now.
 fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
     let inode = match made {
         Some(made) => made,

@@ -21,8 +21,8 @@ pub(super) enum Verdict {
     Proceed(Target),
     /// The target stays as it is; nothing is wrong.
     Keep,
-    /// The target is newer (`-u`): it stays, and further links of the source are links to it.
-    KeepAsCopy,
+    /// The target is newer (`-u`): it stays, and further links of the source are links to it. The name led to this inode.
+    KeepAsCopy(FileId),
 }
 
 /// What the comparison of source and target says.
@@ -74,7 +74,7 @@ impl Session {
             }
         }
         if options.update && !directory && !older(&target, source) {
-            return Ok(Verdict::KeepAsCopy);
+            return Ok(Verdict::KeepAsCopy(FileId::of(&target)));
         }
         if !directory {
             match options.existing {

@@ -1,13 +1,12 @@
 //! Owner, permissions, extended attributes, ACLs and times of what was extracted.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CStr, CString};
+use std::os::fd::BorrowedFd;
 
 use dio_sys::fd_path;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
-    fremovexattr, fsetxattr, fstat, futimens, lsetxattr, utimensat,
+    fremovexattr, fsetxattr, fstat, futimens, utimensat,
 };
 use rustix::io::Errno;
 
@@ -50,21 +49,16 @@ pub(super) enum Object<'a> {
 }
 
 impl Meta {
-    /// Only times and attributes: a symbolic link has no mode of its own.
-    pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, words: &Words<'_>) {
+    /// Sets what a symbolic link can have: owner, attributes and times, but no mode of its own.
+    pub(super) fn apply_to_link(&self, link: Object<'_>, words: &Words<'_>) {
         if let Some((uid, gid)) = self.owner {
-            let set = chownat(&dir, name, user(uid), group(gid), AtFlags::SYMLINK_NOFOLLOW);
-            words.owner(uid, gid, set);
+            words.owner(uid, gid, link.set_owner(uid, gid));
         }
-        for (attribute, value) in &self.xattrs {
-            // The name is taken through the descriptor of the directory, which nobody can exchange.
-            let path = fd_path(&dir).join(OsStr::from_bytes(name.to_bytes())).into_os_string().into_vec();
-            let set = CString::new(path).map_err(|_| Errno::INVAL);
-            let set = set.and_then(|path| lsetxattr(&*path, &**attribute, value, XattrFlags::empty()));
-            words.attribute("lsetxattr", attribute, set);
+        for (name, value) in &self.xattrs {
+            words.attribute("lsetxattr", name, link.set_attribute(name, value));
         }
         if let Some(mtime) = self.mtime {
-            words.times(utimensat(dir, name, &stamps(mtime), AtFlags::SYMLINK_NOFOLLOW));
+            words.times(link.set_times(mtime));
         }
     }
 
@@ -147,7 +141,11 @@ impl<'a> Object<'a> {
     fn set_times(self, mtime: Timespec) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => futimens(fd, &stamps(mtime)),
-            Object::Place(fd) => utimensat(CWD, fd_path(fd), &stamps(mtime), AtFlags::empty()),
+            Object::Place(fd) => match utimensat(fd, c"", &stamps(mtime), AtFlags::EMPTY_PATH) {
+                // The kernel takes an empty name since Linux 5.8.
+                Err(Errno::INVAL) => utimensat(CWD, fd_path(fd), &stamps(mtime), AtFlags::empty()),
+                set => set,
+            },
         }
     }
 

@@ -1,10 +1,10 @@
 //! Links, named pipes and devices.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, makedev, mknodat, openat, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, linkat, makedev, mknodat, statat, symlinkat};
 use rustix::io::Errno;
 
 use super::super::format::Kind;
@@ -15,6 +15,7 @@ use super::place::{self, Way};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to};
 use super::words::Words;
+use crate::tool::made::Special;
 
 /// Attempts at making something whose place is cleared in between.
 const ATTEMPTS: u32 = 3;
@@ -80,9 +81,9 @@ impl Tree<'_> {
             return;
         }
         let meta = self.meta(&member.entry);
-        match place_of(dir, name, FileType::Symlink) {
-            Ok(_) => meta.apply_to_link(dir, name, words),
-            Err(errno) => words.cannot("stat", errno),
+        let special = Special { kind: FileType::Symlink, device: 0, link: Some(&link) };
+        if let Some(made) = open_made(special, dir, name, words) {
+            meta.apply_to_link(Object::Place(made.as_fd()), words);
         }
     }
 
@@ -129,19 +130,18 @@ impl Tree<'_> {
             return;
         }
         let meta = self.meta(&member.entry);
-        match place_of(dir, name, kind) {
-            Ok(fd) => meta.apply(Object::Place(fd.as_fd()), false, words),
-            Err(errno) => words.cannot("stat", errno),
+        if let Some(made) = open_made(Special { kind, device, link: None }, dir, name, words) {
+            meta.apply(Object::Place(made.as_fd()), false, words);
         }
     }
 }
 
-/// What was made just now, as a place, if it is still of that kind.
-fn place_of(dir: &Dir, name: &CStr, kind: FileType) -> Result<std::os::fd::OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(dir, name, flags, Mode::empty())?;
-    match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
-        found if found == kind => Ok(fd),
-        _ => Err(Errno::STALE),
+/// Opens what was made just now, as a place. If it cannot be had, that is told.
+fn open_made(special: Special<'_>, dir: &Dir, name: &CStr, words: &Words<'_>) -> Option<OwnedFd> {
+    match special.open(dir.as_fd(), name) {
+        Ok((made, _)) => return Some(made),
+        Err(Errno::STALE) => words.error("Replaced while it was being extracted; its attributes were not set"),
+        Err(errno) => words.cannot("stat", errno),
     }
+    None
 }
