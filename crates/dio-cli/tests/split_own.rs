@@ -196,15 +196,17 @@ fn a_mode_that_cannot_be_had_is_an_error_where_it_is_required() {
 #[test]
 fn more_outputs_than_descriptors() {
     let input = lines(400_000);
-    let program = |program: &str| {
-        let shell = format!("ulimit -n 30; exec {program} -nr/200 -a3 in");
-        let mut run = case("-c", &input).arg(shell);
-        run.from = From::Redirected;
-        run.run("sh")
-    };
-    let (gnu, own) = (program("split"), program(dio().to_str().unwrap()));
-    assert_eq!(own.status, (Some(0), None), "{}", own.err.escape_ascii());
-    assert!(gnu == own);
+    for (limit, flags) in [(30, "-nr/200 -a3"), (10, "-n4"), (10, "-l50000"), (10, "-b1M --elide-empty-files")] {
+        let program = |program: &str| {
+            let shell = format!("ulimit -n {limit}; exec {program} {flags} in");
+            let mut run = case("-c", &input).arg(shell);
+            run.from = From::Redirected;
+            run.run("sh")
+        };
+        let (gnu, own) = (program("split"), program(dio().to_str().unwrap()));
+        assert_eq!(own.status, (Some(0), None), "{flags}: {}", own.err.escape_ascii());
+        assert!(gnu == own, "{flags}");
+    }
 }
 
 #[test]

@@ -409,6 +409,8 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && theirs.files == ours.files;
     // The library refuses reserved bits that 1.5.4 passes over.
     let reserved = ours.err.contains("Data corruption detected");
+    // A window that --long does not make smaller, of which -qq says nothing.
+    let window = text.contains("--long") && theirs.err.is_empty();
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file");
     waits
         || both
@@ -417,6 +419,7 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || itself
         || hidden
         || reserved
+        || window
         || order && theirs.status == ours.status
         || [
             "Proceed?",

@@ -44,14 +44,9 @@ struct Shared {
 }
 
 impl Tool {
-    /// A run of `command` under the flags.
+    /// A run of `command` under the flags. Where descriptors are few, and the flags leave it open, streams do without the second
+    /// descriptor that direct I/O takes.
     pub fn new(command: &'static str, io: &IoArgs) -> Tool {
-        Tool::with(command, io, io.stream_options())
-    }
-
-    /// The same, for a command that has many files open: where descriptors are few, and the flags leave it open, streams do
-    /// without the second descriptor that direct I/O takes.
-    pub(crate) fn sparing(command: &'static str, io: &IoArgs) -> Tool {
         let mut options = io.stream_options();
         if io.mode == args::Mode::Auto && !io.strict && are_descriptors_few() {
             options.mode = dio::Mode::Uncached;

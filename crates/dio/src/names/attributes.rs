@@ -85,9 +85,9 @@ pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno
         }
         let path = descriptor.object_path(index);
         let object = as_owner(owner, || rustix::fs::lstat(&path))
-            .map_err(|errno| errno_for(&fd, unreachable_object("fstat_striped at", index, &path, errno, owner)))?;
+            .map_err(|errno| errno_for(&fd, unreachable_object("look at", index, &path, errno, owner)))?;
         check_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
-            errno_for(&fd, object_error("fstat_striped at", Path::new(""), index, &path, errno, what))
+            errno_for(&fd, object_error("look at", Path::new(""), index, &path, errno, what))
         })?;
         sizes.push(object.st_size as u64);
         stat.st_blocks += object.st_blocks;

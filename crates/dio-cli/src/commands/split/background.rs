@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::tool::Tool;
+use crate::tool::{Tool, are_descriptors_few};
 
 use super::failure::{Failure, Run};
 use super::target::Target;
@@ -22,7 +22,7 @@ type First = Arc<Mutex<Option<(u64, Failure)>>>;
 #[derive(Debug)]
 pub(super) struct Background {
     tool: Tool,
-    /// None once it has finished. The channel holds nothing: who sends waits for a free thread, so memory is bounded.
+    /// None once it has finished, or where descriptors are few. The channel holds nothing: who sends waits for a free thread, so memory is bounded.
     sender: Option<SyncSender<(u64, Target)>>,
     receiver: Arc<Mutex<Receiver<(u64, Target)>>>,
     threads: Vec<JoinHandle<()>>,
@@ -30,10 +30,11 @@ pub(super) struct Background {
 }
 
 impl Background {
+    /// Where descriptors are few, each output is closed before the next one is opened.
     pub(super) fn new(tool: &Tool) -> Background {
         let (sender, receiver) = sync_channel(0);
-        let receiver = Arc::new(Mutex::new(receiver));
-        Background { tool: tool.clone(), sender: Some(sender), receiver, threads: Vec::new(), first: First::default() }
+        let (sender, receiver) = ((!are_descriptors_few()).then_some(sender), Arc::new(Mutex::new(receiver)));
+        Background { tool: tool.clone(), sender, receiver, threads: Vec::new(), first: First::default() }
     }
 
     /// Closes an output, the sooner or later. `number` is its place among all outputs.

@@ -55,7 +55,7 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    let tool = Tool::sparing(NAME, &options.io);
+    let tool = Tool::new(NAME, &options.io);
     let names = [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
     if let Err(status) = tool.begin(names.into_iter().flatten()) {
         return status;
