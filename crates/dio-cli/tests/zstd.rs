@@ -411,6 +411,8 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let reserved = ours.err.contains("Data corruption detected");
     // A window that --long does not make smaller, of which -qq says nothing.
     let window = text.contains("--long") && theirs.err.is_empty();
+    // Where no holes can be made, of which -q says nothing.
+    let holes = text.contains("--sparse") && theirs.err.is_empty() && theirs.status.0.is_some_and(|status| status > 2);
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file");
     waits
         || both
@@ -420,6 +422,7 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || hidden
         || reserved
         || window
+        || holes
         || order && theirs.status == ours.status
         || [
             "Proceed?",
