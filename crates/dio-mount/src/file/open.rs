@@ -147,7 +147,7 @@ impl Inner {
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
                 let about = About { path: path.to_owned(), policy: self.policy, user, figures };
-                let shared = Shared::new(ino, about, Arc::clone(&self.common));
+                let shared = Shared::new(ino, about, now, Arc::clone(&self.common));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
                     shared.errors.record(errno);
                 }
