@@ -6,7 +6,7 @@
 //! here. Three rules keep what it caches, and what the server has read ahead, from staying stale:
 //!
 //! 1. As soon as attributes that show a change are answered, nothing is given out that was read
-//!    before.
+//!    before. The first ones are compared with those at the open: whatever is read comes later.
 //! 2. While the kernel may have pages of an inode, the attributes are compared every [`LOOK`];
 //!    pages of before a change go. Mappings need that: the kernel asks for no attributes on their
 //!    behalf. Of more than [`WATCHED_MAX`] inodes, those that were not read lately lose their
@@ -120,6 +120,15 @@ impl Default for State {
 }
 
 impl Freshness {
+    /// Of an inode that is opened, by its attributes before anything of it was read.
+    pub(super) fn of(opened: Option<Signature>) -> Freshness {
+        let freshness = Freshness::default();
+        if let Some(opened) = opened {
+            freshness.compare(opened, 0);
+        }
+        freshness
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }

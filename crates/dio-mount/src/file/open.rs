@@ -21,7 +21,7 @@ use super::ahead::Ahead;
 use super::commits::Commits;
 use super::descriptors::{About, Descriptors};
 use super::errors::Waiting;
-use super::freshness::{self, Signature};
+use super::freshness::{self, Found, Signature};
 use super::janitor::{self, Janitor, Place};
 use super::modes::{Company, Way, Wish};
 use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
@@ -147,7 +147,7 @@ impl Inner {
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
                 let about = About { path: path.to_owned(), policy: self.policy, user, figures };
-                let shared = Shared::new(ino, about, Arc::clone(&self.common));
+                let shared = Shared::new(ino, about, now, Arc::clone(&self.common));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
                     shared.errors.record(errno);
                 }
@@ -319,7 +319,11 @@ impl Inner {
         if signatures.len() >= MOST_SIGNATURES {
             signatures.clear();
         }
-        if let Some(now) = now {
+        let Some(now) = now else { return };
+        // The kernel may have pages of before a change that nobody has found yet.
+        if matches!(shared.freshness.compare(now, shared.changes.own()), Found::Changed { .. }) {
+            signatures.remove(&shared.ino);
+        } else {
             signatures.insert(shared.ino, now);
         }
     }

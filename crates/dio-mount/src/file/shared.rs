@@ -187,7 +187,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(ino: InodeId, about: About, common: Arc<Common>) -> Shared {
+    /// Of an inode that is opened, by its attributes before anything of it was read.
+    pub(super) fn new(ino: InodeId, about: About, opened: Option<Signature>, common: Arc<Common>) -> Shared {
         Shared {
             ino,
             about,
@@ -195,7 +196,7 @@ impl Shared {
             gate: RwLock::default(),
             book: Mutex::default(),
             changes: Arc::default(),
-            freshness: Freshness::default(),
+            freshness: Freshness::of(opened),
             ordered: Ordered::default(),
             appended: Appended::default(),
             scattered: Scattered::default(),
