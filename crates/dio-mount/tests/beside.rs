@@ -20,9 +20,9 @@ use rustix::io::Errno;
 
 const PAGE: u64 = 4096;
 
-/// A second is promised, and a busy machine gets 0.3 more. The server looks every half a second for
-/// changes that nobody asks for, and after 0.75 at the latest, so it may be late by half a second.
-const BOUND: Duration = Duration::from_millis(1300);
+/// A second is promised. The tests run a dozen mounts and their programs at once on two cores, where
+/// a thread may be late by as much again.
+const BOUND: Duration = Duration::from_secs(2);
 
 /// The server that the other tests start in a process of its own; does nothing in an ordinary run.
 #[test]
