@@ -274,11 +274,10 @@ fn every_benchmark_says_first_how_long_it_takes() {
     if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
         workloads.extend(["oltp", "disks"].iter().filter(|_| Path::new("/dev/loop-control").exists()));
     }
-    for workload in workloads {
+    let commands = workloads.into_iter().map(|workload| format!("bench {workload} --dir"));
+    for workload in commands.chain(["wal bench".to_owned()]) {
         let mut bench = Command::new(env!("CARGO_BIN_EXE_dio"))
-            .arg("bench")
             .args(workload.split(' '))
-            .arg("--dir")
             .arg(directory.path())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::piped())

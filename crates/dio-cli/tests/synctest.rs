@@ -110,6 +110,8 @@ fn the_table_has_every_row_the_verdict_and_the_settings() {
     let output = ran("-s 0.002 --file-size 64K --only compare,descriptors,honesty", dir.path());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     for words in [
+        ": 0.002 s for each line",
+        " in all\n",
         "\nevery method, one write of 8 KiB\n",
         "p99.9",
         "open_datasync ",

@@ -29,6 +29,14 @@ impl Row {
     }
 }
 
+impl Report {
+    /// The time that the lines and the flushes were measured for.
+    fn measured_seconds(&self) -> f64 {
+        let lines = self.rows.iter().filter(|row| row.figures().is_some()).count();
+        self.seconds * (lines + usize::from(self.flushes.is_some())) as f64
+    }
+}
+
 impl Benchmark for Report {
     const NAME: &'static str = "synctest";
     const FIELDS: &'static [&'static str] = &["storage", "rows", "advice"];
@@ -45,7 +53,12 @@ impl Benchmark for Report {
                  are measured and the disk is judged by them.",
                 self.seconds,
             ),
-            brief: Some(format!("{}: {} s for each line{rounds}", dio::quote::named(&self.path), self.seconds)),
+            brief: Some(format!(
+                "{}: {} s for each line{rounds}, about {} in all",
+                dio::quote::named(&self.path),
+                self.seconds,
+                seconds(self.measured_seconds())
+            )),
             findings: self.findings(),
             blocks: self.blocks(),
             notes: self.notes(),

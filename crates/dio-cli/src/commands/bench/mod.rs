@@ -11,7 +11,7 @@ mod increments;
 mod locks;
 mod oltp;
 mod pipeline;
-mod progress;
+pub(super) mod progress;
 mod random;
 mod storage;
 mod streams;

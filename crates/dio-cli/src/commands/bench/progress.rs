@@ -1,4 +1,4 @@
-//! What `dio bench` says on standard error about how long it takes and how far it is.
+//! What `dio bench` and `dio wal bench` say on standard error about how long they take and how far they are.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 const EVERY: Duration = Duration::from_secs(30);
 
 /// A line that is written over on a terminal, a line now and then elsewhere. The time it takes is told first, everywhere.
-pub(super) fn show() {
+pub(in crate::commands) fn show() {
     let terminal = std::io::stderr().is_terminal();
     let bar = terminal.then(|| {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));

@@ -7,7 +7,7 @@ use dio_bench::wal::{Commits, Plan, Report};
 use dio_wal::Method;
 
 use super::super::bench::wal::{PreallocateArg, parse_method, time};
-use super::super::bench::{show, with_signals};
+use super::super::bench::{progress, show, with_signals};
 use super::{CommandError, SOUND};
 use crate::size::parse_size;
 
@@ -96,6 +96,7 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
         postgresql: None,
         without_log: false,
     };
+    progress::show();
     let report = with_signals(move || dio_bench::wal::run(&plan)).map_err(other)?;
     let mut text = show(&report, args.json).map_err(other)?;
     if !args.json {
