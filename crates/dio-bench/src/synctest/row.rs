@@ -1,4 +1,4 @@
-//! What came of one case.
+//! One case of a run, and its outcome.
 
 use serde::{Deserialize, Serialize};
 

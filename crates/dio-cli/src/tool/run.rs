@@ -44,17 +44,13 @@ struct Shared {
 }
 
 impl Tool {
-    /// A run of `command` under the flags. Where descriptors are few, and the flags leave it open, streams do without the second
-    /// descriptor that direct I/O takes.
+    /// A run of `command` under the flags. Where descriptors are few, and the flags leave it open,
+    /// streams do without the second descriptor that direct I/O takes.
     pub fn new(command: &'static str, io: &IoArgs) -> Tool {
         let mut options = io.stream_options();
         if io.mode == args::Mode::Auto && !io.strict && are_descriptors_few() {
             options.mode = dio::Mode::Uncached;
         }
-        Tool::with(command, io, options)
-    }
-
-    fn with(command: &'static str, io: &IoArgs, options: StreamOptions) -> Tool {
         let name = called_as(command);
         let shared = Shared {
             command,

@@ -1,4 +1,4 @@
-//! What tells one session from another.
+//! The identity of a session.
 
 use std::fmt;
 use std::io::Read as _;

@@ -22,7 +22,8 @@ type First = Arc<Mutex<Option<(u64, Failure)>>>;
 #[derive(Debug)]
 pub(super) struct Background {
     tool: Tool,
-    /// None once it has finished, or where descriptors are few. The channel holds nothing: who sends waits for a free thread, so memory is bounded.
+    /// None once it has finished, and where descriptors are few. The channel holds nothing: the
+    /// sender waits for a free thread, so memory is bounded.
     sender: Option<SyncSender<(u64, Target)>>,
     receiver: Arc<Mutex<Receiver<(u64, Target)>>>,
     threads: Vec<JoinHandle<()>>,
