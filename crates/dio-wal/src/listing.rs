@@ -58,19 +58,40 @@ impl Listing {
         self
     }
 
-    /// The first segment of the run of consecutive segments that ends with the last one.
+    /// The first segment of the last run.
     ///
-    /// Of segments 3, 9, 10 and 11 the run begins with 9. Segment 3 was truncated, and a power cut
-    /// undid its removal; or else segments 4 to 8 are missing, which the marks behind them show.
-    pub(crate) fn first_of_run(&self) -> Option<u64> {
-        let mut first = *self.segments.last()?;
-        for number in self.segments.iter().rev().skip(1) {
-            if number + 1 != first {
+    /// A run is a sequence of consecutive segments: segments 3, 9, 10 and 11 are two, and the last
+    /// one begins with 9. Either segment 3 was truncated, and a power cut undid its removal, or
+    /// segments 4 to 8 are missing. The marks in the last run tell which, by where they say that
+    /// the log starts.
+    pub(crate) fn last_run(&self) -> Option<u64> {
+        self.segments.last().map(|last| self.run_at(*last))
+    }
+
+    /// The first segment of the run that `number` belongs to. If segment `number` does not exist,
+    /// that is the next run; behind the last segment, the last run.
+    pub(crate) fn run_at(&self, number: u64) -> u64 {
+        let at = self.segments.partition_point(|listed| *listed < number).min(self.segments.len().saturating_sub(1));
+        let Some(mut first) = self.segments.get(at).copied() else { return 0 };
+        for before in self.segments[..at].iter().rev() {
+            if before + 1 != first {
                 break;
             }
-            first = *number;
+            first = *before;
         }
-        Some(first)
+        first
+    }
+
+    /// The first segment of the run before the one that begins with `run`.
+    pub(crate) fn run_before(&self, run: u64) -> Option<u64> {
+        let before = self.segments.iter().rev().find(|listed| **listed < run)?;
+        Some(self.run_at(*before))
+    }
+
+    /// The first number from `number` on that no segment has.
+    pub(crate) fn first_missing(&self, number: u64) -> u64 {
+        let behind = &self.segments[self.segments.partition_point(|listed| *listed < number)..];
+        number + behind.iter().zip(number..).take_while(|(listed, expected)| *listed == expected).count() as u64
     }
 }
 
@@ -78,13 +99,28 @@ impl Listing {
 mod tests {
     use super::*;
 
+    fn listing(segments: &[u64]) -> Listing {
+        Listing { segments: segments.to_vec(), ..Listing::default() }
+    }
+
     #[test]
-    fn the_run_ends_with_the_last_segment() {
-        let run = |segments: &[u64]| Listing { segments: segments.to_vec(), ..Listing::default() }.first_of_run();
+    fn the_last_run_ends_with_the_last_segment() {
+        let run = |segments: &[u64]| listing(segments).last_run();
         assert_eq!(run(&[]), None);
         assert_eq!(run(&[0]), Some(0));
         assert_eq!(run(&[0, 1, 2]), Some(0));
         assert_eq!(run(&[0, 2, 3, 4]), Some(2));
         assert_eq!(run(&[3, 9]), Some(9));
+    }
+
+    #[test]
+    fn a_segment_belongs_to_its_run_and_a_missing_one_to_the_next() {
+        let listing = listing(&[3, 4, 9, 10, 12]);
+        let runs = [(0, 3), (3, 3), (4, 3), (5, 9), (8, 9), (9, 9), (10, 9), (11, 12), (12, 12), (99, 12)];
+        for (number, run) in runs {
+            assert_eq!(listing.run_at(number), run, "{number}");
+        }
+        assert_eq!([12, 9, 3].map(|run| listing.run_before(run)), [Some(9), Some(3), None]);
+        assert_eq!([0, 3, 4, 9, 12, 99].map(|number| listing.first_missing(number)), [0, 5, 5, 11, 13, 99]);
     }
 }

@@ -51,7 +51,8 @@ pub struct Reader {
     known_durable: u64,
     /// End of the last segment that existed when this reader was opened.
     listed_end: u64,
-    /// Where the log can first be read: LSN 0, or the first mark of its first segment.
+    /// Where the run of segments that the reader began in can first be read: LSN 0, or the run's
+    /// first mark.
     beginning: u64,
 }
 
@@ -124,18 +125,28 @@ impl Reader {
         Reader::begin(segments, &listing, from)
     }
 
+    /// A reader from the last certain mark before `from` in the run of segments that `from` lies in,
+    /// or from the run's beginning. A run without a mark cannot be read, so the one before it is.
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
-        let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
-        let first = listing.first_of_run().ok_or_else(WalError::no_segments)?;
-        let listed_end = segments.layout.segment_start(last + 1);
-        let mut cursor = Cursor::new(&segments, 0, None, SCAN_WINDOW_BYTES)?;
-        seek_to_beginning(&mut cursor, &segments, first)?;
-        let beginning = cursor.position();
-        if let Some(mark) = cursor.find_mark_before(from.0.min(listed_end - 1), beginning, 0)? {
-            cursor.seek(mark, None);
-        } else {
-            seek_to_beginning(&mut cursor, &segments, first)?;
+        let layout = segments.layout;
+        let (last, last_run) = listing.segments.last().zip(listing.last_run()).ok_or_else(WalError::no_segments)?;
+        let mut run = listing.run_at(layout.segment_of(from.0));
+        if run < last_run {
+            let start = Reader::bounds_of(&segments, listing)?.start;
+            run = run.max(listing.run_at(layout.segment_of(start.0)));
         }
+        let mut cursor = Cursor::new(&segments, 0, None, SCAN_WINDOW_BYTES)?;
+        while let Err(error) = seek_to_beginning(&mut cursor, &segments, run) {
+            let before = listing.run_before(run).filter(|_| matches!(error, WalError::Missing { .. }));
+            run = before.ok_or(error)?;
+        }
+        let (beginning, chain) = (cursor.position(), cursor.chain());
+        let run_end = layout.segment_start(listing.first_missing(run));
+        match cursor.find_mark_before(from.0.min(run_end - 1), beginning, 0)? {
+            Some(mark) => cursor.seek(mark, None),
+            None => cursor.seek(beginning, chain),
+        }
+        let listed_end = layout.segment_start(last + 1);
         Ok(Reader { cursor, segments, live: None, from: from.0, known_durable: 0, listed_end, beginning })
     }
 
@@ -144,7 +155,7 @@ impl Reader {
     pub(crate) fn open_without_beginning(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
         let (segments, listing) = segments_ignoring_headers(storage, listing)?;
-        let first = listing.first_of_run().ok_or_else(WalError::no_segments)?;
+        let first = listing.last_run().ok_or_else(WalError::no_segments)?;
         let last = listing.segments.last().ok_or_else(WalError::no_segments)?;
         let beginning = segments.layout.segment_start(first);
         let listed_end = segments.layout.segment_start(last + 1);
@@ -179,8 +190,11 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open_on`].
     pub fn bounds(&self) -> Result<LogBounds, WalError> {
-        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
-        let mut last = Reader::begin(Arc::clone(&self.segments), &listing, Lsn(u64::MAX))?;
+        Reader::bounds_of(&self.segments, &self.listing()?)
+    }
+
+    fn bounds_of(segments: &Arc<Segments>, listing: &Listing) -> Result<LogBounds, WalError> {
+        let mut last = Reader::begin(Arc::clone(segments), listing, Lsn(u64::MAX))?;
         let mut bounds = LogBounds { end: last.position(), ..LogBounds::default() };
         while let Some(record) = last.cursor.next()?.filter(|record| record.header.lsn < last.listed_end) {
             bounds.end = Lsn(record.header.end());
@@ -191,8 +205,9 @@ impl Reader {
         Ok(bounds)
     }
 
-    /// The part of the log that is missing before its first readable LSN although no mark says that
-    /// it was truncated. [`Reader::check_end`] does not look for this.
+    /// The part of the log from the reader's `from` on that is missing before what the reader can
+    /// read first, although no mark says that it was truncated. [`Reader::check_end`] does not look
+    /// for this.
     ///
     /// # Errors
     /// As [`Reader::bounds`].
@@ -200,7 +215,7 @@ impl Reader {
         if self.beginning == 0 {
             return Ok(None);
         }
-        let start = self.bounds()?.start.0;
+        let start = self.bounds()?.start.0.max(self.from);
         Ok((start < self.beginning).then(|| Gap::new(&self.segments.layout, start, self.beginning)))
     }
 
@@ -275,28 +290,47 @@ impl Reader {
     /// reading what the segments hold behind it.
     ///
     /// # Errors
-    /// [`WalError::Damaged`] if durable records are missing there. [`WalError::Truncated`] if
-    /// truncation has overtaken the reader, which can then continue only from a later LSN.
+    /// [`WalError::Damaged`] if durable records are missing there; [`WalError::Missing`] if a
+    /// segment is, and others follow it. [`WalError::Truncated`] if truncation has overtaken the
+    /// reader, which can then continue only from a later LSN.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
-        let start = self.first_segment_start()?;
-        if end < start.0 {
-            return Err(WalError::Truncated { lsn: Lsn(end), start });
+        let (layout, listing) = (self.segments.layout, self.listing()?);
+        // Where a segment is missing between this position and the last segment, its number.
+        let is_before_gap = end < layout.segment_start(listing.last_run().unwrap_or(0));
+        let missing = is_before_gap.then(|| listing.first_missing(layout.segment_of(end)));
+        if let Some(missing) = missing {
+            let run = listing.run_at(layout.segment_of(self.bounds()?.start.0));
+            let start = layout.segment_start(run);
+            if end < start {
+                return Err(WalError::Truncated { lsn: Lsn(end), start: Lsn(start) });
+            }
+            self.cursor.set_limit(layout.segment_start(missing));
         }
         let outcome = check_end(&mut self.cursor, &self.segments, end);
-        if !matches!(outcome, Err(WalError::Damaged { .. })) {
-            return outcome;
-        }
+        self.cursor.set_limit(u64::MAX);
+        let outcome = match (outcome, missing) {
+            // A writer may have made the segment while the names were read.
+            (Ok(()), Some(missing)) if self.segments.get(missing)?.is_none() => {
+                Err(WalError::missing(&layout, missing))
+            }
+            (outcome @ Err(WalError::Damaged { .. }), _) => outcome,
+            (outcome, _) => return outcome,
+        };
         // A writer may have appended here while the segments were read.
         let continues = self.cursor.next()?.is_some();
         self.cursor.seek(end, chain);
         if continues { Ok(()) } else { outcome }
     }
 
-    /// The first LSN of the first segment that exists.
+    /// The segments that exist now.
+    fn listing(&self) -> Result<Listing, WalError> {
+        Ok(Listing::of(&*self.segments.storage)?.within(&self.segments.layout))
+    }
+
+    /// The first LSN of the last run of segments.
     fn first_segment_start(&self) -> Result<Lsn, WalError> {
-        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
-        Ok(Lsn(self.segments.layout.segment_start(listing.first_of_run().unwrap_or(0))))
+        Ok(Lsn(self.segments.layout.segment_start(self.listing()?.last_run().unwrap_or(0))))
     }
 
     /// Says why [`Reader::next`] found nothing at [`Reader::position`].
@@ -318,7 +352,7 @@ impl Reader {
     /// The storage's.
     pub fn skip_damage(&mut self) -> Result<Option<Gap>, WalError> {
         let (position, chain) = (self.cursor.position(), self.cursor.chain());
-        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
+        let listing = self.listing()?;
         self.cursor.set_limit(u64::MAX);
         let Some(mark) = find_mark_behind_damage(&mut self.cursor, &self.segments, &listing, position)? else {
             self.cursor.seek(position, chain);

@@ -50,7 +50,7 @@ pub(crate) struct RecoveredLog {
 /// # Errors
 /// The storage's; [`WalError::Damaged`] and [`WalError::Missing`] if durable records are gone.
 pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<RecoveredLog, WalError> {
-    let first = listing.first_of_run().expect("there is a segment");
+    let first = listing.last_run().expect("there is a segment");
     let mut cursor = Cursor::new(segments, 0, None, SCAN_WINDOW_BYTES)?;
     seek_to_beginning(&mut cursor, segments, first)?;
     let beginning = cursor.position();
@@ -59,7 +59,8 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Rec
     scan.sync_and_reread(&mut cursor, segments, first)?;
     if first > 0 && beginning > scan.now.start {
         // Truncation always keeps the mark that reading begins with.
-        return Err(WalError::missing(&segments.layout, first - 1));
+        let missing = listing.first_missing(segments.layout.segment_of(scan.now.start));
+        return Err(WalError::missing(&segments.layout, missing.min(first - 1)));
     }
     check_end(&mut cursor, segments, scan.now.end)?;
     let recovery = scan.now.recovery();

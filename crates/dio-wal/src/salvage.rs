@@ -114,7 +114,7 @@ pub fn salvage<E: From<WalError>>(
     salvaged.to = Lsn(end);
     salvaged.unreadable = segments.unreadable();
     salvaged.headers = segments.bad_headers();
-    sort_gaps(&mut salvaged, &layout, layout.segment_start(listing.first_of_run().unwrap_or(0)));
+    sort_gaps(&mut salvaged, &layout, layout.segment_start(listing.last_run().unwrap_or(0)));
     Ok(salvaged)
 }
 

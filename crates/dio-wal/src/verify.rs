@@ -86,7 +86,8 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verification, WalError> {
     };
     let last_listed = listing.segments.last().copied();
     let listing = listing.within(&reader.layout());
-    let first = listing.first_of_run().unwrap_or(0);
+    let beginning = reader.position();
+    let first = listing.run_at(reader.layout().segment_of(beginning.0));
     let mut found = Verification {
         identity: reader.identity(),
         layout: reader.layout(),
@@ -106,7 +107,6 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verification, WalError> {
             status => found.segments.push(status?),
         }
     }
-    let beginning = reader.position();
     let followed = follow(&mut reader, &mut found);
     let bad_header = found.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
     let impossible_segment = last_listed

@@ -110,8 +110,9 @@ fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
     let file = rng.pick(&files).clone();
     let told = |what: &str, silent| Damage { words: format!("{what} {}", name(&file)), silent };
     let mut bytes = std::fs::read(&file).unwrap();
-    let damage = match rng.range(0..11) {
+    let damage = match rng.range(0..12) {
         0 => return told("nothing to", false),
+        1..=3 if bytes.is_empty() => return told("nothing to the empty", false),
         1 | 2 => {
             for _ in 0..rng.range(1..4) {
                 let at = rng.range_usize(0..bytes.len());
@@ -136,6 +137,15 @@ fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
         6 => {
             std::fs::remove_file(&file).unwrap();
             return told("no", file == *last || files.first() == Some(&file));
+        }
+        11 => {
+            // Of the middle, so that evidence is before the gap and behind it.
+            let inner = &files[1.min(files.len() - 1)..];
+            let gone: Vec<&PathBuf> =
+                inner.iter().skip(rng.range_usize(0..inner.len())).take(rng.range_usize(1..5)).collect();
+            gone.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+            let names: Vec<String> = gone.iter().map(|file| name(file)).collect();
+            return Damage { words: format!("no {}", names.join(", ")), silent: true };
         }
         7 => {
             let other = rng.pick(&files).clone();
@@ -210,6 +220,10 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     let (_, taken) = shown("dump --json --hex", &dir.join("new"));
     let (tailed, last) = shown("tail --json --hex -n 3", &log);
     made_up(&last);
+    let salvaged: Value = serde_json::from_str(&dry.stdout).unwrap_or_default();
+    let whole_from = salvaged["start"].as_u64().unwrap_or(0);
+    let sound: Vec<&Vec<u8>> = records.range(whole_from..).map(|(_, data)| data).collect();
+    assert_eq!(taken.values().collect::<Vec<_>>(), sound, "salvaged from {whole_from}: {dry:?}");
     let archived = archive(dir, &log, known, &made_up);
     let recovery = recovered(&log, &dir.join("copy"), &known.options);
     assert_eq!(status == 0, recovery.is_ok(), "recovery: {:?}, {verdict:#}", recovery.as_ref().map(Records::len));

@@ -111,7 +111,8 @@ impl<'a> Archive<'a> {
             None => {
                 let numbers = numbers(&*archive.log).map_err(CommandError::system("read", &args.source.directory))?;
                 let first = numbers.first().copied().unwrap_or(0);
-                if let Some(gap) = reader.lost_beginning().map_err(args.source.failed())? {
+                let from_beginning = Reader::open_on(Arc::clone(&archive.log), Lsn(0)).map_err(args.source.failed())?;
+                if let Some(gap) = from_beginning.lost_beginning().map_err(args.source.failed())? {
                     // No mark says that they were truncated. The first and the last one stand for all of them.
                     let missing = [layout.locate(gap.from.0).0, first.saturating_sub(1)];
                     archive.missed.extend(missing);
@@ -166,7 +167,10 @@ impl<'a> Archive<'a> {
                     if there.contains(&number) {
                         return Err(error);
                     }
-                    eprintln!("dio: segment '{}' was truncated before it was archived", segment_name(number));
+                    eprintln!(
+                        "dio: segment '{}' is missing: it was truncated before it was archived, or lost",
+                        segment_name(number)
+                    );
                     // What was copied of it is of no use to anybody.
                     let _ = self.copies.delete(&part_name(number));
                     self.missed.push(number);
