@@ -261,6 +261,12 @@ impl Tree {
         self.files.iter().any(|(own, ..)| own == name)
     }
 
+    /// Whether what was made under this name was written through a link that led nowhere.
+    pub fn is_behind_link(&self, name: &str) -> bool {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        !self.has(name) && self.others.contains(&format!("ln -s {last} "))
+    }
+
     /// What standard input is.
     pub fn input(&self, rng: &mut Rng) -> String {
         if self.files.is_empty() || rng.bool(0.5) { "/dev/null".to_owned() } else { word(&rng.pick(&self.files).0) }
