@@ -3,16 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::mem::{Mem, Segment};
-
-/// Memory that is being divided. Until it has one owner again, only addresses are taken from it.
-#[derive(Debug)]
-pub(super) struct SharedMem(Mem);
-
-// SAFETY: nothing of the memory's bytes can be reached through a shared reference (there is no
-// method that would), and what it owns, blocks and counts of loans, may be dropped in any thread
-// (`Mem` is `Send`).
-unsafe impl Sync for SharedMem {}
+use super::mem::{Mem, Segment, SharedMem};
 
 /// Memory whose parts belong to other operations. It can be rejoined when all of them are dropped.
 #[derive(Debug)]
@@ -21,7 +12,7 @@ pub(crate) struct DividedMem(Arc<SharedMem>);
 impl DividedMem {
     /// The memory as it was. `None` while a part is still in use.
     pub(crate) fn rejoin(self) -> Option<Mem> {
-        Arc::into_inner(self.0).map(|memory| memory.0)
+        Arc::into_inner(self.0).map(SharedMem::into_mem)
     }
 }
 
@@ -41,7 +32,7 @@ impl MemDivider {
     /// Takes the memory to divide.
     pub(crate) fn new(memory: Mem) -> MemDivider {
         let (segments, writable) = (memory.segment_parts().collect(), memory.writable());
-        MemDivider { memory: Arc::new(SharedMem(memory)), writable, segments, next: (0, 0) }
+        MemDivider { memory: Arc::new(SharedMem::new(memory)), writable, segments, next: (0, 0) }
     }
 
     /// Appends the next `len` bytes to `to`.

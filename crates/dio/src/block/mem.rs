@@ -7,8 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Block;
-use super::divide::SharedMem;
+use super::pool::Block;
 
 /// Contiguous bytes of memory that one operation reads or writes.
 #[derive(Debug)]
@@ -41,12 +40,6 @@ enum Owner {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    pub(super) fn of_block(block: Block, range: Range<usize>) -> Segment {
-        // SAFETY: the caller checked that the range is inside the block.
-        let start = unsafe { block.start().add(range.start) };
-        Segment { start, len: range.len(), owner: Owner::Block(block) }
-    }
-
     /// A part of other memory.
     ///
     /// # Safety
@@ -199,6 +192,44 @@ impl Mem {
 
     fn iter(&self) -> impl Iterator<Item = &Segment> {
         std::iter::once(&self.first).chain(&self.more)
+    }
+}
+
+impl Block {
+    /// Turns the block into memory for one operation on `range` of it.
+    ///
+    /// # Panics
+    /// When the range is not inside the block.
+    pub fn into_mem(self, range: Range<usize>) -> Mem {
+        Mem::one(self.into_segment(range))
+    }
+
+    /// As [`Block::into_mem`], for one segment of several.
+    pub fn into_segment(mut self, range: Range<usize>) -> Segment {
+        self.expose(&range);
+        // SAFETY: `expose` checked that the range is inside the block.
+        let start = unsafe { self.start().add(range.start) };
+        Segment { start, len: range.len(), owner: Owner::Block(self) }
+    }
+}
+
+/// Memory that is being divided. Until it has one owner again, only addresses are taken from it.
+#[derive(Debug)]
+pub(super) struct SharedMem(Mem);
+
+// SAFETY: nothing of the memory's bytes can be reached through a shared reference (there is no
+// method that would), and what it owns, blocks and counts of loans, may be dropped in any thread
+// (`Mem` is `Send`).
+unsafe impl Sync for SharedMem {}
+
+impl SharedMem {
+    pub(super) fn new(memory: Mem) -> SharedMem {
+        SharedMem(memory)
+    }
+
+    /// The memory, once nothing refers to parts of it.
+    pub(super) fn into_mem(self) -> Mem {
+        self.0
     }
 }
 

@@ -15,8 +15,4 @@ mod pool;
 
 pub(crate) use divide::{DividedMem, MemDivider};
 pub use mem::{Loans, Mem, Segment, scope};
-pub use pool::{Block, Pool};
-
-/// Alignment of every block in memory, in bytes. It is a page, which satisfies every
-/// `dio_mem_align` seen on Linux (`statx(2)`; 4 to 4096).
-pub const BLOCK_ALIGN: usize = 4096;
+pub use pool::{BLOCK_ALIGN, Block, Pool};

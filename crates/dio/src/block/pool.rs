@@ -8,8 +8,11 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::BLOCK_ALIGN;
 use crate::geometry::align_up;
+
+/// Alignment of every block in memory, in bytes. It is a page, which satisfies every
+/// `dio_mem_align` seen on Linux (`statx(2)`; 4 to 4096).
+pub const BLOCK_ALIGN: usize = 4096;
 
 /// Size of a huge page on x86-64 and most arm64 kernels, in bytes. It is a hint: a region is
 /// aligned to it so that the kernel can back the region with huge pages
@@ -297,20 +300,14 @@ impl Block {
         self.filled = 0;
     }
 
-    /// Turns the block into memory for one operation on `range` of it.
+    /// Notes that an operation may store anywhere into `range`, so all of it may be stale from here
+    /// on.
     ///
     /// # Panics
     /// When the range is not inside the block.
-    pub fn into_mem(self, range: Range<usize>) -> super::Mem {
-        super::Mem::one(self.into_segment(range))
-    }
-
-    /// As [`Block::into_mem`], for one segment of several.
-    pub fn into_segment(mut self, range: Range<usize>) -> super::Segment {
+    pub(super) fn expose(&mut self, range: &Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.capacity(), "{range:?} is outside {self:?}");
-        // An operation may write anywhere in the range, so all of it may be stale from here on.
         self.stale = self.stale.max(range.end);
-        super::Segment::of_block(self, range)
     }
 
     /// Declares that the first `len` bytes hold data of the present user, because an engine has

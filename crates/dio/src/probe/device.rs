@@ -3,6 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Stat};
+
+use super::answer::Kind;
+use crate::file::words_of as words;
+use crate::geometry::Mount;
+
 /// A block device, or the whole disk that a partition is part of. Sizes are bytes. What a kernel does not
 /// export, or does not know, is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +58,28 @@ pub struct Device {
 }
 
 impl Device {
+    /// The block device under a file system, or the device itself.
+    pub(super) fn below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device, String> {
+        let number = match kind {
+            Kind::BlockDevice => stat.st_rdev,
+            Kind::File | Kind::Directory => stat.st_dev,
+        };
+        let sysfs = Path::new("/sys");
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        if major != 0 {
+            return Device::read(sysfs, major, minor).map_err(|error| words(&error));
+        }
+        // btrfs gives its subvolumes numbers of their own; the mount names the device.
+        let source = mount.map(|mount| mount.source.as_str());
+        match source.filter(|source| source.starts_with('/')).map(rustix::fs::stat) {
+            Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => {
+                let number = stat.st_rdev;
+                Device::read(sysfs, rustix::fs::major(number), rustix::fs::minor(number)).map_err(|error| words(&error))
+            }
+            _ => Err("the file system is on no block device".to_owned()),
+        }
+    }
+
     /// Reads what sysfs, mounted at `sysfs`, says about a device.
     ///
     /// # Errors

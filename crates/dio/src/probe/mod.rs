@@ -6,21 +6,23 @@
 //! read, and its pages are removed from the cache again. For a striped file, this is done with each
 //! object.
 
+mod answer;
 mod device;
 mod ring;
 mod sharing;
 mod stripes;
 mod trial;
+mod trial_file;
 
 use crate::quote::named;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags};
 
 pub use crate::geometry::Mount;
+pub use answer::{Answer, Kind};
 pub use device::Device;
 pub use ring::Ring;
 pub use sharing::{Overwrites, Rates, Sharing};
@@ -29,28 +31,6 @@ pub use trial::Trials;
 
 use crate::file::words_of as words;
 use crate::geometry::{FileSystem, Geometry};
-
-/// The answer to a question of yes or no.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Yes, as observed.
-    Yes,
-    /// No, with what was observed.
-    No(String),
-    /// Unknown, with the reason.
-    Unknown(String),
-}
-
-/// The kind of file that a path names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory; the answers are those of a file created in it.
-    Directory,
-    /// A block device.
-    BlockDevice,
-}
 
 /// Everything found out about one path.
 #[derive(Debug, Clone)]
@@ -128,7 +108,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
     let (geometry, trials) = match (&stripes, kind) {
         (Some(Ok(stripes)), _) => (stripes.geometry(), stripes.trials()),
         (_, Kind::Directory) => of_directory(path),
-        (_, Kind::File | Kind::BlockDevice) => of_existing(path, &place),
+        (_, Kind::File | Kind::BlockDevice) => trial::on_existing_file(path, &place),
     };
     Ok(Report {
         path: path.to_owned(),
@@ -137,7 +117,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
             Kind::BlockDevice => None,
             Kind::File | Kind::Directory => FileSystem::of(place.as_fd()).ok(),
         },
-        device: device_below(kind, &stat, mount.as_ref()),
+        device: Device::below(kind, &stat, mount.as_ref()),
         mount,
         geometry,
         trials,
@@ -148,7 +128,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
 
 /// Runs the trials on a temporary file, if one can be created.
 fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
-    match trial::temporary_file(path) {
+    match trial_file::create(path) {
         Ok(file) => {
             let geometry = Geometry::of(file.as_fd()).map_err(|error| words(&error));
             let trials = trial::on_own_file(path, &file, geometry.as_ref().ok());
@@ -158,46 +138,6 @@ fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
             let reason = format!("no file can be created in it: {}", words(&error));
             (Err(reason.clone()), Trials::unknown(&reason))
         }
-    }
-}
-
-/// Runs the trials that only read.
-fn of_existing(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trials) {
-    let readable = File::open(path);
-    // A device answers some questions only to a descriptor that is really open.
-    let fd = readable.as_ref().map_or(place.as_fd(), |readable| readable.as_fd());
-    let geometry = Geometry::of(fd).map_err(|error| words(&error));
-    match &readable {
-        Ok(file) => {
-            let trials = trial::by_reading(file, geometry.as_ref().ok());
-            (geometry, trials)
-        }
-        Err(error) => {
-            let reason = format!("it cannot be read: {}", words(error));
-            (geometry.map_err(|_| reason.clone()), Trials::unknown(&reason))
-        }
-    }
-}
-
-/// The block device under a file system, or the device itself.
-fn device_below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device, String> {
-    let number = match kind {
-        Kind::BlockDevice => stat.st_rdev,
-        Kind::File | Kind::Directory => stat.st_dev,
-    };
-    let sysfs = Path::new("/sys");
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    if major != 0 {
-        return Device::read(sysfs, major, minor).map_err(|error| words(&error));
-    }
-    // btrfs gives its subvolumes numbers of their own; the mount names the device.
-    let source = mount.map(|mount| mount.source.as_str());
-    match source.filter(|source| source.starts_with('/')).map(rustix::fs::stat) {
-        Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => {
-            let number = stat.st_rdev;
-            Device::read(sysfs, rustix::fs::major(number), rustix::fs::minor(number)).map_err(|error| words(&error))
-        }
-        _ => Err("the file system is on no block device".to_owned()),
     }
 }
 

@@ -5,8 +5,9 @@ use std::io;
 use io_uring::IoUring;
 use rustix::process::Resource;
 
-use super::{Answer, words};
+use super::answer::Answer;
 use crate::engine::Uring;
+use crate::file::words_of as words;
 
 /// What this process may do with io_uring.
 #[derive(Debug, Clone, PartialEq, Eq)]

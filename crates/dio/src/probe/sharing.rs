@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use rustix::fs::OFlags;
 
-use super::trial::{Buffer, SPAN, SPANS, reopen, temporary_file};
-use super::words;
+use super::trial_file::{self, Buffer, SPAN, SPANS, reopen};
+use crate::file::words_of as words;
 use crate::geometry::Geometry;
 
 /// How long each of the three rates is measured, each time.
@@ -131,7 +131,7 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
     direct.sync_all()?;
     let mut own = Vec::new();
     for _ in 0..SPANS {
-        let file = temporary_file(directory)?;
+        let file = trial_file::create(directory)?;
         let file = reopen(&file, OFlags::RDWR | OFlags::DIRECT)?;
         file.write_all_at(buffer.bytes(), 0)?;
         file.sync_all()?;

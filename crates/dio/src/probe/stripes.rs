@@ -10,9 +10,12 @@ use dio_sys::fd_path;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::{Answer, Device, Kind, Mount, Overwrites, Sharing, Trials, device_below, of_existing, words};
-use crate::file::words as words_of;
-use crate::geometry::{Directness, FileSystem, Geometry};
+use super::answer::{Answer, Kind};
+use super::device::Device;
+use super::sharing::{Overwrites, Sharing};
+use super::trial::{Trials, on_existing_file};
+use crate::file::{words, words_of};
+use crate::geometry::{Directness, FileSystem, Geometry, Mount};
 use crate::stripe::object::find_object;
 use crate::stripe::{self, Layout, ObjectState};
 
@@ -110,7 +113,7 @@ fn joined<'a>(
     for (index, geometry) in objects.enumerate() {
         each.push(geometry.as_ref().map_err(|reason| format!("object {index}: {reason}"))?);
     }
-    let joined = Geometry::joined(&each, layout.row()).map_err(|error| words(&error))?;
+    let joined = Geometry::joined(&each, layout.row()).map_err(|error| words_of(&error))?;
     let align = joined.offset_align().max(joined.read_offset_align());
     if (layout.stripe() | layout.start()) % align != 0 {
         return Err("the stripe size is no multiple of the alignment that a target demands".to_owned());
@@ -154,20 +157,20 @@ impl Object {
             Ok(found) => found,
             // It was there a moment ago.
             Err((Errno::NOENT, _)) => return Object::unknown(path, ObjectState::Missing, held),
-            Err((errno, "")) => return Object::unknown(path, ObjectState::Wrong(words_of(errno)), held),
+            Err((errno, "")) => return Object::unknown(path, ObjectState::Wrong(words(errno)), held),
             Err((_, what)) => return Object::unknown(path, ObjectState::Wrong(what.to_owned()), held),
         };
         let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
         let kind = if is_device { Kind::BlockDevice } else { Kind::File };
         let mount = Mount::of(&place);
         // Opened through the descriptor, so that it is the file that was checked.
-        let (geometry, trials) = of_existing(&fd_path(&place), &place);
+        let (geometry, trials) = on_existing_file(&fd_path(&place), &place);
         Object {
             path,
             state: ObjectState::Sound,
             held,
             file_system: FileSystem::of(place.as_fd()).ok(),
-            device: device_below(kind, &stat, mount.as_ref()),
+            device: Device::below(kind, &stat, mount.as_ref()),
             mount,
             geometry,
             trials,

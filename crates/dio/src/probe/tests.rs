@@ -1,6 +1,7 @@
 //! Probes of real paths.
 
 use super::*;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::geometry::Directness;

@@ -3,27 +3,23 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dio_sys::uninterrupted;
-use rustix::fs::{Advice, Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::fs::{Advice, OFlags};
+use rustix::io::ReadWriteFlags;
 
+use super::answer::Answer;
 use super::sharing::{Overwrites, Sharing};
-use super::{Answer, words};
+use super::trial_file::{Buffer, SPAN, reopen};
+use crate::file::words_of as words;
 use crate::geometry::{Directness, Geometry, align_down, align_up};
 use crate::residency::{self, ResidencyError};
-
-/// Bytes each trial moves.
-pub(super) const SPAN: u64 = 1 << 20;
-
-/// Spans of a trial file: enough for one to each thread that overwrites it.
-pub(super) const SPANS: u64 = 4;
 
 /// Places of an existing file that are looked at for one that is not in the cache.
 const PLACES: u64 = 64;
@@ -163,32 +159,6 @@ fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     }
 }
 
-/// A file of our own without a name in `directory`, so that nothing remains of it whatever happens.
-pub(super) fn temporary_file(directory: &Path) -> io::Result<File> {
-    let nameless =
-        rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-    match nameless {
-        Ok(fd) => Ok(File::from(fd)),
-        // What file systems without such files say; EISDIR comes from kernels that do not know them.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => named_then_removed(directory),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn named_then_removed(directory: &Path) -> io::Result<File> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!(".dio-probe-{}-{number}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
-/// Another descriptor of the same file with other flags.
-pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
-    Ok(dio_sys::reopen(file, flags)?.into())
-}
-
 /// Everything that can be tried on a file of our own in `directory`.
 pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geometry>) -> Trials {
     let align = geometry.map_or(4096, Geometry::mem_align);
@@ -229,8 +199,26 @@ pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geome
     }
 }
 
+/// Runs the trials that only read.
+pub(super) fn on_existing_file(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trials) {
+    let readable = File::open(path);
+    // A device answers some questions only to a descriptor that is really open.
+    let fd = readable.as_ref().map_or(place.as_fd(), |readable| readable.as_fd());
+    let geometry = Geometry::of(fd).map_err(|error| words(&error));
+    match &readable {
+        Ok(file) => {
+            let trials = by_reading(file, geometry.as_ref().ok());
+            (geometry, trials)
+        }
+        Err(error) => {
+            let reason = format!("it cannot be read: {}", words(error));
+            (geometry.map_err(|_| reason.clone()), Trials::unknown(&reason))
+        }
+    }
+}
+
 /// Everything that can be tried on somebody's file or device: reading a piece that is not in the cache.
-pub(super) fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
+fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
     let mut trials = Trials::unknown("it is not written to find out");
     let direct = reopen(file, OFlags::RDONLY | OFlags::DIRECT);
     trials.open_direct = match &direct {
@@ -404,37 +392,4 @@ fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, Fa
     }
     let reason = "the places looked at are all in the cache, where reading proves nothing";
     Err(Failure::NoTrial(reason.to_owned()))
-}
-
-/// Aligned memory with bytes that neither compress nor are zero.
-pub(super) struct Buffer {
-    memory: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl Buffer {
-    pub(super) fn new(length: usize, align: u64) -> Self {
-        let align = align.max(4096) as usize;
-        let mut memory = vec![0_u8; length + align];
-        let address = memory.as_ptr() as usize;
-        let start = align_up(address as u64, align as u64) as usize - address;
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        for piece in memory.chunks_mut(8) {
-            // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            piece.copy_from_slice(&state.to_ne_bytes()[..piece.len()]);
-        }
-        Self { memory, start, length }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.length]
-    }
 }
