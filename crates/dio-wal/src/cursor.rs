@@ -32,6 +32,8 @@ pub(crate) struct Cursor {
     chain: Option<u32>,
     /// No record that ends behind this LSN is returned.
     limit: u64,
+    /// LSN and `durable` of the mark that [`Cursor::find_evidence`] found last.
+    evidence: Option<(u64, u64)>,
     /// Bytes of memory of a window, which is also how much is read at a time.
     window_bytes: usize,
     /// The last call found no record. The next one reads only [`FIRST_READ_BYTES`].
@@ -81,6 +83,7 @@ impl Cursor {
             position,
             chain,
             limit: u64::MAX,
+            evidence: None,
             window_bytes,
             found_nothing: false,
             window,
@@ -382,6 +385,29 @@ impl Cursor {
             }
             at += segments.layout.block_bytes();
         }
+    }
+
+    /// Finds a mark at or behind `from` which says that the log was durable beyond `broken`. Returns
+    /// its LSN, and up to where the log was durable.
+    ///
+    /// The mark that was found last is remembered: where every block begins with a mark and only the
+    /// last one says so, a log with many gaps is read once and not once for each gap.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub(crate) fn find_evidence(&mut self, from: u64, broken: u64) -> Result<Option<(u64, u64)>, WalError> {
+        if let Some(known) = self.known_evidence(broken).filter(|(lsn, _)| *lsn >= from && *lsn < self.limit) {
+            return Ok(Some(known));
+        }
+        let found = self.find_mark(from, |_, mark| mark.durable > broken)?;
+        let Some((header, mark)) = found else { return Ok(None) };
+        self.evidence = Some((header.lsn, mark.durable));
+        Ok(self.evidence)
+    }
+
+    /// What [`Cursor::find_evidence`] found last, if it lies behind `broken` and says so of `broken`.
+    pub(crate) fn known_evidence(&self, broken: u64) -> Option<(u64, u64)> {
+        self.evidence.filter(|(lsn, durable)| *lsn >= broken && *durable > broken)
     }
 
     /// Searches backward, from `from` down to `floor`, for the last mark that certainly belongs to

@@ -231,6 +231,12 @@ impl Reader {
         self.segments.bad_headers()
     }
 
+    /// As [`Reader::bad_headers`] without the first `count` of them, in the order in which they were
+    /// met.
+    pub fn bad_headers_since(&self, count: usize) -> Vec<BadHeader> {
+        self.segments.bad_headers_since(count)
+    }
+
     /// Returns the next record, or `None` if there is none yet. It may be called again later.
     ///
     /// # Errors

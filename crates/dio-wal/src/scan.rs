@@ -31,9 +31,9 @@ pub(crate) fn seek_to_beginning(cursor: &mut Cursor, segments: &Segments, first:
 /// [`WalError::Damaged`] if a mark behind `end` says that more was durable.
 pub(crate) fn check_end(cursor: &mut Cursor, segments: &Segments, end: u64) -> Result<(), WalError> {
     let (position, chain) = (cursor.position(), cursor.chain());
-    let evidence = cursor.find_mark(end, |_, mark| mark.durable > end)?;
+    let evidence = cursor.find_evidence(end, end)?;
     cursor.seek(position, chain);
-    evidence.map_or(Ok(()), |(_, mark)| Err(WalError::damaged(&segments.layout, end, mark.durable)))
+    evidence.map_or(Ok(()), |(_, durable)| Err(WalError::damaged(&segments.layout, end, durable)))
 }
 
 /// Finds the first mark behind `broken`, where the chain breaks, from which the log can be read on.
@@ -49,27 +49,25 @@ pub(crate) fn find_mark_behind_damage(
 ) -> Result<Option<u64>, WalError> {
     let layout = segments.layout;
     let behind = || listing.segments.iter().filter(|number| layout.segment_start(**number + 1) > broken);
-    let mut evidence = None;
-    for number in behind() {
+    let mut evidence = cursor.known_evidence(broken);
+    let mut unsearched = behind();
+    while evidence.is_none()
+        && let Some(number) = unsearched.next()
+    {
         // Each segment is searched by itself: a missing or unreadable one must not hide those
         // behind it.
         cursor.set_limit(layout.segment_start(*number + 1));
-        let from = layout.segment_start(*number).max(broken);
-        let durable = match cursor.find_mark(from, |_, mark| mark.durable > broken) {
+        evidence = match cursor.find_evidence(layout.segment_start(*number).max(broken), broken) {
             Ok(found) => found,
             Err(WalError::Header { .. }) => None,
             Err(error) => return Err(error),
         };
-        if durable.is_some() {
-            evidence = durable;
-            break;
-        }
     }
     cursor.set_limit(u64::MAX);
     let Some((evidence, _)) = evidence else { return Ok(None) };
     for number in behind() {
         let from = layout.segment_start(*number).max(broken);
-        if from > evidence.lsn {
+        if from > evidence {
             break;
         }
         match cursor.find_mark(from, |_, _| true) {
@@ -78,5 +76,5 @@ pub(crate) fn find_mark_behind_damage(
             Err(error) => return Err(error),
         }
     }
-    Ok(Some(evidence.lsn))
+    Ok(Some(evidence))
 }

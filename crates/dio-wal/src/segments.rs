@@ -16,6 +16,22 @@ use crate::storage::{SegmentFile, Storage};
 /// Segments that are kept open at a time. The oldest ones are closed first.
 const OPEN_FILES_MAX: usize = 16;
 
+/// Faults of headers by the number of the segment, and the numbers in the order in which the faults
+/// were met.
+#[derive(Default)]
+struct BadHeaders {
+    faults: BTreeMap<u64, HeaderFault>,
+    met: Vec<u64>,
+}
+
+impl BadHeaders {
+    fn note(&mut self, number: u64, fault: HeaderFault) {
+        if self.faults.insert(number, fault).is_none() {
+            self.met.push(number);
+        }
+    }
+}
+
 /// The segments of one log.
 pub(crate) struct Segments {
     pub(crate) storage: Arc<dyn Storage>,
@@ -31,7 +47,7 @@ pub(crate) struct Segments {
     /// Faults of headers, by the number of the segment. With `Some`, such headers are ignored; with
     /// `None`, they are errors. Ignoring them is safe, because the name of a segment says what its
     /// header must contain, and every record says itself which log and LSN it belongs to.
-    bad_headers: Option<Mutex<BTreeMap<u64, HeaderFault>>>,
+    bad_headers: Option<Mutex<BadHeaders>>,
     open: Mutex<BTreeMap<u64, Arc<dyn SegmentFile>>>,
 }
 
@@ -67,7 +83,7 @@ impl Segments {
         let Some(bad_headers) = &self.bad_headers else { return };
         let mut bad_headers = bad_headers.lock();
         for number in listing.segments.iter().filter(|number| !self.layout.is_segment_possible(**number)) {
-            bad_headers.insert(*number, HeaderFault::FirstLsn);
+            bad_headers.note(*number, HeaderFault::FirstLsn);
         }
     }
 
@@ -75,12 +91,21 @@ impl Segments {
     pub(crate) fn bad_headers(&self) -> Vec<BadHeader> {
         let Some(bad_headers) = &self.bad_headers else { return Vec::new() };
         let bad_headers = bad_headers.lock();
-        let each = bad_headers.iter().map(|(number, fault)| BadHeader {
-            segment: segment_name(*number),
-            first: Lsn(number.saturating_mul(self.layout.data_bytes())),
-            fault: fault.clone(),
-        });
-        each.collect()
+        bad_headers.faults.iter().map(|(number, fault)| self.bad_header(*number, fault)).collect()
+    }
+
+    /// The headers that were ignored so far without the first `count` of them, in the order in which
+    /// they were met.
+    pub(crate) fn bad_headers_since(&self, count: usize) -> Vec<BadHeader> {
+        let Some(bad_headers) = &self.bad_headers else { return Vec::new() };
+        let bad_headers = bad_headers.lock();
+        let met = bad_headers.met.get(count..).unwrap_or_default();
+        met.iter().map(|number| self.bad_header(*number, &bad_headers.faults[number])).collect()
+    }
+
+    fn bad_header(&self, number: u64, fault: &HeaderFault) -> BadHeader {
+        let first = Lsn(number.saturating_mul(self.layout.data_bytes()));
+        BadHeader { segment: segment_name(number), first, fault: fault.clone() }
     }
 
     /// The ranges that the disk could not read so far, in order. Adjacent ranges are joined.
@@ -153,7 +178,7 @@ impl Segments {
             }
             match &self.bad_headers {
                 Some(bad_headers) => {
-                    bad_headers.lock().insert(number, fault);
+                    bad_headers.lock().note(number, fault);
                 }
                 None => return Err(WalError::Header { segment: name, fault }),
             }

@@ -157,6 +157,42 @@ fn a_missing_segment_is_named_and_the_sound_ones_on_both_sides_are_shown() {
     assert!(copies.path().join(dio_wal::format::segment_name(3)).exists());
 }
 
+/// Whoever may write to the directory of copies can have made a name first, and have it open.
+#[test]
+fn what_has_the_name_of_a_copy_is_not_written_into() {
+    let (dir, copies) = (dio_test::file_systems()[0].dir(), dio_test::file_systems()[0].dir());
+    fill(dir.path(), 0..60);
+    let first = dio_wal::format::segment_name(0);
+    let planted = std::fs::File::create(copies.path().join(format!("{first}.part"))).unwrap();
+    status(&wal("archive", &[dir.path(), copies.path()]), 0);
+    assert_eq!(planted.metadata().unwrap().len(), 0);
+    assert!(std::fs::metadata(copies.path().join(first)).unwrap().len() > 0);
+}
+
+#[test]
+fn segments_that_were_truncated_before_they_were_archived_are_named() {
+    let (dir, copies) = (dio_test::file_systems()[0].dir(), dio_test::file_systems()[0].dir());
+    fill(dir.path(), 0..60);
+    status(&wal("archive", &[dir.path(), copies.path()]), 0);
+    let lsns = fill(dir.path(), 60..400);
+    let log = Log::open(dir.path(), &options()).unwrap();
+    log.truncate_before(lsns[300]).unwrap();
+    log.close().unwrap();
+    let late = wal("archive --json", &[dir.path(), copies.path()]);
+    let told = lines(status(&late, 1));
+    let missed = told.last().unwrap()["missed"].as_array().unwrap().clone();
+    let [first, last] = [missed.first(), missed.last()].map(|name| name.unwrap().as_str().unwrap());
+    assert!(late.stderr.contains(&format!("the segments '{first}' to '{last}' are missing")), "{late:?}");
+    let numbers: Vec<u64> = missed
+        .iter()
+        .map(|name| u64::from_str_radix(name.as_str().unwrap().trim_end_matches(".wal"), 16).unwrap())
+        .collect();
+    assert!(numbers.len() > 3 && numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{missed:?}");
+    let next = numbers.last().unwrap() + 1;
+    assert!(copies.path().join(dio_wal::format::segment_name(next)).exists());
+    status(&wal("archive", &[dir.path(), copies.path()]), 0);
+}
+
 #[test]
 fn salvage_takes_all_but_what_is_damaged() {
     let dir = dio_test::file_systems()[0].dir();

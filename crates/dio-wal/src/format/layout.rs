@@ -98,7 +98,7 @@ impl Layout {
     }
 
     /// Whether a log can grow as far as segment `number`.
-    pub(crate) fn is_segment_possible(&self, number: u64) -> bool {
+    pub fn is_segment_possible(&self, number: u64) -> bool {
         number < LSN_LIMIT / self.data_bytes()
     }
 }

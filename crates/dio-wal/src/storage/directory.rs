@@ -125,7 +125,15 @@ impl Storage for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
-        let file = self.options().write(true).create(true).truncate(true).open(self.file_path(name)?)?;
+        let path = self.file_path(name)?;
+        // What has the name may be somebody else's, and be open elsewhere: it is not written into.
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&self.fd, name, flags, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+        let file = self.options().write(true).adopt(fd, path)?;
         // Whatever the method, one sync at the end makes a new segment durable.
         Ok(Arc::new(DirectoryFile { file, sync: SyncCall::Fsync, commit: None, plain: None }))
     }

@@ -173,7 +173,7 @@ pub trait Storage: Send + Sync {
     /// The storage's.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates a file, or truncates an existing one to no bytes.
+    /// Creates an empty file. One that has the name already is removed, and not written into.
     ///
     /// # Errors
     /// The storage's.

@@ -76,6 +76,10 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     }
 }
 
+/// Most missing segments in a row that are listed one by one. The first and the last one stand for more: a forged mark can make
+/// them any number.
+const MISSED_LISTED_MAX: u64 = 1000;
+
 /// One run of the command.
 struct Archive<'a> {
     args: &'a ArchiveArgs,
@@ -113,15 +117,9 @@ impl<'a> Archive<'a> {
                 let first = numbers.first().copied().unwrap_or(0);
                 let from_beginning = Reader::open_on(Arc::clone(&archive.log), Lsn(0)).map_err(args.source.failed())?;
                 if let Some(gap) = from_beginning.lost_beginning().map_err(args.source.failed())? {
-                    // No mark says that they were truncated. The first and the last one stand for all of them.
-                    let missing = [layout.locate(gap.from.0).0, first.saturating_sub(1)];
-                    archive.missed.extend(missing);
-                    archive.missed.dedup();
-                    eprintln!(
-                        "dio: the segments '{}' to '{}' are missing",
-                        segment_name(missing[0]),
-                        segment_name(missing[1])
-                    );
+                    // No mark says that they were truncated.
+                    let lost = layout.segment_of(gap.from.0);
+                    archive.miss(lost, first.saturating_sub(1).max(lost));
                 }
                 first
             }
@@ -132,8 +130,15 @@ impl<'a> Archive<'a> {
     /// Copies of another log must not be mixed with those of this one.
     fn check_whose(&self, number: u64) -> Result<(), CommandError> {
         let header = self.header(&segment_name(number))?;
+        let path = self.args.destination.join(segment_name(number));
+        if header.number != number || !header.layout.is_segment_possible(number) {
+            return Err(CommandError::Other(format!(
+                "{} is segment {} by its header: take it away, or archive elsewhere",
+                quoted(path),
+                segment_name(header.number)
+            )));
+        }
         if header.identity != self.identity {
-            let path = self.args.destination.join(segment_name(number));
             return Err(CommandError::Other(format!(
                 "{} belongs to the log {}, and this one is {}: archive it elsewhere",
                 quoted(path),
@@ -167,18 +172,33 @@ impl<'a> Archive<'a> {
                     if there.contains(&number) {
                         return Err(error);
                     }
-                    eprintln!(
-                        "dio: segment '{}' is missing: it was truncated before it was archived, or lost",
-                        segment_name(number)
-                    );
                     // What was copied of it is of no use to anybody.
                     let _ = self.copies.delete(&part_name(number));
-                    self.missed.push(number);
+                    let behind = there.into_iter().find(|listed| *listed > number).unwrap_or(u64::MAX);
+                    self.next = behind.min(self.layout.segment_of(durable.0));
+                    self.miss(number, self.next - 1);
+                    continue;
                 }
             }
             self.next += 1;
         }
         Ok(())
+    }
+
+    /// Tells that the segments from `first` to `last` are not to be had.
+    fn miss(&mut self, first: u64, last: u64) {
+        if last - first < MISSED_LISTED_MAX {
+            self.missed.extend(first..=last);
+        } else {
+            self.missed.extend([first, last]);
+        }
+        let why = "truncated before it was archived, or lost";
+        match first == last {
+            true => eprintln!("dio: segment '{}' is missing: {why}", segment_name(first)),
+            false => {
+                eprintln!("dio: the segments '{}' to '{}' are missing: {why}", segment_name(first), segment_name(last));
+            }
+        }
     }
 
     fn copy(&mut self, number: u64) -> Result<(), CommandError> {

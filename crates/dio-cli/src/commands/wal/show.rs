@@ -1,5 +1,6 @@
 //! Records on standard output: as lines, as JSON, as they are.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Stdout, Write};
 
 use dio_wal::{BadHeader, Gap, Layout, LogEntry, Lsn, Reader, WalError};
@@ -133,26 +134,32 @@ impl Printer {
 /// Segments with headers that cannot be believed, each of which is told once. What is sound in them is shown like the rest.
 pub(super) struct Headers<'a> {
     source: &'a Source,
-    /// Where those begin that were told.
-    told: Vec<Lsn>,
+    /// How many the reader has met, and how many of these were told.
+    met: usize,
+    told: usize,
+    /// Those that were not told yet, by the places where they begin and in the order in which they were met.
+    waiting: BTreeMap<(Lsn, usize), BadHeader>,
 }
 
 impl<'a> Headers<'a> {
     pub(super) fn new(source: &'a Source) -> Headers<'a> {
-        Headers { source, told: Vec::new() }
+        Headers { source, met: 0, told: 0, waiting: BTreeMap::new() }
     }
 
     /// Whether there was one.
     pub(super) fn any(&self) -> bool {
-        !self.told.is_empty()
+        self.told > 0
     }
 
     /// Tells those that begin at or below a place and were not told yet.
     pub(super) fn tell(&mut self, reader: &Reader, printer: &mut Printer, upto: Lsn) -> Result<(), CommandError> {
-        let mut bad = reader.bad_headers();
-        bad.retain(|bad| bad.first <= upto && !self.told.contains(&bad.first));
-        for BadHeader { segment, first, fault } in bad {
-            self.told.push(first);
+        for bad in reader.bad_headers_since(self.met) {
+            self.waiting.insert((bad.first, self.met), bad);
+            self.met += 1;
+        }
+        while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= upto) {
+            let BadHeader { segment, first, fault } = entry.remove();
+            self.told += 1;
             printer.gap(&Gap { from: first, to: first, segment: segment.clone(), offset: 0 }, &fault.to_string())?;
             printer.flush()?;
             eprintln!("dio: {}", explain(&self.source.directory, &WalError::Header { segment, fault }));
