@@ -431,6 +431,26 @@ fn mount_finds_the_helper_by_the_type() {
     }
 }
 
+/// Root of another user namespace says what a path means in its mounts: root's `mount -N` must not go on there.
+#[test]
+fn mounts_of_another_user_namespace_are_not_entered() {
+    let Some(scene) = Scene::new() else { return };
+    let script = r#"
+        unshare --user --map-root-user --mount sh -c 'echo > "$DIR/ready"; exec sleep 60' & other=$!
+        for _ in $(seq 100); do [ -e "$DIR/ready" ] && break; sleep 0.1; done
+        [ -e "$DIR/ready" ] || exit 77
+        "$DIO" mount --namespace="/proc/$other/ns/mnt" "$SOURCE" "$AT" || echo "status $?"
+        kill $other
+        unshare --mount sleep 60 & own=$!
+        sleep 1
+        "$DIO" mount --fake --namespace="/proc/$own/ns/mnt" "$SOURCE" "$AT" && echo "own"
+        kill $own
+    "#;
+    let Some(output) = alone(&scene, "", script) else { return };
+    assert_eq!(output.stdout, "status 32\nown\n", "{output:?}");
+    assert!(output.stderr.contains("belongs to another user namespace"), "{output:?}");
+}
+
 /// `suid`, `dev` and `exec` never reach the helper: libmount keeps what is on by default to itself.
 #[test]
 fn by_mount_suid_and_dev_are_on_unless_they_are_turned_off() {

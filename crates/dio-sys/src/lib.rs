@@ -14,6 +14,7 @@ pub mod fuse;
 pub mod fuse_ring;
 mod inode;
 mod lease;
+mod namespace;
 mod own_fd;
 mod page_cache;
 pub mod perf;
@@ -28,6 +29,7 @@ pub use inode::{
     set_extended_flags, take_own_umask,
 };
 pub use lease::{Lease, end_lease, has_lease, take_lease};
+pub use namespace::is_of_own_user_namespace;
 pub use own_fd::{fd_path, reopen};
 pub use page_cache::{CacheStat, cachestat, resident_map, start_write_back, sync_file_range};
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};

@@ -106,6 +106,17 @@ pub(crate) fn enter(namespace: &Path) -> Result<(), Failure> {
         Failure::new(FAILED, format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)))
     };
     let file = File::open(namespace).map_err(failed)?;
+    // Who owns the user namespace that a mount namespace belongs to decides what every path means in it, that of the
+    // program to go on with included.
+    if !dio_sys::is_of_own_user_namespace(file.as_fd()).map_err(failed)? {
+        return Err(Failure::new(
+            FAILED,
+            format!(
+                "{}: belongs to another user namespace, whose owner could have anything run: mount from within it",
+                namespace.display()
+            ),
+        ));
+    }
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(|errno| failed(errno.into()))
 }
 
