@@ -108,24 +108,32 @@ fn place(program: &Path, link: &Path) -> io::Result<()> {
 const MOST_LINKS: u32 = 40;
 
 /// What others may write to on the way to a program, each link of it included: who may, decides what runs. A program that is
-/// not there yet is judged by its directories.
+/// not there yet is judged by its directories, of which the last one must not be shared, sticky or not: whoever makes the
+/// name first owns it.
 fn open_to_others(program: &Path) -> io::Result<Option<PathBuf>> {
     let program = std::path::absolute(program)?;
     let mut rest: Vec<PathBuf> = components(&program);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     loop {
         let found = match fs::symlink_metadata(&at) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                at.pop();
+                let shared = is_shared(&at, &fs::symlink_metadata(&at)?);
+                return Ok(shared.then_some(at));
+            }
             found => found?,
         };
         if found.is_symlink() {
+            if !is_trusted(found.uid()) {
+                return Ok(Some(at));
+            }
             links += 1;
             if links > MOST_LINKS {
                 return Err(rustix::io::Errno::LOOP.into());
             }
             rest.extend(components(&fs::read_link(&at)?));
             at.pop();
-        } else if may_be_written_by_others(&found) {
+        } else if may_be_written_by_others(&at, &found) {
             return Ok(Some(at));
         }
         match rest.pop() {
@@ -145,13 +153,21 @@ fn components(path: &Path) -> Vec<PathBuf> {
 
 /// Whether somebody else than root and this user may replace a file, or what is in a directory. In a sticky one, like /tmp,
 /// others replace only what is theirs, which is judged by itself.
-fn may_be_written_by_others(found: &fs::Metadata) -> bool {
+fn may_be_written_by_others(path: &Path, found: &fs::Metadata) -> bool {
+    const STICKY: u32 = 0o1000;
+    let sticky = found.is_dir() && found.mode() & STICKY != 0;
+    !is_trusted(found.uid()) || is_shared(path, found) && !sticky
+}
+
+/// Whether others may write to it by its mode. Where it has an access control list, the bits of the group are what the list
+/// gives to anybody at most (acl(5)).
+fn is_shared(path: &Path, found: &fs::Metadata) -> bool {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
-    const STICKY: u32 = 0o1000;
     let mode = found.mode();
-    let shared = mode & OTHERS != 0 || mode & GROUP != 0 && found.gid() != 0;
-    !is_trusted(found.uid()) || shared && !(found.is_dir() && mode & STICKY != 0)
+    let list = || rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0u8; 8]);
+    let has_list = || matches!(list(), Ok(_) | Err(rustix::io::Errno::RANGE));
+    mode & OTHERS != 0 || mode & GROUP != 0 && (found.gid() != 0 || has_list())
 }
 
 #[cfg(test)]
@@ -176,7 +192,7 @@ mod tests {
         let open = |name: &str| {
             open_to_others(&dir.join(name)).unwrap().map(|place| place.strip_prefix(&dir).unwrap().to_owned())
         };
-        for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not/yet"] {
+        for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not"] {
             assert_eq!(open(name), None, "{name}");
         }
         for (place, mode) in [("b/c/dio", 0o757), ("b/c", 0o777), ("b", 0o777), ("a", 0o777)] {
@@ -186,6 +202,25 @@ mod tests {
         }
         set("b", 0o1777);
         assert_eq!(open("way/dio"), None);
+        // Whoever makes the name first owns it.
+        assert_eq!(open("b/not"), Some(PathBuf::from("b")));
+        set("b", 0o755);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(dir.join("way"), Some(65534), None).unwrap();
+            assert_eq!(open("way/dio"), Some(PathBuf::from("way")));
+            std::os::unix::fs::lchown(dir.join("way"), Some(0), None).unwrap();
+        }
+        // An access control list (version 2, `struct posix_acl_xattr_header`) that lets user 65534 write.
+        let entries = [(1u16, 7u16, u32::MAX), (2, 7, 65534), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, rights, user) in entries {
+            list.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        match rustix::fs::setxattr(dir.join("b"), "system.posix_acl_access", &list, flags) {
+            Ok(()) => assert_eq!(open("way/dio"), Some(PathBuf::from("b"))),
+            Err(errno) => println!("skipped: no access control lists in {}: {errno}", dir.display()),
+        }
         symlink("loop", dir.join("loop")).unwrap();
         assert!(open_to_others(&dir.join("loop/dio")).is_err());
     }
