@@ -11,8 +11,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use dio::credentials::is_trusted;
 use dio::names::FileId;
-use rustix::fs::{FileType, Stat, fstat, stat};
+use rustix::fs::{FileType, Stat, fstat, lstat, stat};
 use rustix::io::Errno;
 
 use super::target::naming::directory_of;
@@ -55,6 +56,9 @@ pub enum ReceiptError {
     Operand(PathBuf),
     /// The file is standard input or output.
     Standard(&'static str),
+    /// What has the name is a link or no regular file, and belongs to another user than this one
+    /// and root. It would lead where that user likes, or wait for him.
+    Foreign,
 }
 
 impl Destination {
@@ -67,6 +71,9 @@ impl Destination {
         let path = path.to_owned();
         if path == Path::new("-") {
             return Ok(Destination { path, to: To::Stdout, before: None });
+        }
+        if is_foreign(&path) {
+            return Err(ReceiptError::Foreign);
         }
         let before = match stat(&path) {
             Ok(there) if is_file(&there) => {
@@ -141,8 +148,15 @@ impl Destination {
     }
 }
 
+/// Whoever may write to the directory can put a link there at any time: only one that was seen to be
+/// this user's or root's is followed.
 fn open(path: &Path) -> Result<OutputFile, Errno> {
-    OutputFile::open(path, Wish { hidden: true, ..Wish::default() })
+    let wary = lstat(path).map_or(true, |there| is_file(&there) || !is_trusted(there.st_uid));
+    OutputFile::open(path, Wish { hidden: true, wary, ..Wish::default() })
+}
+
+fn is_foreign(path: &Path) -> bool {
+    lstat(path).is_ok_and(|there| !is_file(&there) && !is_trusted(there.st_uid))
 }
 
 /// Whether a file that has the name may be replaced.
@@ -193,9 +207,40 @@ impl fmt::Display for ReceiptError {
                 f.write_str("would replace a file that is no receipt: name another, or remove it first")
             }
             ReceiptError::Operand(name) => write!(f, "is read or written itself, as {}", quoted(name)),
+            ReceiptError::Foreign => f.write_str(
+                "would be written through what another user has put there: name another, or remove it first",
+            ),
             ReceiptError::Standard(name) => write!(f, "is {name}; use - for standard output"),
         }
     }
 }
 
 impl std::error::Error for ReceiptError {}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_another_user_has_put_there_is_not_followed_or_waited_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [link, fifo, victim] = ["link", "fifo", "victim"].map(|name| scratch.path().join(name));
+        symlink(&victim, &link).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+        assert!(Destination::open(&link, []).is_ok());
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root gives files away");
+        }
+        let _ = std::fs::remove_file(&victim);
+        for foreign in [&link, &fifo] {
+            lchown(foreign, Some(65534), None).unwrap();
+            assert!(matches!(Destination::open(foreign, []), Err(ReceiptError::Foreign)), "{foreign:?}");
+        }
+        assert!(!victim.exists());
+        // One that was exchanged after it was looked at is not followed either.
+        let wary = Wish { hidden: true, wary: true, ..Wish::default() };
+        assert_eq!(OutputFile::open(&link, wary).err(), Some(Errno::LOOP));
+    }
+}

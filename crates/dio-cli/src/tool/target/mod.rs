@@ -83,6 +83,8 @@ pub(crate) struct Wish {
     pub(crate) in_place: bool,
     /// Where nothing has the name, it is given at the end, and only if it is still free.
     pub(crate) hidden: bool,
+    /// A link is not followed (ELOOP), and a FIFO without a reader not waited for (ENXIO).
+    pub(crate) wary: bool,
 }
 
 impl OutputFile {
@@ -92,7 +94,8 @@ impl OutputFile {
     /// # Errors
     /// What `open(2)` answers for writing to the file itself.
     pub(crate) fn open(path: &Path, wish: Wish) -> Result<OutputFile, Errno> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let wary = if wish.wary { OFlags::NOFOLLOW | OFlags::NONBLOCK } else { OFlags::empty() };
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | wary;
         let mode = Mode::from_raw_mode(0o666);
         let path = path.to_owned();
         let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
