@@ -56,6 +56,23 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
     }
 }
 
+/// Makes each file below a directory cold, its own pages alone.
+///
+/// # Errors
+/// As [`make_cold`]; a directory that cannot be read.
+pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
+    for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
+        let entry = entry.map_err(BenchError::system("read", directory))?;
+        let kind = entry.file_type().map_err(BenchError::system("look at", directory))?;
+        match () {
+            () if kind.is_dir() => make_tree_cold(&entry.path())?,
+            () if kind.is_file() => make_cold(&entry.path(), Cold::File)?,
+            () => {}
+        }
+    }
+    Ok(())
+}
+
 /// Drops the caches of the whole system where that is asked for and allowed.
 fn drop_caches(cold: Cold) {
     // Refused to all but root, and in many containers to root: then the file's own pages have to do.

@@ -9,6 +9,9 @@ use super::engine::{Engine, Loaded, Place, last_words};
 use crate::BenchError;
 use crate::commands::Running;
 
+/// The time between two reports of a load generator, and the length of a slot of the time series.
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Who loads a server.
 pub(super) struct Client<'a> {
     pub(super) engine: &'a dyn Engine,
@@ -49,7 +52,8 @@ impl Client<'_> {
     }
 }
 
-/// The rate in the slot of the time series with this number, which is a second long: that of the report that covers its middle.
+/// The rate in the slot of the time series with this number, which is a second long: that of the
+/// report that covers its middle.
 pub(super) fn tps_of_slot(series: &[(f64, f64)], slot: usize) -> f64 {
     let middle = slot as f64 + 0.5;
     let covers = |(end, _): &&(f64, f64)| (*end - 1.0..*end).contains(&middle);

@@ -1,8 +1,10 @@
-//! PostgreSQL by `wal_sync_method`: transactions with its log on the bare file system, cached and direct, and below a mount.
+//! PostgreSQL by `wal_sync_method`: transactions with its log on the bare file system, cached and
+//! direct, and below a mount.
 //!
-//! Tables and everything else stay where they are, on the file system itself; `pg_wal` alone is elsewhere, by a symbolic link.
-//! PostgreSQL up to 15 opens its log with `O_DIRECT` under `open_sync` and `open_datasync` where nothing but itself is to read
-//! it (`wal_level=minimal`, no WAL senders: `get_sync_bit` of `xlog.c`); from 16 on it does so for every method when told
+//! Tables and everything else stay where they are, on the file system itself; `pg_wal` alone is
+//! elsewhere, by a symbolic link. PostgreSQL up to 15 opens its log with `O_DIRECT` under
+//! `open_sync` and `open_datasync` where nothing but itself is to read it (`wal_level=minimal`, no
+//! WAL senders: `get_sync_bit` of `xlog.c`); from 16 on it does so for every method when told
 //! (`debug_io_direct=wal`).
 
 use std::borrow::Cow;
@@ -12,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::{Client, REPORT_INTERVAL};
 use super::engine::{Engine, Place};
 use super::postgres::Postgres;
 use super::server::Server;
-use super::{EVERY, forget};
 use crate::BenchError;
+use crate::cold::make_tree_cold;
 use crate::data::Scratch;
 use crate::progress;
 use crate::stats::Summary;
@@ -103,14 +105,14 @@ impl LogPlan {
         if none || self.clients.contains(&0) || self.rounds == 0 {
             return asked("methods that PostgreSQL has, clients and runs must be positive");
         }
-        if self.time < EVERY || self.time.subsec_nanos() > 0 {
+        if self.time < REPORT_INTERVAL || self.time.subsec_nanos() > 0 {
             return asked("pgbench loads for whole seconds, at least one");
         }
         Ok(())
     }
 
-    /// How many runs there are at most, and about how long they take: a server starts and stops in four seconds, and there is
-    /// half a minute of preparing it.
+    /// How many runs there are at most, and about how long they take: a server starts and stops in
+    /// four seconds, and there is half a minute of preparing it.
     pub(crate) fn expected(&self) -> (usize, Duration) {
         let runs = self.methods.len() * self.places.len() * self.rounds;
         let each = self.time * self.clients.len() as u32 + Duration::from_secs(4);
@@ -281,7 +283,7 @@ impl<'a> Ground<'a> {
 
     /// One run: a server, and a load for each number of clients.
     fn run(&self, way: &Way, sums: &mut [Sum]) -> Result<(), BenchError> {
-        forget(&self.log)?;
+        make_tree_cold(&self.log)?;
         let mount = self.enter(way.place)?;
         let most = self.plan.clients.iter().copied().max().unwrap_or(1);
         let place = self.place(way.settings.clone(), most);
@@ -367,7 +369,7 @@ pub(crate) mod tests {
             workload: "simple-update".to_owned(),
             size: 1 << 20,
             pool: 16 << 20,
-            time: EVERY,
+            time: REPORT_INTERVAL,
             rounds: 1,
             mount_options: Vec::new(),
             program: PathBuf::from("dio"),

@@ -1,14 +1,15 @@
-//! What a real database makes of its storage: MariaDB or PostgreSQL as Debian has them, in a private directory, with the load
-//! generators that their people use.
+//! What a real database makes of its storage: MariaDB or PostgreSQL as Debian has them, in a
+//! private directory, with the load generators that their people use.
 //!
-//! The data are made once, on the file system itself. Each run starts the server on them as the contender has it: through a
-//! mount, through the page cache, on a block device; nothing of the data is cached then. A first load, which is not measured, warms
-//! the server up.
+//! The data are made once, on the file system itself. Each run starts the server on them as the
+//! contender has it: through a mount, through the page cache, on a block device; nothing of the
+//! data is cached then. A first load, which is not measured, warms the server up.
 
 mod client;
 mod engine;
 mod log;
 mod mariadb;
+mod plan;
 mod postgres;
 mod report;
 mod server;
@@ -17,10 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::BenchError;
-use crate::cold::{self, Cold};
+use crate::cold::make_tree_cold;
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::progress::{self, time_for};
@@ -29,116 +28,21 @@ use crate::study::memory::Limit;
 use crate::study::mount::{Mounted, Mounter};
 use crate::study::observe::Observer;
 use crate::study::{Contender, Run, said_by, turns};
-use client::Client;
+use client::{Client, REPORT_INTERVAL};
 use engine::{Engine, Loaded, Place};
 #[cfg(test)]
 pub(crate) use log::tests as tests_of_log;
 pub use log::{LogPlace, LogPlan, LogReport, LogRow, METHODS as LOG_METHODS, run_log};
+pub use plan::{Kind, Plan};
 pub use report::{Report, Section};
 
-/// Length of a slot of the time series: both load generators report once a second.
-const EVERY: Duration = Duration::from_secs(1);
-
-/// The databases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// MariaDB with InnoDB, loaded by sysbench.
-    Mariadb,
-    /// PostgreSQL, loaded by pgbench.
-    Postgresql,
-}
-
 impl Kind {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Mariadb => "MariaDB",
-            Kind::Postgresql => "PostgreSQL",
-        }
-    }
-
-    /// The storages that it can use.
-    pub fn contenders(self) -> Vec<Contender> {
-        let can = |contender: &Contender| match self {
-            Kind::Mariadb => true,
-            // It has no direct I/O of its own, and no tables on devices.
-            Kind::Postgresql => !matches!(contender, Contender::Raw | Contender::Bare),
-        };
-        Contender::ALL.into_iter().filter(can).collect()
-    }
-
-    /// The script of sysbench, or of pgbench, that runs unless others are asked for.
-    pub fn workload(self) -> &'static str {
-        match self {
-            Kind::Mariadb => "oltp_update_non_index",
-            Kind::Postgresql => "tpcb-like",
-        }
-    }
-
+    /// The programs of this database.
     fn engine(self) -> Box<dyn Engine> {
         match self {
             Kind::Mariadb => Box::new(mariadb::Mariadb),
             Kind::Postgresql => Box::new(postgres::Postgres),
         }
-    }
-}
-
-/// The measurements to make.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The database.
-    pub kind: Kind,
-    /// The ways to store its data.
-    pub contenders: Vec<Contender>,
-    /// Scripts of the load generator.
-    pub workloads: Vec<String>,
-    /// A block device whose contents are overwritten, instead of a loop device of ours.
-    pub raw: Option<PathBuf>,
-    /// The directory in which files are made.
-    pub directory: PathBuf,
-    /// Bytes of data, about.
-    pub size: u64,
-    /// Bytes of the database's own cache: one study for each.
-    pub pools: Vec<u64>,
-    /// Clients.
-    pub clients: usize,
-    /// A load that is not measured.
-    pub ramp_up: Duration,
-    /// What is measured.
-    pub steady: Duration,
-    /// Runs of each contender, in turns.
-    pub rounds: usize,
-    /// Mounts whose writes need not take turns get their requests by io_uring.
-    pub io_uring: bool,
-    /// More options of all mounts.
-    pub mount_options: Vec<String>,
-    /// Bytes of memory that the database, its clients and the mount may use, page cache included.
-    pub memory: Option<u64>,
-    /// The program that mounts: `dio`.
-    pub program: PathBuf,
-}
-
-impl Plan {
-    fn check(&self) -> Result<(), BenchError> {
-        let asked = |text: String| Err(BenchError::Asked(text));
-        let possible = self.kind.contenders();
-        if let Some(contender) = self.contenders.iter().find(|contender| !possible.contains(contender)) {
-            let text =
-                format!("{} cannot use '{}': it has no direct I/O of its own", self.kind.name(), contender.name());
-            return asked(text);
-        }
-        let empty = self.contenders.is_empty() || self.workloads.is_empty() || self.pools.is_empty();
-        if empty || self.clients == 0 || self.rounds == 0 {
-            return asked("storages, workloads, caches, clients and rounds must be positive".to_owned());
-        }
-        if self.steady < EVERY || self.steady.subsec_nanos() > 0 || self.ramp_up.subsec_nanos() > 0 {
-            return asked("the load and its ramp-up last whole seconds, the load at least one".to_owned());
-        }
-        if let Some(pool) = self.pools.iter().find(|pool| self.memory.is_some_and(|memory| **pool >= memory)) {
-            return asked(format!("a cache of {pool} bytes does not fit into the memory that is allowed"));
-        }
-        Ok(())
     }
 }
 
@@ -218,9 +122,9 @@ impl<'a> Ground<'a> {
 
     /// Mounts what is a mount, after nothing of the data is cached any more.
     fn enter(&self, contender: Contender) -> Result<Option<Mounted>, BenchError> {
-        forget(&self.data)?;
+        make_tree_cold(&self.data)?;
         if let Some((_, beside, _)) = &self.raw {
-            forget(beside)?;
+            make_tree_cold(beside)?;
         }
         let plan = self.plan;
         let mut options = plan.mount_options.clone();
@@ -233,20 +137,6 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Drops the pages of all files below a directory.
-fn forget(directory: &Path) -> Result<(), BenchError> {
-    for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
-        let entry = entry.map_err(BenchError::system("read", directory))?;
-        let kind = entry.file_type().map_err(BenchError::system("look at", directory))?;
-        match () {
-            () if kind.is_dir() => forget(&entry.path())?,
-            () if kind.is_file() => cold::make_cold(&entry.path(), Cold::File)?,
-            () => {}
-        }
-    }
-    Ok(())
-}
-
 /// Runs every contender in turns, for each workload and size of the database's cache.
 ///
 /// # Errors
@@ -255,7 +145,8 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     plan.kind.engine().check_programs()?;
     let runs = plan.workloads.len() * plan.pools.len() * plan.rounds * plan.contenders.len();
-    // A server starts and stops in about four seconds; loading takes some ten times as long as writing as many bytes.
+    // A server starts and stops in about four seconds; loading takes some ten times as long as
+    // writing as many bytes.
     let each = plan.ramp_up + plan.steady + Duration::from_secs(4);
     let loads = 1 + u32::from(plan.contenders.contains(&Contender::Raw));
     let making = time_for(plan.size, progress::pace(&plan.directory) / 10.0) * loads;
@@ -302,7 +193,7 @@ impl Study<'_> {
         let place = ground.place(self.contender, self.pool);
         let server = server::Server::start(&*ground.engine, &place)?;
         let seen = place.raw.as_deref().filter(|_| plan.raw.is_some()).unwrap_or(&ground.data);
-        let mut observer = Observer::start(seen, mount.as_ref().map(Mounted::at), server.id(), EVERY)?;
+        let mut observer = Observer::start(seen, mount.as_ref().map(Mounted::at), server.id(), REPORT_INTERVAL)?;
         let client =
             Client { engine: &*ground.engine, place: &place, workload: self.workload, begin: observer.begin() };
         let warm = if plan.ramp_up.is_zero() { Loaded::default() } else { client.load(plan.ramp_up)? };
@@ -330,45 +221,5 @@ impl Study<'_> {
             kernel_blocks: observed.kernel_blocks,
             pages_checked: None,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan() -> Plan {
-        Plan {
-            kind: Kind::Postgresql,
-            contenders: Kind::Postgresql.contenders(),
-            workloads: vec!["tpcb-like".to_owned()],
-            raw: None,
-            directory: PathBuf::from("."),
-            size: 64 << 20,
-            pools: vec![16 << 20],
-            clients: 2,
-            ramp_up: Duration::ZERO,
-            steady: EVERY,
-            rounds: 1,
-            io_uring: false,
-            mount_options: Vec::new(),
-            memory: None,
-            program: PathBuf::from("dio"),
-        }
-    }
-
-    #[test]
-    fn what_makes_no_study_is_refused() {
-        let said = |change: fn(&mut Plan)| {
-            let mut plan = plan();
-            change(&mut plan);
-            plan.check().map_err(|error| error.to_string())
-        };
-        assert_eq!(said(|_| ()), Ok(()));
-        assert!(said(|plan| plan.contenders.push(Contender::Raw)).unwrap_err().contains("cannot use 'raw'"));
-        assert!(said(|plan| plan.steady = Duration::from_millis(1500)).unwrap_err().contains("whole seconds"));
-        assert!(said(|plan| plan.rounds = 0).unwrap_err().contains("positive"));
-        assert!(said(|plan| plan.memory = Some(16 << 20)).unwrap_err().contains("does not fit"));
-        assert_eq!(Kind::Mariadb.contenders(), Contender::ALL);
     }
 }

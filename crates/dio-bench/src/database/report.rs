@@ -1,14 +1,15 @@
-//! The result: a study for each workload and size of the database's cache, and the time series as CSV.
+//! The result: a study for each workload and size of the database's cache, and the time series as
+//! CSV.
 
 use dio_common::units::size;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Contender, Kind, Plan, Run};
+use super::plan::{Kind, Plan};
 use crate::environment::Environment;
 use crate::oltp::report::REFERENCE;
 use crate::section::{Benchmark, Finding, slug};
-use crate::study::{Row, Study, Words, named, series};
+use crate::study::{Contender, Row, Run, Study, Words, named, series};
 
 /// One workload with one size of the database's cache.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,14 +1,17 @@
-//! Sequential reading and writing over 1, 2, 4, 6, 8 disks, through the page cache, past it, and on the raw devices: throughput, and
-//! what it costs the processors.
+//! Sequential reading and writing over 1, 2, 4, 6, 8 disks, through the page cache, past it, and on
+//! the raw devices: throughput, and what it costs the processors.
 //!
-//! The disks are loop devices, each limited to the same rate in each direction, so that eight of them together are slower than what
-//! is below. Cached and direct use one file that is striped over a file system on each; raw uses the devices themselves, each at
-//! its own pace. All three send the same requests, as many of them at a time.
+//! The disks are loop devices, each limited to the same rate in each direction, so that eight of
+//! them together are slower than what is below. Cached and direct use one file that is striped over
+//! a file system on each; raw uses the devices themselves, each at its own pace. All three send the
+//! same requests, as many of them at a time.
 //!
-//! The reference is the published measurement of sequential reading with JFS on AIX, cached, direct and raw.
+//! The reference is the published measurement of sequential reading with JFS on AIX, cached, direct
+//! and raw.
 
 mod groups;
 mod holder;
+mod plan;
 pub mod plot;
 mod processors;
 pub mod report;
@@ -17,10 +20,7 @@ mod section;
 mod throttle;
 mod work;
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
+use std::time::Instant;
 
 use crate::BenchError;
 use crate::environment::Environment;
@@ -28,158 +28,11 @@ use crate::measure::Meter;
 use crate::progress::{self, time_for};
 use crate::study::meters::Meters;
 use crate::study::turns;
+pub use plan::{Direction, Plan, Way};
 use processors::Threads;
-pub use report::{Report, Row};
+pub use report::{Case, Report, Row, Run};
 use rig::Rig;
 use work::Work;
-
-/// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// A striped file, through the page cache.
-    Cached,
-    /// A striped file, past the page cache.
-    Direct,
-    /// The devices.
-    Raw,
-}
-
-impl Way {
-    /// All of them, in the order of reports.
-    pub const ALL: [Way; 3] = [Way::Cached, Way::Direct, Way::Raw];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Cached => "cached",
-            Way::Direct => "direct",
-            Way::Raw => "raw",
-        }
-    }
-}
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the disks, nothing cached before.
-    Read,
-    /// To the disks, over what is there, durable at the end.
-    Write,
-}
-
-impl Direction {
-    /// Both.
-    pub const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Read => "read",
-            Direction::Write => "write",
-        }
-    }
-}
-
-/// The measurements to make.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Numbers of disks.
-    pub targets: Vec<usize>,
-    /// Ways.
-    pub ways: Vec<Way>,
-    /// Directions.
-    pub directions: Vec<Direction>,
-    /// Bytes per second of each disk, in each direction.
-    pub rate: u64,
-    /// Bytes of a stripe, and of each request to one disk.
-    pub stripe: u64,
-    /// Requests to each disk that are in flight.
-    pub depth: usize,
-    /// What is not measured at the beginning of a run: a limit that was not used for a while lets more pass.
-    pub warm_up: Duration,
-    /// What is measured: as many bytes as the limit lets pass in this time.
-    pub steady: Duration,
-    /// Runs of each way, in turns.
-    pub rounds: usize,
-    /// Where the images are made.
-    pub directory: PathBuf,
-}
-
-impl Plan {
-    /// Stripes of each disk that pass in this time, at least one.
-    fn stripes(&self, time: Duration) -> u64 {
-        (((self.rate as f64 * time.as_secs_f64()) / self.stripe as f64).round() as u64).max(1)
-    }
-
-    /// Stripes of each disk.
-    fn blocks(&self) -> u64 {
-        self.stripes(self.warm_up) + self.stripes(self.steady)
-    }
-
-    /// Bytes of each disk.
-    fn bytes_of_each(&self) -> u64 {
-        self.blocks() * self.stripe
-    }
-
-    /// Disks that there have to be.
-    fn most(&self) -> usize {
-        self.targets.iter().copied().max().unwrap_or(0)
-    }
-
-    fn check(&self) -> Result<(), BenchError> {
-        let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
-        let nothing = self.targets.is_empty() || self.ways.is_empty() || self.directions.is_empty();
-        if nothing || self.targets.contains(&0) || self.most() > 64 {
-            return refuse("targets, ways and directions are needed, and at most 64 targets");
-        }
-        if self.rate < 1 << 20 || self.depth == 0 || self.rounds == 0 || self.steady.is_zero() {
-            return refuse("depth, seconds and rounds must be positive, and the rate 1M or more");
-        }
-        if self.stripe == 0 || !self.stripe.is_multiple_of(4096) || self.stripe > 64 << 20 {
-            return refuse("a stripe must be a multiple of 4K, up to 64M");
-        }
-        Ok(())
-    }
-}
-
-/// One run.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Run {
-    /// Bytes that were measured.
-    pub bytes: u64,
-    /// Elapsed seconds; of writing, until all of it is durable.
-    pub seconds: f64,
-    /// CPU seconds of the benchmark, what the kernel does in its threads included.
-    pub own_cpu_seconds: f64,
-    /// CPU seconds of the kernel's own threads: loop devices, writing back, completions.
-    pub kernel_cpu_seconds: f64,
-    /// Both, as a part of all processors' time.
-    pub busy: f64,
-    /// Part of all processors' time that anybody worked in, other programs included.
-    pub machine_busy: f64,
-    /// Bytes that the devices moved meanwhile, those of metadata included.
-    pub device_bytes: u64,
-}
-
-impl Run {
-    /// Throughput.
-    pub fn bytes_per_second(&self) -> f64 {
-        self.bytes as f64 / self.seconds
-    }
-}
-
-/// One way with one number of disks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Case {
-    /// Disks.
-    pub targets: usize,
-    /// Direction.
-    pub direction: Direction,
-    /// How bytes travel.
-    pub way: Way,
-}
 
 /// Measures every way with every number of disks.
 ///
@@ -251,47 +104,4 @@ fn run_once(plan: &Plan, rig: &Rig<'_>, case: Case) -> Result<Run, BenchError> {
         machine_busy: used.user + used.system,
         device_bytes: device,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(super) fn plan() -> Plan {
-        Plan {
-            targets: vec![1, 2],
-            ways: Way::ALL.to_vec(),
-            directions: Direction::ALL.to_vec(),
-            rate: 100 << 20,
-            stripe: 1 << 20,
-            depth: 4,
-            warm_up: Duration::from_millis(500),
-            steady: Duration::from_secs(3),
-            rounds: 1,
-            directory: PathBuf::from("."),
-        }
-    }
-
-    #[test]
-    fn a_run_has_the_bytes_that_the_limit_lets_pass_in_its_time() {
-        let plan = plan();
-        assert_eq!((plan.stripes(plan.warm_up), plan.blocks(), plan.most()), (50, 350, 2));
-        assert_eq!(plan.bytes_of_each(), 350 << 20);
-        assert_eq!(plan.stripes(Duration::ZERO), 1);
-    }
-
-    #[test]
-    fn what_measures_nothing_is_refused() {
-        assert!(plan().check().is_ok());
-        for wrong in [
-            Plan { targets: vec![1, 0], ..plan() },
-            Plan { targets: vec![65], ..plan() },
-            Plan { ways: vec![], ..plan() },
-            Plan { rate: 1000, ..plan() },
-            Plan { stripe: 5000, ..plan() },
-            Plan { steady: Duration::ZERO, ..plan() },
-        ] {
-            assert!(matches!(wrong.check(), Err(BenchError::Asked(_))), "{wrong:?}");
-        }
-    }
 }

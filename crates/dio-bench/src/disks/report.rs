@@ -2,23 +2,62 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Direction, Plan, Run, Way};
+use super::plan::{Direction, Plan, Way};
 use crate::environment::Environment;
 use crate::stats::Summary;
 
-/// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors' time in percent.
+/// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors'
+/// time in percent.
 pub const REFERENCE: [(Way, f64, f64); 3] =
     [(Way::Cached, 17_892.0, 98.3), (Way::Direct, 30_062.0, 54.4), (Way::Raw, 32_165.0, 24.5)];
 
 /// Disks of the reference.
 pub(crate) const REFERENCE_TARGETS: usize = 8;
 
-/// What is faster than the limits together by more than this got past them, beside the bytes that a limit which was not used lets
-/// pass at once: those of some slices of a tenth of a second (`block/blk-throttle.c`).
+/// What is faster than the limits together by more than this got past them, beside the bytes that a
+/// limit which was not used lets pass at once: those of some slices of a tenth of a second
+/// (`block/blk-throttle.c`).
 const ESCAPED: f64 = 1.05;
 const CREDIT_SECONDS: f64 = 0.3;
 
+/// One run.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Run {
+    /// Bytes that were measured.
+    pub bytes: u64,
+    /// Elapsed seconds; of writing, until all of it is durable.
+    pub seconds: f64,
+    /// CPU seconds of the benchmark, what the kernel does in its threads included.
+    pub own_cpu_seconds: f64,
+    /// CPU seconds of the kernel's own threads: loop devices, writing back, completions.
+    pub kernel_cpu_seconds: f64,
+    /// Both, as a part of all processors' time.
+    pub busy: f64,
+    /// Part of all processors' time that anybody worked in, other programs included.
+    pub machine_busy: f64,
+    /// Bytes that the devices moved meanwhile, those of metadata included.
+    pub device_bytes: u64,
+}
+
+impl Run {
+    /// Throughput.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes as f64 / self.seconds
+    }
+}
+
 /// One way with one number of disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Case {
+    /// Disks.
+    pub targets: usize,
+    /// Direction.
+    pub direction: Direction,
+    /// How bytes travel.
+    pub way: Way,
+}
+
+/// The runs of one way with one number of disks.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
     /// What was run.
@@ -148,7 +187,7 @@ pub(crate) fn reference(case: &Case) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::tests::plan;
+    use super::super::plan::tests::plan;
     use super::*;
     use crate::section::Benchmark;
 

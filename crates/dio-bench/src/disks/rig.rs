@@ -1,5 +1,5 @@
-//! The disks: loop devices over images, each made as slow as a disk, with a file system on the first part of each and nothing on
-//! the rest, which is what the raw way reads and writes.
+//! The disks: loop devices over images, each made as slow as a disk, with a file system on the
+//! first part of each and nothing on the rest, which is what the raw way reads and writes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,9 @@ use std::process::Command;
 use dio::stripe;
 use dio::{File, Mode, Need, OpenOptions};
 
+use super::plan::{Direction, Plan, Way};
 use super::throttle::{Controller, Rule};
 use super::work::{Lane, Work};
-use super::{Direction, Plan, Way};
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
@@ -126,7 +126,8 @@ impl<'a> Rig<'a> {
         self.disks.iter().try_for_each(|disk| disk.rule.set(on))
     }
 
-    /// Makes the file that is striped over the first disks, with all its bytes written, at full speed.
+    /// Makes the file that is striped over the first disks, with all its bytes written, at full
+    /// speed.
     pub(super) fn make(&self, targets: usize) -> Result<(), BenchError> {
         self.throttle(false)?;
         let mounts = self.mount(targets)?;
@@ -188,7 +189,8 @@ fn number_of(name: &str) -> Result<String, BenchError> {
     Ok(text.trim().to_owned())
 }
 
-/// Bytes that devices have read and written so far (`/sys/class/block/NAME/stat`, `Documentation/block/stat.rst`).
+/// Bytes that devices have read and written so far (`/sys/class/block/NAME/stat`,
+/// `Documentation/block/stat.rst`).
 pub(super) fn moved(names: &[String]) -> u64 {
     let of = |name: &String| {
         let text = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).unwrap_or_default();

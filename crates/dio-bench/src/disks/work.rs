@@ -1,4 +1,5 @@
-//! The same requests for every way: some lanes, each read or written from front to back with a fixed number of requests in flight.
+//! The same requests for every way: some lanes, each read or written from front to back with a
+//! fixed number of requests in flight.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use dio::block::Block;
 use dio::queue::{Completion, Queue};
 use dio::{File, Io};
 
-use super::Direction;
+use super::plan::Direction;
 use crate::BenchError;
 use crate::data::Random;
 
@@ -32,7 +33,8 @@ pub(super) struct Work<'a> {
     lanes: &'a [Lane],
     depth: usize,
     queue: Queue,
-    /// Blocks of no request, filled with random bytes: kept here, since what a pool has taken back is zeroed before it is seen.
+    /// Blocks of no request, filled with random bytes: kept here, since what a pool has taken back
+    /// is zeroed before it is seen.
     idle: Vec<Block>,
 }
 
@@ -49,7 +51,8 @@ impl<'a> Work<'a> {
         Ok(Work { lanes, depth, queue, idle })
     }
 
-    /// Moves these blocks of every lane. Each lane goes on as its own requests end, whatever the others do.
+    /// Moves these blocks of every lane. Each lane goes on as its own requests end, whatever the
+    /// others do.
     pub(super) fn run(&mut self, direction: Direction, blocks: Range<u64>) -> Result<(), BenchError> {
         let mut next = vec![blocks.start; self.lanes.len()];
         let mut completions: Vec<Completion> = Vec::new();

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use dio::stream::{ReadAhead, Reader};
 use dio::{Mode, OpenOptions};
 
-use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
+use super::plan::{Part, Plan};
+use super::report::Workload;
+use super::run::{Counted, Run, Runner, in_turns};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::measure::Meter;
@@ -18,7 +20,8 @@ use dio_common::units;
 /// The disk's limit: one sequential stream, 8 requests of 1 MiB in flight.
 const LIMIT: ReadAhead = ReadAhead { min: 1 << 20, max: 8 << 20, request: 1 << 20, lent: 0 };
 
-/// Requests into which the memory of one stream is divided: one is with the consumer while the others are in flight.
+/// Requests into which the memory of one stream is divided: one is with the consumer while the
+/// others are in flight.
 const REQUESTS: usize = 4;
 
 /// Streams that share a file: each has an equal part of its own.
@@ -31,8 +34,8 @@ struct Streams<'a> {
     memory: usize,
 }
 
-/// Every stream of the file, the disk's limit on the same bytes, the page cache doing the same as the streams, and one
-/// stream of the library doing the same as all of them.
+/// Every stream of the file, the disk's limit on the same bytes, the page cache doing the same as
+/// the streams, and one stream of the library doing the same as all of them.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let part = size / plan.streams as u64;
     let streams = Streams {
@@ -89,8 +92,9 @@ impl Streams<'_> {
         self.ended(meter, file, vec![reader])
     }
 
-    /// Limits with which a stream uses so much memory and no more: requests of a size that leaves all but one of its own
-    /// share ahead of the consumer. With `min` as large there are no blocks of another size.
+    /// Limits with which a stream uses so much memory and no more: requests of a size that leaves
+    /// all but one of its own share ahead of the consumer. With `min` as large there are no blocks
+    /// of another size.
     fn limits(&self, memory: usize) -> ReadAhead {
         let request = (self.memory / REQUESTS).max(1);
         ReadAhead { min: request, max: memory - request, request, lent: 0 }
@@ -107,7 +111,8 @@ impl Streams<'_> {
         Ok(Run::read(usage, self.bytes(), self.path, Some(counted))?.with_buffers(buffers))
     }
 
-    /// A descriptor for each stream, so that the kernel's read-ahead sees every one of them on its own.
+    /// A descriptor for each stream, so that the kernel's read-ahead sees every one of them on its
+    /// own.
     fn cached(&self) -> Result<Run, BenchError> {
         let meter = Meter::start();
         let open = || File::open(self.path).map_err(BenchError::system("open", self.path));
@@ -133,7 +138,8 @@ impl Streams<'_> {
         self.ended(meter, file, vec![reader])
     }
 
-    /// Each stream begins at its part; all are read to the ends of their parts, a piece of each in turn.
+    /// Each stream begins at its part; all are read to the ends of their parts, a piece of each in
+    /// turn.
     fn in_turns<S: Read + Seek>(&self, streams: &mut [S]) -> Result<(), BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
         for (index, stream) in streams.iter_mut().enumerate() {

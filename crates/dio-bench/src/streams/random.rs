@@ -9,43 +9,44 @@ use dio::block::Pool;
 use dio::stream::Reader;
 use dio::{File, Mode, OpenOptions};
 
-use super::{Counted, Part, Plan, Run, Workload};
+use super::plan::{Part, Plan, RANDOM_BYTES};
+use super::report::Workload;
+use super::run::{Counted, Run};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::data::Random;
 use crate::measure::{Meter, Usage};
 use dio_common::units;
 
-/// Bytes of each read.
-pub(super) const BLOCK: u64 = 4096;
-
-/// Reads of one way before it is the other's turn: the two differ by a few per cent, a disk's speed from one second to
-/// the next by more. Long enough that what a stream still has in flight when its turn ends does not count.
+/// Reads of one way before it is the other's turn: the two differ by a few per cent, a disk's speed
+/// from one second to the next by more. Long enough that what a stream still has in flight when its
+/// turn ends does not count.
 const TURN: u64 = 1000;
 
-/// Reads whole blocks at random places of the first `size` bytes: by the stream, and one by one without read-ahead.
+/// Reads whole blocks at random places of the first `size` bytes: by the stream, and one by one
+/// without read-ahead.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let (mut stream, mut alone) = (Vec::new(), Vec::new());
     for run in 0..plan.runs {
         make_cold(source, plan.cold)?;
-        let (ours, theirs) = alternate(source, size / BLOCK, plan.reads, (plan.round + run) as u64)?;
+        let (ours, theirs) = alternate(source, size / RANDOM_BYTES, plan.reads, (plan.round + run) as u64)?;
         stream.push(ours);
         alone.push(theirs);
     }
-    let name = format!("random reads of {}", units::size(BLOCK));
+    let name = format!("random reads of {}", units::size(RANDOM_BYTES));
     let runs = vec![("stream", stream), ("read_at", alone)];
-    Ok(Workload::new(name, Part::Random, (BLOCK, plan.reads * BLOCK), runs))
+    Ok(Workload::new(name, Part::Random, (RANDOM_BYTES, plan.reads * RANDOM_BYTES), runs))
 }
 
-/// One run of both: turns A B, B A, A B, … until each has made its reads. Only the reads are timed; each way has places of
-/// its own, so that neither finds in the device what the other has fetched.
+/// One run of both: turns A B, B A, A B, … until each has made its reads. Only the reads are timed;
+/// each way has places of its own, so that neither finds in the device what the other has fetched.
 fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, Run), BenchError> {
     let failed = |error| BenchError::system("read", path)(error);
     let open = || OpenOptions::new().read(true).mode(Mode::Direct).open(path).map(Arc::new);
     let (through, alone): (Arc<File>, Arc<File>) = (open()?, open()?);
     let mut reader = Reader::new(Arc::clone(&through)).map_err(failed)?;
     // The same aligned memory for both: what differs is the stream alone.
-    let pool = Pool::new(BLOCK as usize, 1).map_err(BenchError::system("map memory for", path))?;
+    let pool = Pool::new(RANDOM_BYTES as usize, 1).map_err(BenchError::system("map memory for", path))?;
     let mut memory = pool.try_take().expect("nobody else takes from this pool");
     let mut places = [2 * round, 2 * round + 1].map(Random::new);
     let mut usages = [Usage { device_bytes: Some(0), ..Usage::default() }; 2];
@@ -56,7 +57,7 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, R
             let random = &mut places[way];
             let meter = Meter::start();
             for _ in 0..count {
-                let offset = random.below(blocks) * BLOCK;
+                let offset = random.below(blocks) * RANDOM_BYTES;
                 if way == 0 {
                     reader
                         .seek(SeekFrom::Start(offset))
@@ -75,8 +76,8 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, R
     let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
     let [ours, theirs] = [Counted::of(&through, [stats]), Counted::of(&alone, [])];
-    let ours = Run::read(usages[0], reads * BLOCK, path, Some(ours))?.with_buffers(buffers);
-    Ok((ours, Run::read(usages[1], reads * BLOCK, path, Some(theirs))?))
+    let ours = Run::read(usages[0], reads * RANDOM_BYTES, path, Some(ours))?.with_buffers(buffers);
+    Ok((ours, Run::read(usages[1], reads * RANDOM_BYTES, path, Some(theirs))?))
 }
 
 fn add(sum: &mut Usage, more: Usage) {
@@ -93,12 +94,13 @@ mod tests {
     #[test]
     fn each_way_makes_all_of_its_reads() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
-        let path = scratch.random_file("data", 64 * BLOCK).unwrap();
+        let path = scratch.random_file("data", 64 * RANDOM_BYTES).unwrap();
         let reads = TURN + 7;
-        // Every read went to the file, and without read-ahead none brought more than was asked for. What the process reads is
-        // counted, and other tests read too: that only adds, and not each time.
+        // Every read went to the file, and without read-ahead none brought more than was asked for.
+        // What the process reads is counted, and other tests read too: that only adds, and not each
+        // time.
         let mut runs = (0..8).map(|_| alternate(&path, 64, reads, 0).unwrap());
-        let good = |(_, alone): &(Run, Run)| alone.in_vain_bytes.unwrap() < reads * BLOCK / 10;
+        let good = |(_, alone): &(Run, Run)| alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10;
         let (through, alone) = runs.find(good).expect("a run that brought no more than was asked for");
         assert!(through.usage.wall_seconds > 0.0 && alone.usage.wall_seconds > 0.0);
         assert!(through.buffer_bytes.unwrap() > 0 && alone.buffer_bytes.is_none());

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use dio::stream::{Reader, Writer};
 use dio::{Mode, OpenOptions};
 
-use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
+use super::plan::{Part, Plan};
+use super::report::Workload;
+use super::run::{Counted, Run, Runner, in_turns};
 use crate::BenchError;
 use crate::cold::{make_absent, make_cold, resident_pages};
 use crate::data::Random;
@@ -16,8 +18,8 @@ use crate::increments::read_all;
 use crate::measure::Meter;
 use dio_common::units;
 
-/// Below this a program that cares puts a buffer of its own before the system calls: the stream meets both, the calls on
-/// fewer bytes.
+/// Below this a program that cares puts a buffer of its own before the system calls: the stream
+/// meets both, the calls on fewer bytes.
 const SMALL_STEP: u64 = 4096;
 
 /// Bytes of the buffer that such a program uses, the standard library's own choice.

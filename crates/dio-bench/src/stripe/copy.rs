@@ -1,13 +1,13 @@
-//! Copying a file from one modelled disk to another: `dio cp`, which reads and writes at once, and `dd`, which takes turns.
+//! Copying a file from one modelled disk to another: `dio cp`, which reads and writes at once, and
+//! `dd`, which takes turns.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use super::{MIB, Plan};
+use super::plan::Plan;
+use super::report::{Copy, MIB};
 use crate::BenchError;
 use crate::commands::{Part, run_line};
 use crate::progress;
@@ -16,19 +16,6 @@ use crate::study::turns;
 
 /// Bytes of the buffer that source and copy are compared with.
 const BUFFER: usize = 4 << 20;
-
-/// Copying between two disks, in MiB/s: medians.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Copy {
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// `dio cp`, which ends durable.
-    pub dio_cp_mib_s: f64,
-    /// `dd bs=8M iflag=direct oflag=direct conv=fsync`.
-    pub dd_mib_s: f64,
-    /// The first by the second, in the same round.
-    pub gain: Summary,
-}
 
 /// Copies in turns, each time to a new file.
 pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, BenchError> {

@@ -1,13 +1,16 @@
-//! Striped files: a request over several stripes that submits all of them and waits once, against a loop that waits for each
-//! stripe, and against asynchronous I/O with as many bytes in flight, which is as fast as the storage goes.
+//! Striped files: a request over several stripes that submits all of them and waits once, against a
+//! loop that waits for each stripe, and against asynchronous I/O with as many bytes in flight,
+//! which is as fast as the storage goes.
 //!
-//! The reference is Lustre's change of the same kind (LU-13798): 64 MiB requests of 1 MiB stripes over 8 targets.
+//! The reference is Lustre's change of the same kind (LU-13798): 64 MiB requests of 1 MiB stripes
+//! over 8 targets.
 
 mod copy;
 mod disks;
 mod model;
 mod modelled;
 mod network;
+mod plan;
 pub mod plot;
 pub(crate) mod report;
 mod section;
@@ -16,7 +19,6 @@ mod ways;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::data::Scratch;
@@ -24,253 +26,16 @@ use crate::environment::Environment;
 use crate::progress;
 use crate::stats::Summary;
 use crate::study::turns;
-pub use copy::Copy;
 pub use disks::{Service, serve as serve_disks};
 pub use model::Timing;
 use modelled::Modelled;
 use network::Network;
 pub use network::serve as serve_files;
-use std::time::Duration;
-use ways::{Depth, Memory, Subject, Way};
-
-pub(crate) const MIB: f64 = (1 << 20) as f64;
-
-/// What the targets are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rig {
-    /// Loop devices over images that a small program serves, each with a service time and a bandwidth: everything is real but
-    /// the disks' timing.
-    Modelled,
-    /// Directories of one disk.
-    Real,
-    /// Mounts of a network file system, served from another network namespace of this machine.
-    Network,
-}
-
-impl Rig {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rig::Modelled => "modelled",
-            Rig::Real => "real",
-            Rig::Network => "network",
-        }
-    }
-}
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// To the targets.
-    Write,
-    /// From the targets.
-    Read,
-}
-
-impl Direction {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Write => "write",
-            Direction::Read => "read",
-        }
-    }
-}
-
-/// The measurements to make.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The rigs, in order.
-    pub rigs: Vec<Rig>,
-    /// Why a rig cannot be had, as far as the caller knows.
-    pub refused: Vec<(Rig, String)>,
-    /// Bytes of a request.
-    pub transfers: Vec<u64>,
-    /// Objects of a file.
-    pub counts: Vec<usize>,
-    /// Bytes of a stripe, on modelled disks and over the network.
-    pub stripe: u64,
-    /// Bytes of a stripe on the real disk, where only the greatest of `counts` is measured.
-    pub real_stripes: Vec<u64>,
-    /// Directions.
-    pub directions: Vec<Direction>,
-    /// Bytes that a run moves at least.
-    pub moved: u64,
-    /// Runs of each way, in turns.
-    pub runs: usize,
-    /// What a modelled disk can do.
-    pub timing: Timing,
-    /// Bytes that are copied from one modelled disk to another; 0 leaves that out.
-    pub copy: u64,
-    /// The directory in which files are made.
-    pub directory: PathBuf,
-    /// The program that serves modelled disks and copies: `dio`.
-    pub program: PathBuf,
-}
-
-impl Plan {
-    /// Bytes of a striped file.
-    fn file_bytes(&self) -> u64 {
-        self.transfers.iter().copied().max().unwrap_or(0)
-    }
-
-    /// Bytes of the image of a modelled disk: a file, and what the file system needs.
-    fn image_bytes(&self) -> u64 {
-        let most = self.file_bytes().max(self.copy);
-        (most + most / 4 + (64 << 20)).next_multiple_of(1 << 20)
-    }
-
-    /// Bytes that a run of a transfer size moves: whole requests.
-    fn moved(&self, transfer: u64) -> u64 {
-        self.moved.max(1).next_multiple_of(transfer)
-    }
-
-    fn most_targets(&self) -> usize {
-        self.counts.iter().copied().max().unwrap_or(1)
-    }
-
-    /// What is measured on a rig: stripe size and number of objects.
-    fn layouts(&self, rig: Rig) -> Vec<(u64, usize)> {
-        match rig {
-            Rig::Real => self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect(),
-            Rig::Modelled | Rig::Network => self.counts.iter().map(|count| (self.stripe, *count)).collect(),
-        }
-    }
-
-    /// How many runs there are on these rigs, and about how long they take, where the disk moves `pace` bytes a second.
-    fn expected(&self, rigs: &[Rig], pace: f64) -> (usize, Duration) {
-        let (mut steps, mut time) = (0, 0.0);
-        let model = self.timing.read_bytes_per_second.min(self.timing.write_bytes_per_second) as f64;
-        for rig in rigs {
-            // Setting up takes a few seconds, mkfs above all.
-            time += if *rig == Rig::Real { 0.0 } else { 5.0 };
-            for (stripe, count) in self.layouts(*rig) {
-                let model_each = (stripe as f64 / model).max(self.timing.service_seconds);
-                // Waiting for each stripe, and all together.
-                let (one, all) = match rig {
-                    Rig::Modelled => (stripe as f64 / model_each, model * count as f64),
-                    // A request that is waited for takes some 0.1 ms more than its bytes do.
-                    Rig::Real => (stripe as f64 / (1e-4 + stripe as f64 / pace), pace),
-                    Rig::Network => (pace.min(3e8), pace.min(3e8)),
-                };
-                let bytes: u64 = self.transfers.iter().map(|transfer| self.moved(*transfer)).sum();
-                let round = bytes as f64 * (1.0 / one.max(1.0) + 2.0 / all.max(1.0));
-                let fill = self.file_bytes() as f64 / all.max(1.0);
-                time += self.directions.len() as f64 * (fill + round * self.runs as f64);
-                steps += self.directions.len() * self.transfers.len() * Way::ALL.len() * self.runs;
-            }
-            if *rig == Rig::Modelled && self.copy > 0 {
-                // dd reads and writes by turns, dio at once.
-                time += self.copy as f64 / model * (1.0 + 3.0 * self.runs as f64);
-                steps += 2 * self.runs;
-            }
-        }
-        (steps, Duration::from_secs_f64(time.min(1e6)))
-    }
-
-    fn check(&self) -> Result<(), BenchError> {
-        let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
-        let none = self.rigs.is_empty() || self.transfers.is_empty() || self.counts.is_empty();
-        if none || self.directions.is_empty() || self.runs == 0 || self.counts.contains(&0) {
-            return refuse("rigs, transfers, stripe counts, directions and runs must be positive");
-        }
-        let stripes = self.real_stripes.iter().chain([&self.stripe]);
-        if !stripes.chain(&self.transfers).all(|size| *size >= 4096 && size.is_power_of_two()) {
-            return refuse("transfers and stripes must be powers of two of at least 4 KiB");
-        }
-        if self.most_targets() > 64 {
-            return refuse("at most 64 targets are set up");
-        }
-        Ok(())
-    }
-}
-
-/// One request size on one layout, in one direction: medians of the runs.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Row {
-    /// What the targets are.
-    pub rig: Rig,
-    /// Bytes of a stripe.
-    pub stripe_bytes: u64,
-    /// Bytes of a request.
-    pub transfer_bytes: u64,
-    /// Objects of the file.
-    pub stripes: usize,
-    /// Which way bytes go.
-    pub direction: Direction,
-    /// A loop that waits for each stripe.
-    pub wait_each_mib_s: f64,
-    /// The striped file: all stripes submitted, one wait for each request.
-    pub submit_all_mib_s: f64,
-    /// Requests of a stripe, with as many bytes in flight as submitting all has, over the ends of requests.
-    pub async_mib_s: f64,
-    /// How many of those are in flight.
-    #[serde(default)]
-    pub async_depth: u64,
-    /// How many hold the bytes that submitting all has in flight; more than the engine takes at a time, where it is another number.
-    #[serde(default)]
-    pub async_depth_wanted: u64,
-    /// The single runs of these; earlier results lack them.
-    #[serde(default)]
-    pub samples_mib_s: Samples,
-    /// Submitting all by waiting for each, in the same round.
-    pub gain: Summary,
-    /// Submitting all by asynchronous, in the same round.
-    pub of_async: Summary,
-}
-
-/// MiB per second of each run, by way; those of one place were measured in the same round.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Samples {
-    /// A loop that waits for each stripe.
-    pub wait_each: Vec<f64>,
-    /// The striped file.
-    pub submit_all: Vec<f64>,
-    /// Asynchronous.
-    #[serde(rename = "async")]
-    pub asynchronous: Vec<f64>,
-}
-
-/// A rig that was measured.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Ground {
-    /// Which.
-    pub rig: Rig,
-    /// What it is made of.
-    pub about: String,
-}
-
-/// A rig that could not be had.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Skipped {
-    /// Which.
-    pub rig: Rig,
-    /// Why.
-    pub reason: String,
-}
-
-/// The whole result.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Report {
-    /// One row for each rig, layout, request size and direction.
-    pub rows: Vec<Row>,
-    /// Copying between two modelled disks, if that was asked for.
-    pub copy: Option<Copy>,
-    /// The rigs.
-    pub grounds: Vec<Ground>,
-    /// What a modelled disk can do.
-    pub timing: Timing,
-    /// Rigs that could not be had.
-    pub skipped: Vec<Skipped>,
-    /// Runs of each way.
-    pub runs: usize,
-    /// Bytes that a run moved at least.
-    pub moved_bytes: u64,
-    /// Where it was measured.
-    pub environment: Environment,
-}
+use plan::Way;
+pub use plan::{Direction, Plan, Rig};
+use report::MIB;
+pub use report::{Copy, Ground, Report, Row, Samples, Skipped};
+use ways::{Depth, Memory, Subject};
 
 /// Measures every rig.
 ///
@@ -456,7 +221,8 @@ pub(crate) mod tests {
             let rates = [row.wait_each_mib_s, row.submit_all_mib_s, row.async_mib_s];
             assert!(rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "{row:?}");
             assert!(row.gain.min > 0.0 && row.gain.min <= row.gain.max, "{row:?}");
-            // All of a request is in flight, however small the stripes, unless the engine takes fewer.
+            // All of a request is in flight, however small the stripes, unless the engine takes
+            // fewer.
             assert_eq!(row.async_depth_wanted * row.stripe_bytes, row.transfer_bytes);
             let ring = dio::Io::shared().unwrap().engine_name() == "uring";
             assert!(row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64, "{row:?}");

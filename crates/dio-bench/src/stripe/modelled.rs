@@ -1,19 +1,21 @@
-//! Modelled disks as directories: a file system on a loop device over each image of [`disks`](super::disks).
+//! Modelled disks as directories: a file system on a loop device over each image of
+//! [`disks`](super::disks).
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::Plan;
 use super::disks::READY;
+use super::plan::Plan;
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
 use crate::study::said_by;
 use crate::undo::Undo;
 
-/// Most bytes of a request to a loop device, KiB: as many as the kernel hands to a FUSE server at a time.
+/// Most bytes of a request to a loop device, KiB: as many as the kernel hands to a FUSE server at a
+/// time.
 const REQUEST_KIB: &str = "1024";
 
 /// A child that ends when its standard input does.
@@ -21,10 +23,12 @@ const REQUEST_KIB: &str = "1024";
 pub(super) struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until it says that it is ready. What else it said in that line is returned.
+    /// Starts it, and waits until it says that it is ready. What else it said in that line is
+    /// returned.
     pub(super) fn start(command: &mut Command) -> Result<(Server, String), BenchError> {
         let shown = PathBuf::from(command.get_program());
-        // In a group of its own: a key that interrupts this program must not end it before what is built upon it.
+        // In a group of its own: a key that interrupts this program must not end it before what is
+        // built upon it.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut server = Server(command.spawn().map_err(BenchError::system("start", &shown))?);
         let mut line = String::new();
@@ -107,13 +111,15 @@ fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
         // Larger requests are cut by the kernel, with the same timing.
         let _ = std::fs::write(limit, REQUEST_KIB);
     }
-    // In place and ahead of time: extents that are written to are the disk's time, journals and tables are not.
+    // In place and ahead of time: extents that are written to are the disk's time, journals and
+    // tables are not.
     let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
     said_by(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]);
     let (_, mounted) = Undo::of(&mut mount, |_| Undo::unmounting(at))?;
-    // A device that is detached while it is in use goes with its last user, however that comes about.
+    // A device that is detached while it is in use goes with its last user, however that comes
+    // about.
     drop(device);
     Ok(mounted)
 }

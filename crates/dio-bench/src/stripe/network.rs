@@ -1,8 +1,10 @@
-//! Directories of a network file system, whose servers are in another network namespace of this machine: SSHFS over a pair
-//! of virtual Ethernet devices, without encryption, a connection and a server for each directory.
+//! Directories of a network file system, whose servers are in another network namespace of this
+//! machine: SSHFS over a pair of virtual Ethernet devices, without encryption, a connection and a
+//! server for each directory.
 //!
-//! The benchmark is in a network namespace of its own (`unshare(1)`), and so are the servers: neither the machine's
-//! interfaces nor its routes are touched, and all of it is gone with the processes.
+//! The benchmark is in a network namespace of its own (`unshare(1)`), and so are the servers:
+//! neither the machine's interfaces nor its routes are touched, and all of it is gone with the
+//! processes.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -11,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Plan;
 use super::disks::READY;
 use super::modelled::{Server, make};
+use super::plan::Plan;
 use crate::BenchError;
 use crate::commands::Running;
 use crate::data::Scratch;
@@ -31,7 +33,8 @@ const THERE: &str = "192.0.2.2";
 /// How long a mount may take to appear.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Each request waits for its server: otherwise a write is over when it is sent, and a reader is read ahead for.
+/// Each request waits for its server: otherwise a write is over when it is sent, and a reader is
+/// read ahead for.
 const OPTIONS: &str = "sshfs_sync,no_readahead,dir_cache=no";
 
 /// Why there can be no such mounts here, with the package that is missing.
@@ -120,8 +123,8 @@ fn wait_for_mount(at: &Path, client: &mut Running) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Serves files to whoever connects, each connection by an SFTP server of its own, until standard input ends. For a network
-/// namespace that nobody else is in: it asks for no password.
+/// Serves files to whoever connects, each connection by an SFTP server of its own, until standard
+/// input ends. For a network namespace that nobody else is in: it asks for no password.
 ///
 /// # Errors
 /// [`BenchError`]: no server, no socket.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Direction, MIB, Report, Rig, Row};
+use super::report::MIB;
+use super::{Direction, Report, Rig, Row};
 use crate::BenchError;
 use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;

@@ -2,8 +2,8 @@
 
 use dio_common::units::{seconds, size};
 
-use super::report::REFERENCE;
-use super::{Copy, Direction, MIB, Report, Rig, Row, Timing, plot};
+use super::report::{MIB, REFERENCE};
+use super::{Copy, Direction, Report, Rig, Row, Timing, plot};
 use crate::plot::{Plot, Row as Dot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, times};

@@ -10,7 +10,7 @@ use dio::queue::Queue;
 use dio::stripe::{self, Layout};
 use dio::{File, Io, Mode, OpenOptions};
 
-use super::Direction;
+use super::plan::{Direction, Way};
 use crate::BenchError;
 use crate::data::Random;
 
@@ -21,31 +21,6 @@ pub(super) struct Depth {
     pub(super) had: u64,
     /// How many hold the bytes that [`Way::SubmitAll`] has in flight.
     pub(super) wanted: u64,
-}
-
-/// A way to read or write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// A stripe, and then the next: a loop over the stripes.
-    WaitEach,
-    /// One request to the striped file, which submits all its parts.
-    SubmitAll,
-    /// Requests of a stripe to the objects, with as many bytes in flight as the way before has; each that is over makes room for
-    /// the next, whichever request that belongs to.
-    Async,
-}
-
-impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::WaitEach, Way::SubmitAll, Way::Async];
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Way::WaitEach => "waiting for each stripe",
-            Way::SubmitAll => "submitting all",
-            Way::Async => "asynchronous",
-        }
-    }
 }
 
 /// Memory of one benchmark: what the file holds, and where it is read to.
@@ -130,7 +105,8 @@ impl<'a> Subject<'a> {
         Ok(self.file.sync_all()?)
     }
 
-    /// Moves `moved` bytes in requests of `transfer` bytes, over the file and again; bytes per second.
+    /// Moves `moved` bytes in requests of `transfer` bytes, over the file and again; bytes per
+    /// second.
     pub(super) fn run(&mut self, way: Way, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
         if way == Way::Async {
             return self.run_async(direction, transfer, moved);

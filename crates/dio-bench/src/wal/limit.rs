@@ -1,12 +1,13 @@
-//! What commits can be at most: a commit is durable when a flush is, and a flush takes its time whatever it carries.
+//! What commits can be at most: a commit is durable when a flush is, and a flush takes its time
+//! whatever it carries.
 
 use std::time::Duration;
 
 use dio_wal::Method;
-use serde::{Deserialize, Serialize};
 
-use super::{Commits, Plan, Way, method_of, name_of};
-use crate::stats::{Summary, number};
+use super::plan::{Plan, Way};
+use super::report::{Binds, Commits, Flush, Limit};
+use crate::stats::Summary;
 use crate::synctest::{self, Case, Pattern, Place, Section};
 
 /// Part of the time of all processors from which on they are what binds.
@@ -14,73 +15,6 @@ const BUSY: f64 = 0.9;
 
 /// Part of a limit from which on it is reached.
 const REACHED: f64 = 0.9;
-
-/// A plain flush: one thread overwrites one block at one place, again and again, durable by one method.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Flush {
-    /// Sync method.
-    #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
-    pub method: Method,
-    /// Past the page cache.
-    pub direct: bool,
-    /// Flushes per second: the median of the runs.
-    #[serde(default, deserialize_with = "number")]
-    pub flushes_per_second: f64,
-    /// Flushes per second of the single runs.
-    pub samples: Vec<f64>,
-}
-
-/// What holds commits back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Binds {
-    /// One record a flush: one client, or several that flush one after the other.
-    Flush,
-    /// A flush takes the records of all clients, and they do not fill a block.
-    Clients,
-    /// A flush of one block takes as many records as the block holds.
-    Block,
-    /// The processors have no time left.
-    Processors,
-    /// None of them.
-    Nothing,
-}
-
-impl Binds {
-    /// In a word or two.
-    pub fn words(self) -> &'static str {
-        match self {
-            Binds::Flush => "flushes",
-            Binds::Clients => "clients × flushes",
-            Binds::Block => "blocks × flushes",
-            Binds::Processors => "processors",
-            Binds::Nothing => "none of these",
-        }
-    }
-}
-
-/// What flushes allow, and what came of it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
-    /// Records that a block of the log holds; one where a record is longer.
-    #[serde(default)]
-    pub records_per_block: f64,
-    /// Records that a flush is taken to carry: one, one of each client, or those of a block, whichever is least.
-    pub records_per_flush: f64,
-    /// Flushes per second of [`Flush`], by the same method: the median.
-    pub flushes_per_second: f64,
-    /// Records per flush × flushes per second.
-    #[serde(default, deserialize_with = "number")]
-    pub commits_per_second: f64,
-    /// Commits per second ÷ that, in the same run: the median. It may exceed 1 where a flush carries several blocks.
-    #[serde(deserialize_with = "number")]
-    pub reached: f64,
-    /// Part of the time of all processors that the commits took.
-    #[serde(default, deserialize_with = "number")]
-    pub processors: f64,
-    /// What holds them back.
-    pub binds: Binds,
-}
 
 /// One run of a plain flush; `None` where the file system refuses the method, or direct I/O.
 pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Method, bool), block: u64) -> Option<f64> {
@@ -94,7 +28,8 @@ pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Met
 pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u64), cpus: usize) -> Option<Limit> {
     let Way { method, direct, clients, grouped } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
-    // A part of a record is no record; and a flush carries one at least, however many blocks it has.
+    // A part of a record is no record; and a flush carries one at least, however many blocks it
+    // has.
     let per_block = (block / dio_wal::format::record_bytes(record)).max(1) as f64;
     let together = if grouped { clients as f64 } else { 1.0 };
     let per_flush = together.min(per_block);

@@ -6,7 +6,10 @@ use std::time::Instant;
 use dio_wal::Log;
 use parking_lot::Mutex;
 
-use super::{Commits, Flush, Plan, Way, limit, resident_pages};
+use super::limit;
+use super::page_cache::resident_pages;
+use super::plan::{Plan, Way};
+use super::report::{Commits, Flush};
 use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::histogram::Histogram;
@@ -32,7 +35,8 @@ pub(super) struct Measured {
     pub(super) block_bytes: u64,
 }
 
-/// One way after the other, a plain flush by each method beside them, and again, so that a drift of the machine hits all.
+/// One way after the other, a plain flush by each method beside them, and again, so that a drift of
+/// the machine hits all.
 pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
     let ways = plan.ways();
     let mut sums: Vec<Sum> = ways.iter().map(|_| Sum::default()).collect();

@@ -14,14 +14,22 @@ use dio::block::Pool;
 use dio::{File, Mode, OpenOptions};
 use dio_wal::{CommitFuture, Log, Method, WalError};
 
-use super::{COMMIT, IN_FLIGHT, LARGE, Plan, Stream, resident_pages};
+use super::page_cache::{evict, resident_pages};
+use super::plan::{IN_FLIGHT, Plan};
+use super::report::Stream;
 use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::increments::read_all;
 use crate::progress;
 use crate::stats::Summary;
 
-/// Every round: the log waiting for its commits, not waiting, and the disk; then opening, and reading.
+/// Bytes of a record of [`Stream`].
+pub const LARGE: usize = 1 << 20;
+/// It is committed every so many bytes.
+pub const COMMIT: u64 = 64 << 20;
+
+/// Every round: the log waiting for its commits, not waiting, and the disk; then opening, and
+/// reading.
 pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     let records = (plan.size / LARGE as u64).max(1);
     let bytes = records * LARGE as u64;
@@ -68,20 +76,6 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
         disk_read: Summary::of(disk_read),
         resident_pages: resident,
     })
-}
-
-/// Drops the pages of a directory's files from the page cache.
-fn evict(directory: &Path) -> Result<(), BenchError> {
-    for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
-        let path = entry.map_err(BenchError::system("read", directory))?.path();
-        let file = std::fs::File::open(&path).map_err(BenchError::system("open", &path))?;
-        // Only clean pages can go.
-        file.sync_all().map_err(BenchError::system("sync", &path))?;
-        let length = file.metadata().map_err(BenchError::system("look at", &path))?.len();
-        let evicted = dio::residency::evict(&file, 0..length);
-        evicted.map_err(|error| BenchError::Asked(error.to_string()))?;
-    }
-    Ok(())
 }
 
 /// Seconds until all is durable.

@@ -1,0 +1,107 @@
+//! Single runs, and the order in which the runs of several ways are made.
+
+use std::path::Path;
+
+use dio::File;
+use dio::stream::ReadStats;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+use crate::BenchError;
+use crate::cold::resident_pages;
+use crate::measure::Usage;
+use crate::progress;
+
+/// One run of one way.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Time, CPU time, bytes from the device.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Bytes that were read and not asked for: the greatest of what the counters of the device, the
+    /// file and the streams tell. The first two cannot see bytes in vain behind others that were
+    /// kept and asked for again, the last misses what is in flight. `None` where nothing counts
+    /// them, and for writing.
+    pub in_vain_bytes: Option<u64>,
+    /// Bytes of the streams' buffers; `None` for ways without the library.
+    pub buffer_bytes: Option<u64>,
+    /// Pages of the file in the page cache afterwards.
+    #[serde(default)]
+    pub pages_after: u64,
+}
+
+impl Run {
+    /// A run that read `bytes` of a file that is closed now.
+    pub(super) fn read(usage: Usage, bytes: u64, path: &Path, counted: Option<Counted>) -> Result<Run, BenchError> {
+        let beyond = [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
+        let in_vain = beyond.map(|read| read.saturating_sub(bytes)).chain(counted.map(|counted| counted.streams));
+        Ok(Run { usage, in_vain_bytes: in_vain.max(), buffer_bytes: None, pages_after: resident_pages(path)? })
+    }
+
+    pub(super) fn with_buffers(self, bytes: usize) -> Run {
+        Run { buffer_bytes: Some(bytes as u64), ..self }
+    }
+}
+
+/// What the library counted in a run.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    /// Bytes read from the file.
+    file: u64,
+    /// Bytes that streams read and nobody asked for.
+    streams: u64,
+}
+
+impl Counted {
+    /// The counters of a file whose streams are gone; `stats` are the last of each.
+    pub(super) fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> Counted {
+        let streams = stats.into_iter().map(|stats| stats.unused + stats.ahead).sum();
+        Counted { file: file.counters().read.total(), streams }
+    }
+}
+
+/// A way that is to run, with its name.
+pub(super) type Runner<'a> = (&'static str, Box<dyn FnMut() -> Result<Run, BenchError> + 'a>);
+
+/// The runs of each way, made in turns: A B C, B C A, …, so that neither a drift of the machine nor
+/// what one way leaves behind always hits the same one.
+pub(super) fn in_turns(plan: &Plan, ways: &mut [Runner<'_>]) -> Result<Vec<(&'static str, Vec<Run>)>, BenchError> {
+    let mut results: Vec<_> = ways.iter().map(|(name, _)| (*name, Vec::new())).collect();
+    for run in 0..plan.runs {
+        for turn in 0..ways.len() {
+            let index = (plan.round + run + turn) % ways.len();
+            progress::step(ways[index].0);
+            results[index].1.push(ways[index].1()?);
+        }
+    }
+    Ok(results)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::plan::tests::plan;
+    use super::*;
+
+    pub(in crate::streams) fn took(wall_seconds: f64) -> Run {
+        let usage = Usage { wall_seconds, ..Usage::default() };
+        Run { usage, in_vain_bytes: Some((wall_seconds * 10.0) as u64), buffer_bytes: None, pages_after: 0 }
+    }
+
+    #[test]
+    fn every_run_begins_with_another_way() {
+        let order = std::cell::RefCell::new(String::new());
+        let way = |name: &'static str| -> Runner<'_> {
+            let order = &order;
+            (
+                name,
+                Box::new(move || {
+                    order.borrow_mut().push_str(name);
+                    Ok(took(1.0))
+                }),
+            )
+        };
+        let results = in_turns(&plan(), &mut [way("A"), way("B"), way("C")]).unwrap();
+        assert!(results.iter().all(|(_, runs)| runs.len() == 3));
+        assert_eq!(*order.borrow(), "BCACABABC");
+    }
+}
