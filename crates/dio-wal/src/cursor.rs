@@ -36,8 +36,9 @@ pub(crate) struct Cursor {
     evidence: Option<(u64, u64)>,
     /// Bytes of memory of a window, which is also how much is read at a time.
     window_bytes: usize,
-    /// The last call found no record. The next one reads only [`FIRST_READ_BYTES`].
-    found_nothing: bool,
+    /// Bytes that the next window holds at most: [`FIRST_READ_BYTES`] where no record was found, and
+    /// four times as much with each window from there, up to `window_bytes`.
+    next_read_bytes: usize,
     window: Block,
     window_start: u64,
     window_len: usize,
@@ -85,7 +86,7 @@ impl Cursor {
             limit: u64::MAX,
             evidence: None,
             window_bytes,
-            found_nothing: false,
+            next_read_bytes: window_bytes,
             window,
             window_start: 0,
             window_len: 0,
@@ -123,8 +124,21 @@ impl Cursor {
     /// again.
     pub(crate) fn seek(&mut self, position: u64, chain: Option<u32>) {
         self.discard_windows();
-        self.found_nothing = false;
         (self.position, self.chain) = (position, chain);
+    }
+
+    /// Moves to the mark at `position`, behind damage. What was read of it is not read again, and
+    /// not much is read behind it: the log may be damaged there too.
+    pub(crate) fn seek_behind_damage(&mut self, position: u64) {
+        if self.in_window(position).is_empty() {
+            self.discard_windows();
+        }
+        (self.position, self.chain) = (position, None);
+        self.next_read_bytes = self.first_read_bytes();
+    }
+
+    fn first_read_bytes(&self) -> usize {
+        (align_up(FIRST_READ_BYTES, self.segments.layout.block_bytes()) as usize).min(self.window_bytes)
     }
 
     /// Reads the next record. Returns `None` if no record continues the chain; the next call then
@@ -140,9 +154,9 @@ impl Cursor {
             self.discard_windows();
             found = self.here_or_in_next_block()?;
         }
-        self.found_nothing = found.is_none();
-        if self.found_nothing {
+        if found.is_none() {
             self.discard_windows();
+            self.next_read_bytes = self.first_read_bytes();
         }
         if let Some(record) = &found {
             (self.position, self.chain) = (record.header.end(), Some(record.header.crc));
@@ -195,7 +209,6 @@ impl Cursor {
 
     /// Reads the payload of a record. Returns `false` if the log ends before the payload does.
     fn read_payload(&mut self, header: &RecordHeader) -> Result<bool, WalError> {
-        self.found_nothing = false;
         let length = header.payload_bytes as usize;
         debug_assert!(length <= PAYLOAD_BYTES_MAX);
         let from = header.lsn + RECORD_HEADER_BYTES as u64;
@@ -309,12 +322,8 @@ impl Cursor {
         if end <= lsn {
             return Ok(false);
         }
-        let window_bytes = self.window_bytes as u64;
-        let most = match self.found_nothing {
-            true => align_up(FIRST_READ_BYTES, layout.block_bytes()).min(window_bytes),
-            false => window_bytes,
-        };
-        let length = (layout.block_at_or_after(end) - start).min(most) as usize;
+        let length = (layout.block_at_or_after(end) - start).min(self.next_read_bytes as u64) as usize;
+        self.next_read_bytes = (self.next_read_bytes * 4).min(self.window_bytes);
         Ok(self.read_window(start, length)? && start + self.window_len as u64 > lsn)
     }
 

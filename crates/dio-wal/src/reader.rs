@@ -364,7 +364,7 @@ impl Reader {
             self.cursor.seek(position, chain);
             return Ok(None);
         };
-        self.cursor.seek(mark, None);
+        self.cursor.seek_behind_damage(mark);
         Ok(Some(Gap::new(&self.segments.layout, position, mark)))
     }
 }

@@ -109,7 +109,7 @@ pub fn salvage<E: From<WalError>>(
         }
         let Some(mark) = find_mark_behind_damage(&mut cursor, &segments, &listing, end)? else { break };
         salvaged.gaps.push(Gap::new(&layout, end, mark));
-        cursor.seek(mark, None);
+        cursor.seek_behind_damage(mark);
     }
     salvaged.to = Lsn(end);
     salvaged.unreadable = segments.unreadable();
