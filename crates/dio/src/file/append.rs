@@ -6,18 +6,18 @@
 //! at a time may look for it and write there.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use super::backing::SingleFile;
 use super::byte_lock::{ByteLock, PATIENCE};
 use super::counters::{Class, Reason};
+use super::error::{FileError, errno_of};
+use super::handle::File;
 use super::size::before_zeroing;
-use super::{File, FileError};
 use crate::engine::{Medium, OpKind, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
@@ -39,16 +39,6 @@ pub struct EndLock<'a> {
     _locked: Option<ByteLock<'a>>,
     /// Excludes other threads that share this file.
     _alone: MutexGuard<'a, ()>,
-}
-
-/// State of a file that only its appends use.
-#[derive(Debug, Default)]
-pub(super) struct AppendState {
-    /// Held by the thread that appends to a striped file.
-    turn: Mutex<()>,
-    /// A descriptor with `O_APPEND`, for file systems where the flag of a single write is not
-    /// enough. The inner `None` means that it cannot be opened.
-    descriptor: OnceLock<Option<OwnedFd>>,
 }
 
 pub(super) fn append(file: &File, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
@@ -112,7 +102,7 @@ fn append_to(
 /// For such a write the kernel passes on the end that it has cached (`fuse_write_flags`,
 /// fs/fuse/file.c).
 fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> Result<BorrowedFd<'a>, Errno> {
-    let fd = os.descriptor(route).map_err(|error| super::raw(&error))?;
+    let fd = os.descriptor(route).map_err(|error| errno_of(&error))?;
     if route == Route::Direct || !file.geometry.file_system().is_some_and(FileSystem::passes_data_through) {
         return Ok(fd);
     }

@@ -2,14 +2,18 @@
 //! [`Driver`]; this module applies the file's rules to their requests (route, counters, latch, page
 //! cache).
 
+use super::error::FileError;
+use super::handle::File;
 use super::routing::Routing;
-use super::{File, FileError, PARTS_MAX};
 use crate::block::Mem;
 use crate::drive::{Driver, Finished, Request};
 use crate::engine::{OpKind, Route};
 use crate::geometry::align_up;
 use crate::layout::depth_over;
 use crate::lock::{LockClass, LockGuard};
+
+/// Most parts of requests to a striped file that are in flight at a time.
+const PARTS_MAX: usize = 256;
 
 /// A file as a sequence of aligned blocks. Its callers take the locks themselves.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +171,8 @@ mod tests {
 
     use super::*;
     use crate::engine::OsMedium;
-    use crate::file::backing::{Backing, SingleFile};
+    use crate::file::backing::SingleFile;
+    use crate::file::handle::Backing;
     use crate::file::residue::Residue;
     use crate::lock::LockPolicy;
     use crate::queue::Queue;

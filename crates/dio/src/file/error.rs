@@ -128,6 +128,11 @@ impl From<FileError> for io::Error {
     }
 }
 
+/// The number of an error of the system; EIO for any other error.
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
 /// The error number as text, as `strerror(3)` puts it.
 pub fn words(errno: Errno) -> String {
     words_of(&io::Error::from(errno))

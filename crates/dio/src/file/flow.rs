@@ -2,9 +2,10 @@
 //! once. The others go through a bounded number of blocks: some blocks are in flight while others
 //! are filled or emptied.
 
+use super::error::{FileError, errno_of};
+use super::handle::File;
 use super::routing::Routing;
 use super::segments::{PlannedSegment, RouteAlign};
-use super::{File, FileError};
 use crate::block::{Block, Mem, Segment};
 use crate::drive::{Driver, Finished, Request};
 use crate::engine::OpKind;
@@ -154,7 +155,7 @@ impl Flow<'_> {
         handler: &mut impl FlowHandler<'env>,
     ) -> Result<(), FileError> {
         let broken = |error: std::io::Error| {
-            let failed = self.file.failed("run I/O on", super::raw(&error));
+            let failed = self.file.failed("run I/O on", errno_of(&error));
             // What became of the writes in flight is not known.
             if self.kind == OpKind::Write { self.file.latch.set(failed) } else { failed }
         };

@@ -94,13 +94,13 @@ pub(crate) fn keeps_held_page(
     }
     let (_reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let held = rustix::pipe::splice(buffered, Some(&mut 0), &writer, None, 1, SpliceFlags::empty())?;
-    if held == 0 || resident().map_err(|error| super::raw(&error))? == 0 {
+    if held == 0 || resident().map_err(|error| super::error::errno_of(&error))? == 0 {
         return Ok(None);
     }
     if rustix::io::pwrite(direct, memory.bytes_mut(), 0)? as u64 != length {
         return Ok(None);
     }
-    Ok(Some(resident().map_err(|error| super::raw(&error))? > 0))
+    Ok(Some(resident().map_err(|error| super::error::errno_of(&error))? > 0))
 }
 
 #[cfg(test)]

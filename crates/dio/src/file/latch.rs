@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::FileError;
+use super::error::FileError;
 
 /// Invariant: set once. From then on every write, resize and sync fails with this error, since the
 /// kernel may have thrown away what it failed to write, and a later success would acknowledge lost

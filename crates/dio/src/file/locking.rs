@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Mode;
+use super::mode::Mode;
 use super::routing::Routing;
 use crate::engine::OpKind;
 use crate::geometry::{align_down, align_up};

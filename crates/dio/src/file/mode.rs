@@ -63,3 +63,17 @@ pub enum SyncMethod {
     /// When each write returns, with all metadata (`O_SYNC`).
     Sync,
 }
+
+/// How the file was opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) mode: Mode,
+    pub(super) need: Need,
+    /// Requests of fewer bytes pass through the page cache and stay there.
+    pub(super) direct_from: u64,
+    pub(super) writable: bool,
+    /// Opened for appending only: no write names an offset.
+    pub(super) only_appends: bool,
+    /// Each write is durable when it returns.
+    pub(super) durable: bool,
+}

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::append::AppendState;
-use super::backing::{Backing, SingleFile, StripedObjects};
+use super::append_state::AppendState;
+use super::backing::SingleFile;
 use super::counters::{Meter, Reason};
+use super::error::FileError;
+use super::handle::{Backing, CURE_BUFFERED, File, StripedObjects};
 use super::latch::Latch;
 use super::locking::FileLocks;
+use super::mode::{Access, Mode, Need, SyncMethod};
 use super::residue::Residue;
 use super::syncs::Syncs;
-use super::{Access, File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
@@ -68,7 +70,6 @@ impl Default for OpenOptions {
 pub const DIRECT_FROM: u64 = 256 << 10;
 
 /// The cure where direct writes pass through the page cache.
-pub(super) const CURE_BUFFERED: &str = "the file system buffers direct I/O; allow uncached I/O";
 
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 

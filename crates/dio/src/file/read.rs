@@ -3,10 +3,11 @@
 use std::io::IoSliceMut;
 
 use super::counters::{Class, Reason};
+use super::error::FileError;
 use super::flow::{self, FlowHandler, for_each_block};
+use super::handle::File;
 use super::routing::Routing;
 use super::segments::{BufferPart, PlannedSegment, buffer_parts, plan_segments};
-use super::{File, FileError};
 use crate::block::{Block, Loans, Mem, Segment, scope};
 use crate::drive::Finished;
 use crate::engine::OpKind;

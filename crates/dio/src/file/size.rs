@@ -5,7 +5,8 @@ use std::ops::Range;
 use dio_sys::uninterrupted;
 use rustix::io::Errno;
 
-use super::{File, FileError};
+use super::error::FileError;
+use super::handle::File;
 use crate::geometry::align_down;
 use crate::lock::LockClass;
 

@@ -17,11 +17,12 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::counters::{Class, Reason};
+use super::error::FileError;
 use super::flow::{self, FlowHandler, for_each_block};
+use super::handle::File;
 use super::routing::Routing;
 use super::segments::{BufferPart, PlannedSegment, RouteAlign, buffer_parts, plan_segments};
 use super::size::{after_zeroing, before_zeroing, extend_to};
-use super::{File, FileError};
 use crate::block::{Block, Loans, Segment, scope};
 use crate::drive::Finished;
 use crate::engine::{OpKind, Route};

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::create::errno;
 use super::device::{LARGE_BLOCKS, is_empty, open_exclusive, read_record, wipe};
+use super::error::{format_error, object_error};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_AT};
-use super::open::{format_error, object_error};
 use super::stamp::{STAMP_AT, Stamp};
-use crate::file::FileError;
+use crate::file::{FileError, errno_of};
 use crate::layout::STRIPE_BYTES_MIN;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
@@ -45,11 +44,11 @@ pub(super) fn claim_devices(
     let one = |index: usize| {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| object_error("stripe", name, index, &path, errno, what);
-        let file = open_exclusive(&path).map_err(|error| match errno(&error) {
+        let file = open_exclusive(&path).map_err(|error| match errno_of(&error) {
             Errno::BUSY => failed(Errno::BUSY, "is mounted, or in use").with_cure(CURE_BUSY),
             errno => failed(errno, "cannot be opened"),
         })?;
-        let system = |error: io::Error| failed(errno(&error), "");
+        let system = |error: io::Error| failed(errno_of(&error), "");
         let block = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno, ""))?;
         if u64::from(block) > STRIPE_BYTES_MIN {
             return Err(failed(Errno::INVAL, LARGE_BLOCKS));
@@ -67,7 +66,7 @@ pub(super) fn claim_devices(
 }
 
 fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> Result<(), FileError> {
-    let system = |error: io::Error| failed(errno(&error), "cannot be read");
+    let system = |error: io::Error| failed(errno_of(&error), "cannot be read");
     if let Some(header) = read_device_header(file).map_err(system)? {
         let of = header.name.map_or(header.id.to_string(), quoted);
         let what = format!("holds object {} of the striped file {of}", header.index);
@@ -93,7 +92,7 @@ impl ClaimedDevice {
     /// first. Otherwise the superblock of ext4, at byte 1024, would stay between them, and the
     /// device could still be mounted as the old file system.
     pub(super) fn make(&self, name: &Path, header: &Header) -> Result<(), FileError> {
-        let failed = |error: io::Error| object_error("stripe", name, self.index, &self.path, errno(&error), "");
+        let failed = |error: io::Error| object_error("stripe", name, self.index, &self.path, errno_of(&error), "");
         let start = header.layout.start();
         let record = LengthRecord { id: header.id, durable: start, length: start, boot: String::new() };
         let senseless = |error: FormatError| format_error("stripe", name, &error);

@@ -20,15 +20,16 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::claim::{ClaimedDevice, claim_devices};
-use super::directory::NameDirectory;
+use super::directory::{NameDirectory, directory_of, sync_directory};
+use super::error::{format_error, object_error};
 use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
 use super::head::DescriptorInode;
 use super::hold::{ReplaceGuard, leads_to};
-use super::open::{format_error, object_error};
+use super::plan::StripePlan;
 use super::redirect::{check_may_open_objects, redirected};
 use super::stamp::Stamp;
 use super::trust::{as_owner, explained, refused_to_owner};
-use crate::file::FileError;
+use crate::file::{FileError, errno_of};
 use crate::geometry::{Geometry, Mount};
 use crate::layout::Layout;
 use crate::patience::take_within;
@@ -42,21 +43,6 @@ const ROOT: u32 = 0;
 
 /// The extended attribute that holds the access control list of a file (`acl(5)`).
 const ACL: &str = "system.posix_acl_access";
-
-/// How a new file is to be striped.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StripePlan {
-    /// Size of a stripe in bytes, a multiple of 4096. The default is 1 MiB, or the size that the
-    /// targets prefer if that is larger.
-    pub stripe: Option<u64>,
-    /// Number of objects, by default one in each target. If there are more objects than targets,
-    /// the targets get several in turn; if fewer, only the first targets get one.
-    pub count: Option<usize>,
-    /// Directories for the objects, in order, and block devices, each of which becomes one object.
-    pub targets: Vec<PathBuf>,
-    /// Whether devices that hold data are used. The data are lost.
-    pub force: bool,
-}
 
 impl StripePlan {
     /// Makes the descriptor of a new file from this plan.
@@ -73,7 +59,7 @@ impl StripePlan {
         let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), DEFAULT_STRIPE_BYTES);
         let mut given: Vec<(&Path, (u64, u64))> = Vec::new();
         for target in &self.targets {
-            let failed = |error: io::Error| FileError::new("use as a target", target, errno(&error));
+            let failed = |error: io::Error| FileError::new("use as a target", target, errno_of(&error));
             // A target below a mount served by this process is not resolved through it: this
             // process could not answer itself.
             let is_own = redirected(target.clone()) != *target;
@@ -115,7 +101,7 @@ impl StripePlan {
             return Err(error.with_detail("it would be two objects; a device is one"));
         }
         let layout = if numbers.iter().any(Option::is_some) { layout.for_devices() } else { layout };
-        let id = random_id().map_err(|error| FileError::new("stripe", name, errno(&error)))?;
+        let id = random_id().map_err(|error| FileError::new("stripe", name, errno_of(&error)))?;
         Ok(Descriptor { id, layout, targets })
     }
 }
@@ -134,10 +120,6 @@ fn random_id() -> io::Result<Id> {
     let mut id = [0; 16];
     io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut id)?;
     Ok(Id(id))
-}
-
-pub(super) fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Makes an empty striped file under a free name, or in place of an empty file.
@@ -165,7 +147,7 @@ pub fn create_to_be_renamed(path: &Path, plan: &StripePlan, name: &Path) -> Resu
         }
         Ok(_) => return Err(FileError::new("stripe", path, Errno::EXIST).with_detail("it is no empty file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
+        Err(error) => return Err(FileError::new("stripe", path, errno_of(&error))),
     };
     make(path, plan, name, old.as_ref(), old.is_some()).map(|(descriptor, _)| descriptor)
 }
@@ -295,7 +277,7 @@ impl<'a> Creation<'a> {
     }
 
     fn failed(&self, error: io::Error) -> FileError {
-        FileError::new("stripe", self.path, errno(&error))
+        FileError::new("stripe", self.path, errno_of(&error))
     }
 
     /// The temporary name of the descriptor file, on file systems without unnamed files.
@@ -332,7 +314,7 @@ impl<'a> Creation<'a> {
         targets.dedup();
         for target in targets {
             let synced = as_owner(owner, || sync_directory(&target));
-            synced.map_err(|error| explained(FileError::new("sync", &target, errno(&error)), owner))?;
+            synced.map_err(|error| explained(FileError::new("sync", &target, errno_of(&error)), owner))?;
         }
         Ok(())
     }
@@ -340,7 +322,7 @@ impl<'a> Creation<'a> {
     /// Makes an object with its header, with the rights of `owner`. All but its name is durable.
     fn make_object(&self, index: usize, head: DescriptorInode, owner: u32, name: &Path) -> Result<NewFile, FileError> {
         let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
-        let failed = |error: io::Error| match (errno(&error), refused_to_owner(owner, errno(&error))) {
+        let failed = |error: io::Error| match (errno_of(&error), refused_to_owner(owner, errno_of(&error))) {
             (errno, "") => object_error("stripe", self.path, index, &path, errno, "cannot be made"),
             (errno, refused) => object_error("stripe", self.path, index, &path, errno, refused),
         };
@@ -365,7 +347,7 @@ impl<'a> Creation<'a> {
     /// has open.
     fn publish(&mut self) -> Result<(), FileError> {
         let (path, new) = (self.path, self.unfinished());
-        let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
+        let failed = |error: io::Error| FileError::new("stripe", path, errno_of(&error));
         let head = self.head.as_mut().expect("a descriptor is made before it is published");
         if self.replaces {
             let hold = ReplaceGuard::against_all(path)?;
@@ -477,23 +459,6 @@ fn copy_owner_and_permissions(file: &fs::File, old: &fs::Metadata) -> io::Result
         other => other?,
     }
     file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
-}
-
-/// The directory of a path.
-pub fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes the names in a directory durable.
-///
-/// # Errors
-/// What opening and `fsync(2)` answer.
-pub fn sync_directory(path: &Path) -> io::Result<()> {
-    match fs::File::open(path)?.sync_all() {
-        // Not every file system syncs directories (EINVAL, fsync(2)).
-        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
-        other => other,
-    }
 }
 
 /// How long the maker of a new file waits for its lock. Others lock it only for a moment, to look

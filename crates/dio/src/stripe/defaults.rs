@@ -11,14 +11,16 @@ use dio_sys::reopen;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::create::{StripePlan, create, directory_of, errno};
-use super::directory::identity;
+use super::create::create;
+use super::directory::{directory_of, identity};
+use super::error::format_error;
 use super::format::{DEFAULT_LEN, DefaultText, Descriptor, FormatError};
 use super::head::DirectoryInode;
-use super::open::{LeaseWait, descriptor_of, format_error};
+use super::open::{LeaseWait, descriptor_of};
+use super::plan::StripePlan;
 use super::redirect::redirected;
 use super::trust::{check_default_trusted, record_ignored_default};
-use crate::file::FileError;
+use crate::file::{FileError, errno_of};
 
 /// The name of the file that holds the default of a directory.
 pub const DEFAULT_NAME: &str = ".dio-stripe";
@@ -86,7 +88,7 @@ impl StoredDefault {
         let file = reopen(&self.place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(system)?;
         // One byte more than a valid default has.
         let (mut bytes, most) = (Vec::new(), DEFAULT_LEN + 1);
-        fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno(&error)))?;
+        fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno_of(&error)))?;
         DefaultText::decode(&bytes)
             .map_err(|error: FormatError| format_error("read the stripes of", &self.name, &error))
     }

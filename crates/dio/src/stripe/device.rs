@@ -31,11 +31,10 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::create::errno;
 use super::format::{FormatError, Id, LengthRecord, RECORD_AT, RECORD_LEN};
 use crate::drive::Finished;
 use crate::engine::{Medium, Op, OpKind, OsMedium, Route};
-use crate::file::FileError;
+use crate::file::{FileError, errno_of};
 use crate::geometry::{align_down, align_up};
 use crate::layout::STRIPE_BYTES_MIN;
 use crate::patience::take_within;
@@ -110,7 +109,7 @@ impl Device {
 
     /// Returns the writer, which the process shares, and whether it is new.
     pub(super) fn write(self: &Arc<Device>, fd: BorrowedFd<'_>) -> Result<(Arc<DeviceWriter>, bool), (Errno, String)> {
-        let failed = |error: io::Error| (errno(&error), String::new());
+        let failed = |error: io::Error| (errno_of(&error), String::new());
         let mut known = self.writer.lock();
         if let Some(writer) = known.upgrade() {
             return Ok((writer, false));
@@ -184,7 +183,7 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRec
 /// Opens a device again exclusively, for writing. Waits a moment while another process has it.
 fn reopen_exclusive(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
     let name = fd_path(fd);
-    Ok(take_within(PATIENCE, || open_exclusive(&name).map_err(|error| errno(&error)))?)
+    Ok(take_within(PATIENCE, || open_exclusive(&name).map_err(|error| errno_of(&error)))?)
 }
 
 /// Opens a device exclusively: fails if it is mounted, in use, or opened so by another process.
@@ -305,7 +304,7 @@ impl DeviceWriter {
     }
 
     fn check_capacity(&self, size: u64) -> Result<(), Errno> {
-        let capacity = dio_sys::block_device_size(self.file.as_fd()).map_err(|error| errno(&error))?;
+        let capacity = dio_sys::block_device_size(self.file.as_fd()).map_err(|error| errno_of(&error))?;
         if size > capacity { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
@@ -463,11 +462,11 @@ impl DeviceObject {
                 let durable = self.durable || request.flags.dsync;
                 let noted = writer.arrived(request.offset..reached);
                 let noted = noted.and_then(|()| if durable { writer.settle_all() } else { Ok(()) });
-                outcome.and_then(|count| noted.map(|()| count).map_err(|error| errno(&error)))
+                outcome.and_then(|count| noted.map(|()| count).map_err(|error| errno_of(&error)))
             }
             (OpKind::SyncData | OpKind::SyncAll, Some(writer)) => {
                 let count = outcome?;
-                writer.settle(request.tag).map(|()| count).map_err(|error| errno(&error))
+                writer.settle(request.tag).map(|()| count).map_err(|error| errno_of(&error))
             }
             (_, None) => outcome,
         }
@@ -479,7 +478,7 @@ impl Medium for DeviceObject {
         let mark = self.tag(op.kind);
         let count = self.os.transfer(op)?;
         if let (OpKind::SyncData | OpKind::SyncAll, Some(writer)) = (op.kind, &self.writer) {
-            writer.settle(mark).map_err(|error| errno(&error))?;
+            writer.settle(mark).map_err(|error| errno_of(&error))?;
         }
         Ok(count)
     }

@@ -1,13 +1,30 @@
 //! Removes names, and makes changes of names in a directory durable.
 
 use std::ffi::CStr;
+use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode as Permissions, OFlags, Stat, fsync, openat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 
-use super::create::directory_of;
+/// The directory of a path.
+pub fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// What opening and `fsync(2)` answer.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    match fs::File::open(path)?.sync_all() {
+        // Not every file system syncs directories (EINVAL, fsync(2)).
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        other => other,
+    }
+}
 
 /// Device and inode number of a file.
 pub type Identity = (u64, u64);

@@ -63,8 +63,8 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::create::StripePlan;
 use super::head::{DescriptorInode, DirectoryInode};
+use super::plan::StripePlan;
 use crate::layout::{DEVICE_DATA_START_MIN, Layout, STRIPE_BYTES_MIN};
 
 /// Length of a descriptor in bytes. Few files have it by chance; each of those costs one small read

@@ -12,8 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::create::directory_of;
-use super::directory::{NameDirectory, identity, remove_name_in};
+use super::directory::{NameDirectory, directory_of, identity, remove_name_in};
 use crate::file::FileError;
 use crate::patience::take_within;
 use dio_sys::{Lease, has_lease, take_lease};

@@ -10,12 +10,13 @@ use rustix::fs::{Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::device::{BOOT_ID, device_length};
+use super::error::open_error;
 use super::format::{Descriptor, HEADER_LEN};
 use super::head::DescriptorInode;
 use super::local::is_local;
-use super::open::{LeaseWait, check_header, descriptor_of, open_checked, open_error, wait_until_consistent};
-use super::session::read_stamp;
+use super::open::{LeaseWait, check_header, descriptor_of, open_checked, wait_until_consistent};
 use super::stamp::{FoundState, compare_stamps};
+use super::stamp_io::read_stamp;
 use crate::file::{FileError, words};
 
 /// Permission bits of others than the owner to read and write.

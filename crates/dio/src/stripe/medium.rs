@@ -6,14 +6,15 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::device::DeviceObject;
-use super::session::Session;
+use super::format::Id;
 use crate::block::Mem;
 use crate::drive::{Finished, Request, StripedMedium};
 use crate::engine::{OpKind, OsMedium};
@@ -46,6 +47,23 @@ pub(super) struct Striped {
     /// milliseconds since then; 0 for never.
     opened: Instant,
     mtime_updated: AtomicU64,
+}
+
+/// The part of one open file in the session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Id,
+    /// Whether closing the file syncs objects that have grown.
+    pub(super) syncs: bool,
+    pub(super) begun: AtomicBool,
+    /// When durable lengths were last recorded. Held by the thread that changes stamps.
+    pub(super) last_recorded: Mutex<Instant>,
+}
+
+impl Session {
+    pub(super) fn new(id: Id, syncs: bool) -> Session {
+        Session { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
+    }
 }
 
 /// How much the modification time of a file on devices may lag behind its last write, in

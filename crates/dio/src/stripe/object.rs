@@ -3,19 +3,18 @@
 //! files need none of it.
 
 pub use super::claim::read_device_header;
-pub use super::create::{directory_of, lock_new_file, sync_directory};
+pub use super::create::lock_new_file;
 pub use super::device::{BOOT_ID, device_length, open_exclusive, wipe};
-pub use super::directory::{Identity, identity, remove_name_of};
+pub use super::directory::{Identity, directory_of, identity, remove_name_of, sync_directory};
+pub(crate) use super::error::open_error;
+pub use super::error::{damaged_object_error, format_error, object_error};
 pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};
 pub use super::hold::PATIENCE_FORK;
 pub use super::local::is_local;
-pub use super::open::{
-    DEVICE_IN_USE, check_header, check_kind, check_owner, damaged_object_error, format_error, object_error,
-    open_checked, wait_until_consistent,
-};
-pub(crate) use super::open::{find_object, open_error};
+pub(crate) use super::open::find_object;
+pub use super::open::{DEVICE_IN_USE, check_header, check_kind, check_owner, open_checked, wait_until_consistent};
 pub use super::remove::read_checked_header;
-pub use super::session::read_stamp;
 pub use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, Stamp, compare_stamps};
+pub use super::stamp_io::read_stamp;
 pub use super::trust::{as_owner, refused_to_owner};
 pub use crate::patience::take_within;

@@ -1,6 +1,5 @@
 //! Recognises striped files, and opens their objects.
 
-use crate::quote::quoted;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,14 +12,15 @@ use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, fl
 use rustix::io::Errno;
 
 use super::device::{BOOT_ID, Device, DeviceObject, device_length};
+use super::error::{damaged_object_error, format_error, object_error, open_error};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::DescriptorInode;
 use super::local::is_local;
-use super::medium::Striped;
+use super::medium::{Session, Striped};
 use super::redirect::check_may_open_objects;
-use super::session::{Session, read_stamp};
 use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps};
-use super::trust::{as_owner, cure_of, may_refer_to, refused_to_owner};
+use super::stamp_io::read_stamp;
+use super::trust::{as_owner, may_refer_to, refused_to_owner};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions, StripedObjects};
 use crate::io::Io;
@@ -38,8 +38,6 @@ const READ_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long [`LeaseWait::Briefly`] waits.
 const LEASE_PATIENCE: Duration = Duration::from_secs(1);
-
-const LEASED: &str = "its owner holds a lease on it";
 
 /// Whether a file may be a descriptor, by its `fstat(2)`.
 pub fn may_be_striped(stat: &Stat) -> bool {
@@ -69,12 +67,6 @@ impl LeaseWait {
             LeaseWait::Briefly => take_within(LEASE_PATIENCE, || open(OFlags::NONBLOCK)),
         }
     }
-}
-
-/// The error of opening a file, with the reason in words if a lease was waited for in vain.
-pub(crate) fn open_error(operation: &'static str, name: &Path, errno: Errno) -> FileError {
-    let failed = FileError::new(operation, name, errno);
-    if errno == Errno::AGAIN { failed.with_detail(LEASED) } else { failed }
 }
 
 /// The descriptor in an open file; `None` if the file is not striped. `stat` is the `fstat(2)` of
@@ -119,33 +111,6 @@ pub fn descriptor_of(
     // A caller that gets a descriptor is about to open objects.
     check_may_open_objects().map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
     Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| format_error("read the stripes of", name, &error))
-}
-
-/// Turns an error of the format of a descriptor or a header into an error of a file.
-pub fn format_error(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
-    let errno = match error {
-        FormatError::Version(_) => Errno::PROTONOSUPPORT,
-        FormatError::Foreign => Errno::STALE,
-        FormatError::TooLong => Errno::NAMETOOLONG,
-        FormatError::Damaged | FormatError::Longer | FormatError::Senseless(_) => Errno::BADMSG,
-    };
-    let failed = FileError::new(operation, path, errno).with_detail(error.to_string());
-    if matches!(error, FormatError::Longer) { failed.with_cure(CURE_LONGER) } else { failed }
-}
-
-/// The error of an operation on a striped file `name` that concerns one of its objects.
-pub fn object_error(
-    operation: &'static str,
-    name: &Path,
-    index: usize,
-    path: &Path,
-    errno: Errno,
-    what: &str,
-) -> FileError {
-    let comma = if what.is_empty() { "" } else { " " };
-    let failed = FileError::new(operation, name, errno);
-    let failed = failed.with_detail(format!("object {index}, {}{comma}{what}", quoted(path)));
-    if let Some(cure) = cure_of(what) { failed.with_cure(cure) } else { failed }
 }
 
 /// Compares the header of an object with the expected one, except for the inode of the descriptor.
@@ -239,13 +204,10 @@ const CURE_FORGED: &str = "who may write to it may have put this descriptor ther
 /// The fault of a device that another process writes to.
 pub const DEVICE_IN_USE: &str =
     "is taken: somebody else writes to it; files on devices have one writing process at a time";
-const CURE_DAMAGED: &str = "restore it, or take what is left for the file with 'dio stripe check --repair --force'; \
-                            'dio stripe check' shows all that is wrong";
 const CURE_WRONG: &str = "'dio stripe check' shows all that is wrong";
 const CURE_MISSING: &str = "mount its target; 'dio stripe check' shows all that is wrong";
 const UNEVEN: &str = "some objects hold bytes behind its end: a crash left them there, or another object was cut off";
 const CURE_UNEVEN: &str = "see 'dio stripe check'; with --repair it cuts them off";
-const CURE_LONGER: &str = "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
 const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
 
 /// An open object, the device if it is one, and its stamp if it has one.
@@ -431,11 +393,6 @@ pub fn wait_until_consistent<E>(
         }
     }
     judged.map_err(failed)
-}
-
-/// The error of opening a file with a faulty object.
-pub fn damaged_object_error(name: &Path, fault: &ObjectFault, path: &Path) -> FileError {
-    object_error("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
 }
 
 fn not_shared(name: &Path, error: io::Error) -> FileError {

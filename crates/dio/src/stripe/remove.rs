@@ -14,14 +14,14 @@ use dio_sys::reopen;
 use rustix::fs::{Access, AtFlags, CWD, Mode as Permissions, OFlags, accessat, fstat, openat};
 use rustix::io::Errno;
 
-use super::create::{directory_of, errno};
 use super::device::free;
-use super::directory::{Identity, NameDirectory, identity, remove_name_in, remove_name_of};
+use super::directory::{Identity, NameDirectory, directory_of, identity, remove_name_in, remove_name_of};
+use super::error::{object_error, open_error};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::DescriptorInode;
-use super::open::{LeaseWait, check_header, check_owner, descriptor_of, object_error, open_checked, open_error};
+use super::open::{LeaseWait, check_header, check_owner, descriptor_of, open_checked};
 use super::trust::{as_owner, refused_to_owner};
-use crate::file::FileError;
+use crate::file::{FileError, errno_of};
 
 /// What the removal of a striped file has removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub fn remove_objects(
         };
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                outcome = outcome.and(Err(object_error("remove", path, *index, object, errno(&error), what)));
+                outcome = outcome.and(Err(object_error("remove", path, *index, object, errno_of(&error), what)));
             }
             _ => {}
         }
@@ -314,7 +314,7 @@ fn owner_of(
 pub fn read_checked_header(file: &fs::File, expected: &Header) -> Result<Header, (Errno, String)> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     match file.read_exact_at(&mut bytes, 0) {
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err((errno(&error), String::new())),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err((errno_of(&error), String::new())),
         _ => check_header(&bytes, expected),
     }
 }

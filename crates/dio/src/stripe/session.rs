@@ -12,25 +12,21 @@
 //! 2. No object is changed before all objects durably have the generation of the session.
 //! 3. No `durable` length exceeds what was synced, or what a cut in progress leaves.
 
-use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
-use rustix::io::{Errno, ReadWriteFlags};
+use parking_lot::MutexGuard;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
-use super::create::errno;
 use super::device::BOOT_ID;
-use super::format::Id;
+use super::error::damaged_object_error;
 use super::local::is_local;
-use super::medium::Striped;
-use super::open::damaged_object_error;
-use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, STAMP_LEN, SessionState, Stamp, compare_stamps};
+use super::medium::{Session, Striped};
+use super::stamp::{FoundState, ObjectFault, Phase, SessionState, Stamp, compare_stamps};
+use super::stamp_io::{of, read_stamp, with_descriptor, write_stamp};
 use crate::drive::StripedMedium;
-use crate::engine::{Medium, Route};
 use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, StripedObjects};
 use crate::patience::take_within;
@@ -47,100 +43,14 @@ const CURE_LOCKED: &str = "another program keeps the lock of its stamps; end tha
 /// Least time between two records of durable lengths at syncs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a stamp is read that somebody may just be writing.
-const ATTEMPTS: u32 = 5;
-
 /// Threads that write stamps at a time.
 const WRITERS: usize = 16;
-
-/// The part of one open file in the session.
-#[derive(Debug)]
-pub(super) struct Session {
-    id: Id,
-    /// Whether closing the file syncs objects that have grown.
-    syncs: bool,
-    begun: AtomicBool,
-    /// When durable lengths were last recorded. Held by the thread that changes stamps.
-    last_recorded: Mutex<Instant>,
-}
-
-impl Session {
-    pub(super) fn new(id: Id, syncs: bool) -> Session {
-        Session { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
-    }
-}
 
 /// The right to change stamps.
 pub(super) struct StampLock<'a> {
     last_recorded: MutexGuard<'a, Instant>,
     /// `None` if the file system has no such locks.
     _locked: Option<ByteLock<'a>>,
-}
-
-/// Reads the stamp of an object whose header says that it has one. Reads again if a write of the
-/// stamp may be in progress.
-///
-/// # Errors
-/// What `read` returns.
-pub fn read_stamp<E>(
-    mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
-) -> Result<Result<Stamp, super::FormatError>, E> {
-    let mut bytes = [0; STAMP_LEN as usize];
-    let mut attempt = || read(&mut bytes, STAMP_AT).map(|count| Stamp::decode(&bytes[..count]));
-    let mut stamp = attempt()?;
-    for _ in 1..ATTEMPTS {
-        if stamp.is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-        stamp = attempt()?;
-    }
-    Ok(stamp)
-}
-
-fn of(object: &File, operation: &'static str, errno: Errno) -> FileError {
-    FileError::new(operation, object.path(), errno)
-}
-
-/// Calls `work` with the descriptor of an object that goes through the page cache.
-fn with_descriptor<T>(
-    object: &File,
-    operation: &'static str,
-    work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
-) -> Result<T, FileError> {
-    let os = object.os_medium().ok_or_else(|| of(object, operation, Errno::BADF))?;
-    let fd = os.descriptor(Route::Buffered).map_err(|error| of(object, operation, errno(&error)))?;
-    work(fd).map_err(|errno| of(object, operation, errno))
-}
-
-/// Writes a stamp, `durably` if it is the first change of a session. The file keeps its
-/// modification time.
-fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result<(), FileError> {
-    let bytes = stamp.encode().map_err(|_| of(object, "stamp", Errno::INVAL))?;
-    with_descriptor(object, "stamp", |fd| {
-        let before = rustix::fs::fstat(fd)?;
-        let (slices, flags) = ([IoSlice::new(&bytes)], ReadWriteFlags::DSYNC);
-        let plain = || rustix::io::pwrite(fd, &bytes, STAMP_AT);
-        let written = match durably.then(|| rustix::io::pwritev2(fd, &slices, STAMP_AT, flags)) {
-            None => plain(),
-            // Not all file systems support the flag.
-            Some(Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
-                plain().and_then(|count| rustix::fs::fdatasync(fd).map(|()| count))
-            }
-            Some(other) => other,
-        }?;
-        if written as u64 != STAMP_LEN {
-            return Err(Errno::IO);
-        }
-        let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
-        let times = Timestamps {
-            last_access: time(0, rustix::fs::UTIME_OMIT as u64),
-            last_modification: time(before.st_mtime, before.st_mtime_nsec),
-        };
-        // Only the owner may do that. If another user writes, the file gets the time of the stamp.
-        let _ = rustix::fs::futimens(fd, &times);
-        Ok(())
-    })
 }
 
 impl Striped {
