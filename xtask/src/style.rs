@@ -131,7 +131,7 @@ const RULES: &[Rule] = &[
         allowed: &[
             "crates/dio-cli/src/tool/descriptors.rs",
             "crates/dio-cli/src/tool/target/mod.rs",
-            "crates/dio-mount/src/names/resolve.rs",
+            "crates/dio-mount/src/names/mounts.rs",
             "crates/dio/src/stripe/defaults.rs",
         ],
         instead: "dio_sys::fd_path, or dio_sys::reopen",

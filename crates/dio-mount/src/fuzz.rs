@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use crate::control::{self, Commands};
+use crate::control::Commands;
+use crate::control::protocol;
 use crate::session::table;
 use crate::stats::{Snapshot, Stats};
 
@@ -13,12 +14,12 @@ static STATS: LazyLock<Arc<Stats>> = LazyLock::new(Stats::new);
 /// answer.
 pub fn answer(line: &str, set: fn(&str) -> Result<(), String>) -> String {
     let commands = Commands { settings: Box::new(|| "dio".to_owned()), set: Box::new(set) };
-    control::answer(line, &STATS, &commands)
+    protocol::answer(line, &STATS, &commands)
 }
 
 /// Reads the answer of a server to whoever asked for its counters; `None` where it is none.
 pub fn snapshot(answer: &str) -> Option<Snapshot> {
-    control::read_answer(answer).ok()?.ok()
+    protocol::read_answer(answer).ok()?.ok()
 }
 
 /// Reads a table of mounts, of which names and sources are whatever those who mounted them wrote,

@@ -93,6 +93,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "unlinkat",
         "serves unlink(2) and rmdir(2), objects looked after beside it",
     ),
+    ("crates/dio-mount/src/names/objects.rs", "dio::stripe", "keeps and removes objects of a file without a name"),
     ("crates/dio-mount/src/serve/mod.rs", "dio::stripe", "says for whom a request follows descriptors"),
 ];
 

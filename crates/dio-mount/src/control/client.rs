@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
-use super::Request;
 use super::place::{self, MountLine};
+use super::protocol::{Request, read_answer};
 use crate::session::table;
 use crate::stats::Snapshot;
 
@@ -315,7 +315,7 @@ impl Client {
         if count.map_err(|error| self.failed(error))? == 0 {
             return Err(self.ended());
         }
-        let read = super::read_answer(&answer).map_err(|error| self.unknown(&error))?;
+        let read = read_answer(&answer).map_err(|error| self.unknown(&error))?;
         read.map_err(ControlError::Refused)
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use dio_sys::fd_path;
 use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 
-use super::StartError;
+use super::error::StartError;
 use super::listen::{Listener, Service};
 use super::place::is_abandoned;
 use crate::stats::{Stats, prometheus};

@@ -17,6 +17,7 @@ use rustix::net::SendFlags;
 use rustix::process::geteuid;
 
 use super::place::Turn;
+use super::protocol::refusal;
 
 /// Most clients at a time. When one more comes, that which has been silent longest is sent away.
 const MOST_CLIENTS: usize = 32;
@@ -210,7 +211,7 @@ impl Desk {
                 visitor.last = true;
             }
             Service::Lines(_) if !may_ask(&visitor.stream) => {
-                visitor.say(format!("{}\n", super::refusal("only root and the user of the server may ask")));
+                visitor.say(format!("{}\n", refusal("only root and the user of the server may ask")));
                 visitor.last = true;
             }
             Service::Lines(_) => {}
@@ -238,7 +239,7 @@ impl Desk {
             match client.line() {
                 Some(line) => client.say(answer(&line) + "\n"),
                 None if client.input.len() > LONGEST_REQUEST => {
-                    client.say(super::refusal("the request is too long") + "\n");
+                    client.say(refusal("the request is too long") + "\n");
                     client.last = true;
                 }
                 None => return true,

@@ -16,103 +16,29 @@
 //! The server starts everything with [`start`], after it has become the process that serves and once the mount is there.
 
 mod client;
+mod error;
 mod export;
 mod listen;
 mod place;
+pub(crate) mod protocol;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use dio::file::words_of;
 use rustix::io::Errno;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::stats::Stats;
 
 pub(crate) use client::connect_by_table;
 pub use client::{Client, ControlError, connect, connect_in, connect_of};
+pub use error::StartError;
 pub use export::{Exporter, Exports, write as write_file};
 use listen::{Listener, Service};
 use place::Directory;
 pub use place::RUNTIME_DIRECTORY;
 pub(crate) use place::device_of;
-
-/// A request.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Request {
-    /// What was counted.
-    Snapshot,
-    /// The settings as text.
-    Settings,
-    /// Other settings.
-    Set(String),
-}
-
-/// An answer; `T` is what the request asked for.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer<T> {
-    Ok(T),
-    Error(String),
-}
-
-/// Takes over other settings, or says what is wrong with the text.
-pub type Change = dyn Fn(&str) -> Result<(), String> + Send;
-
-/// What the program that serves does on request. Both are called on a thread of the control, one at a time; a mount that
-/// ends waits for a call under way.
-pub struct Commands {
-    /// Its settings as the text of options.
-    pub settings: Box<dyn Fn() -> String + Send>,
-    /// Takes over other settings, or says what is wrong with the text.
-    pub set: Box<Change>,
-}
-
-impl std::fmt::Debug for Commands {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Commands").finish_non_exhaustive()
-    }
-}
-
-/// Why control or an exporter could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The device number of the mount is not known.
-    #[error("cannot look at '{path}': {}", words_of(.source))]
-    Mount {
-        /// The mount point.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// There is no directory that is safe for the socket.
-    #[error("no directory for the control socket: '{path}': {}", words_of(.source))]
-    Directory {
-        /// The one that was tried last.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: io::Error,
-    },
-    /// The socket cannot be made.
-    #[error("cannot listen on '{path}': {}", words_of(.source))]
-    Listen {
-        /// The socket.
-        path: PathBuf,
-        /// The kernel's answer; `AddrInUse` if somebody is listening there.
-        source: io::Error,
-    },
-    /// The file of statistics cannot be written.
-    #[error("cannot write '{path}': {}", words_of(.source))]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-}
+use protocol::answer;
+pub use protocol::{Change, Commands};
 
 /// The control socket and the exporters of a mount, until it is dropped.
 #[derive(Debug)]
@@ -204,35 +130,6 @@ fn start_with(
 fn control_service(stats: &Arc<Stats>, commands: Commands) -> Service {
     let stats = Arc::clone(stats);
     Service::Lines(Box::new(move |line| answer(line, &stats, &commands)))
-}
-
-/// The answer to a line, without its end.
-pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
-    match serde_json::from_str(line) {
-        Ok(Request::Snapshot) => told(Answer::Ok(stats.snapshot())),
-        Ok(Request::Settings) => told(Answer::Ok((commands.settings)())),
-        Ok(Request::Set(text)) => match (commands.set)(&text) {
-            Ok(()) => told(Answer::Ok((commands.settings)())),
-            Err(reason) => refusal(&reason),
-        },
-        Err(error) => refusal(&format!("unknown request: {error}")),
-    }
-}
-
-/// What an answer says: what was asked for, or why not.
-pub(crate) fn read_answer<T: DeserializeOwned>(answer: &str) -> serde_json::Result<Result<T, String>> {
-    Ok(match serde_json::from_str(answer)? {
-        Answer::Ok(value) => Ok(value),
-        Answer::Error(reason) => Err(reason),
-    })
-}
-
-fn told<T: Serialize>(answer: Answer<T>) -> String {
-    serde_json::to_string(&answer).unwrap_or_else(|error| refusal(&error.to_string()))
-}
-
-fn refusal(reason: &str) -> String {
-    serde_json::to_string(&Answer::<()>::Error(reason.to_owned())).expect("a string has a form in JSON")
 }
 
 #[cfg(test)]

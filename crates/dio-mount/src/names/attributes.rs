@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio_sys::access_of;
 use rustix::fs::{
-    Access, AtFlags, FileType, Gid, Mode, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    Access, AtFlags, FileType, Gid, Mode, Stat, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
     chmodat, chownat, fstat, fstatvfs, readlinkat, statx, utimensat,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
 
+use super::resolve::attributes_of_contents;
 use super::{Caller, Changes, InodeId, Names, Time};
 use crate::set_id;
 
@@ -18,6 +19,20 @@ use crate::set_id;
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Names {
+    /// Attributes of an inode; `st_ino` as in [`Entry::stat`].
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `fstat(2)`.
+    pub fn stat(&self, inode: InodeId) -> Result<Stat> {
+        let place = self.descriptor(inode)?;
+        let stat = fstat(&*place)?;
+        let mut stat = attributes_of_contents(&place, stat)?;
+        let mut state = self.shared.lock();
+        let mount = state.table.get(inode)?.identity.mount;
+        state.mounts.show(&mut stat, mount);
+        Ok(stat)
+    }
+
     /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may take set-id bits away
     /// that the mode gives. What a change takes away besides is the business of the file system below.
     ///

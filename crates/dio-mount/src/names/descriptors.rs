@@ -4,10 +4,22 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::InodeId;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::inodes::InodeId;
 
 /// A descriptor opened with `O_PATH`.
 pub(super) type Place = Arc<OwnedFd>;
+
+/// Raises the limit on descriptors as far as it may be raised, and returns it.
+pub(super) fn raise_descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // Where this is refused, the old limit goes on to hold.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
+}
 
 #[derive(Debug)]
 struct Held {

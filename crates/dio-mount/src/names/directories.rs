@@ -1,4 +1,4 @@
-//! Reading directories.
+//! Open directories, and what was read of them.
 //!
 //! Offsets are those of the file system below (`d_off`), so they stay good however long a directory is read and whatever
 //! comes and goes in it. What was read ahead of the kernel's buffer is kept for its next request, unless the directory has
@@ -9,7 +9,7 @@
 //! change again without another time, so it is read each time.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +17,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
+use rustix::fs::{FileType, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
 use rustix::io::{Errno, Result};
 
-use super::resolve::{TMPFS, shown};
-use super::{InodeId, Name, Names, ROOT};
+use super::inodes::{InodeId, shown};
+use super::mounts::TMPFS;
 use crate::users::Share;
 
 /// Bytes of names read at a time.
@@ -48,6 +48,19 @@ pub enum Copied {
     Anew,
     /// Go on with the one that it has.
     Still,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone)]
+pub struct Name {
+    /// The name; `.` and `..` among them.
+    pub name: OsString,
+    /// `d_type` of `getdents64(2)`.
+    pub kind: FileType,
+    /// Its inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat); of a mount point the number of what is covered.
+    pub number: u64,
+    /// Where reading goes on behind it.
+    pub next: u64,
 }
 
 /// By what a change of a directory shows.
@@ -137,40 +150,30 @@ impl Directories {
     fn get(&self, handle: u64) -> Result<Arc<Open>> {
         self.lock().get(&handle).cloned().ok_or(Errno::BADF)
     }
-}
 
-impl Names {
-    /// Opens a directory for reading; the handle is never that of another.
-    ///
-    /// # Errors
-    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone, those of `open(2)`.
-    pub fn open_directory(&self, user: u32, inode: InodeId) -> Result<u64> {
-        let share = self.users.take_descriptors(user, 1)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let file =
-            self.open(inode, flags).map_err(|errno| if errno == Errno::INVAL { Errno::NOTDIR } else { errno })?;
-        let stat = fstat(&file)?;
-        let device = self.shared.lock().mounts.device(stat.st_dev);
-        let open = Open {
-            inode,
-            file,
-            stamp: Stamp::of(&stat),
-            root: inode == ROOT,
-            device,
-            state: Mutex::default(),
-            _share: share,
-        };
-        let handle = self.directories.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.directories.lock().insert(handle, Arc::new(open));
-        Ok(handle)
+    /// Adds an open directory with these attributes; `root` says that what is above it is outside, and `device` is the index of
+    /// its file system. The handle is never that of another.
+    pub(super) fn add(
+        &self,
+        inode: InodeId,
+        (file, stat): (OwnedFd, &Stat),
+        root: bool,
+        device: u32,
+        share: Share,
+    ) -> u64 {
+        let stamp = Stamp::of(stat);
+        let open = Open { inode, file, stamp, root, device, state: Mutex::default(), _share: share };
+        let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lock().insert(handle, Arc::new(open));
+        handle
     }
 
     /// What the kernel may do with its copy of the names of a directory that was just opened, where it may believe names for
-    /// `remember`.
-    pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
-        let Ok(open) = self.directories.get(handle) else { return Copied::Never };
-        let tells = self.shared.lock().tells_changes(open.inode);
-        let mut read = self.directories.read.lock();
+    /// `remember`. `tells` says whether the times of a directory tell of every change in it.
+    pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> Copied {
+        let Ok(open) = self.get(handle) else { return Copied::Never };
+        let tells = tells(open.inode);
+        let mut read = self.read.lock();
         if !tells || remember.is_zero() || !open.stamp.is_settled(SystemTime::now()) {
             // Whoever has opened it before and still reads it must not be what others go by.
             read.remove(&open.inode);
@@ -190,14 +193,13 @@ impl Names {
         Copied::Anew
     }
 
-    /// Gives the names from `offset` on (0 is the beginning, others are [`Name::next`] of earlier ones) until there are no
-    /// more or `give` says that one did not fit any more. From the beginning on, they are read anew.
+    /// Gives the names of a directory, as [`Names::read_directory`](super::Names::read_directory) says; `root` is the number of
+    /// the root.
     ///
     /// # Errors
-    /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, those of `getdents(2)`.
-    pub fn read_directory(&self, handle: u64, offset: u64, mut give: impl FnMut(Name) -> bool) -> Result<()> {
-        let open = self.directories.get(handle)?;
-        let root = self.root_number();
+    /// As there.
+    pub(super) fn give(&self, handle: u64, offset: u64, root: u64, mut give: impl FnMut(Name) -> bool) -> Result<()> {
+        let open = self.get(handle)?;
         let mut ahead = open.state.lock();
         let has_changed = |ahead: &Ahead| ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp());
         if offset == 0 || offset != ahead.at || has_changed(&ahead) && open.keeps_places() {
@@ -210,7 +212,7 @@ impl Names {
                 let next = name.next;
                 if give(name.clone()) {
                     drop(ahead);
-                    self.directories.keeps_names(&open);
+                    self.keeps_names(&open);
                     return Ok(());
                 }
                 ahead.names.pop_front();
@@ -227,14 +229,14 @@ impl Names {
     ///
     /// # Errors
     /// `EBADF` for a handle that is not open, those of `fsync(2)`.
-    pub fn sync_directory(&self, handle: u64, data_only: bool) -> Result<()> {
-        let open = self.directories.get(handle)?;
+    pub(super) fn sync(&self, handle: u64, data_only: bool) -> Result<()> {
+        let open = self.get(handle)?;
         if data_only { fdatasync(&open.file) } else { fsync(&open.file) }
     }
 
     /// Closes a directory.
-    pub fn close_directory(&self, handle: u64) {
-        let closed = self.directories.lock().remove(&handle);
+    pub(super) fn close(&self, handle: u64) {
+        let closed = self.lock().remove(&handle);
         drop(closed);
     }
 }

@@ -9,11 +9,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 
 use super::descriptors::{Descriptors, Place};
-use super::inodes::{Leaf, Table};
-use super::resolve::Mounts;
-use super::{InodeId, SHARE};
+use super::inodes::{InodeId, Leaf, Table};
+use super::mounts::Mounts;
 use crate::options::Live;
 use crate::users::Share;
+
+/// Inodes take up to this part of [`crate::Settings::limit`].
+pub const SHARE: u64 = 4;
 
 /// Places that were not used for one to two of these are closed where handles do as well: they would keep deleted files
 /// and unused mounts.

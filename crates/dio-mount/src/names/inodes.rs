@@ -12,7 +12,14 @@ use dio_sys::FileHandle;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 
-use super::{InodeId, ROOT};
+/// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
+pub type InodeId = u64;
+
+/// The root of every mount.
+pub const ROOT: InodeId = 1;
+
+/// Bits of `st_ino` below the index of the file system.
+const NUMBER_BITS: u32 = 48;
 
 /// No inode: the parent of one whose place is not known any more.
 const NOBODY: InodeId = 0;
@@ -88,13 +95,18 @@ impl Identity {
         self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
     }
 
-    /// The key of what this directory has in it, on its own file system: `shown` is its number in the mount.
-    pub(super) fn key_below(&self, shown: u64, kind: FileType) -> Key {
+    /// The key of what this directory has in it, on its own file system: `number_shown` is its number in the mount.
+    pub(super) fn key_below(&self, number_shown: u64, kind: FileType) -> Key {
         let Key { device, .. } = self.key;
         let mount = if kind == FileType::Directory { self.mount } else { 0 };
         // Which is its own inverse.
-        Key { device, mount, number: super::resolve::shown(device, shown) }
+        Key { device, mount, number: shown(device, number_shown) }
     }
+}
+
+/// A number that is unique among all file systems of a mount.
+pub(super) fn shown(device: u32, number: u64) -> u64 {
+    number ^ (u64::from(device) << NUMBER_BITS)
 }
 
 /// An inode.

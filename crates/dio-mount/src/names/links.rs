@@ -1,19 +1,15 @@
 //! Names given, taken away and changed.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use dio::stripe::{LeaseWait, descriptor_of, may_be_striped, remove_objects_if_unlinked};
-use dio_sys::{fd_path, reopen};
-use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
-use rustix::io::{Result, fcntl_dupfd_cloexec};
+use dio_sys::fd_path;
+use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
+use rustix::io::Result;
 
 use super::descriptors::Place;
 use super::resolve::check;
-use super::{Caller, Entry, InodeId, Names};
+use super::{Caller, Entry, InodeId, Names, Objects};
 
 /// A name whose inode the kernel knows, pinned while the name changes.
 #[derive(Debug)]
@@ -29,48 +25,11 @@ impl Watched {
     }
 }
 
-/// The objects of a striped file that has lost its last name.
-#[derive(Debug)]
-pub struct Objects {
-    /// The descriptor of the file. It is open for reading, so that nobody can take a lease that keeps it from being read.
-    file: OwnedFd,
-    /// Where it had its name.
-    directory: OwnedFd,
-}
-
-impl Objects {
-    fn of(place: &Place, directory: impl AsFd) -> Option<Objects> {
-        let stat = fstat(&**place).ok().filter(may_be_striped)?;
-        let file = LeaseWait::Briefly.open(|flags| reopen(&**place, OFlags::RDONLY | flags)).ok()?;
-        descriptor_of(&file, &stat, Path::new(""), LeaseWait::Briefly).ok()??;
-        Some(Objects { file, directory: fcntl_dupfd_cloexec(directory, 0).ok()? })
-    }
-
-    /// Removes them.
-    pub fn remove(&self) {
-        // The name has gone, and nobody is left to be told of what could not be removed.
-        let _ = remove_objects_if_unlinked(Path::new(""), &self.file, &self.directory);
-    }
-}
-
-/// Keeps objects as long as somebody has the file open, and gives them back where nobody has.
-type Keep = Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>;
-
-/// Who does so.
-#[derive(Default)]
-pub(super) struct Keeper(OnceLock<Keep>);
-
-impl std::fmt::Debug for Keeper {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Keeper").field(&self.0.get().is_some()).finish()
-    }
-}
-
 impl Names {
     /// Has `keep` asked for how long the objects of a striped file are needed that has lost its last name: it removes them when
     /// nobody has the file open any more, or returns them if nobody has. It can be set once; without it they go at once.
     pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
-        let _ = self.keeper.0.set(Box::new(keep));
+        self.keeper.keep_through(keep);
     }
 
     /// Gives an inode one more name. Here and below it is done as the caller, if the server can: the kernel checked permissions
@@ -198,7 +157,7 @@ impl Names {
             && let Some((parent, _)) = lost
             && let Ok(directory) = self.descriptor(parent)
         {
-            self.drop_objects(inode, &place, &*directory);
+            self.keeper.drop_objects(inode, &place, &*directory);
         }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
@@ -215,17 +174,5 @@ impl Names {
         let unused = state.descriptors.unpin(inode);
         drop(state);
         drop((unused, place));
-    }
-
-    /// Removes the objects of a striped file that has lost its last name, now or when the last closes it.
-    fn drop_objects(&self, inode: InodeId, place: &Place, directory: impl AsFd) {
-        let Some(objects) = Objects::of(place, directory) else { return };
-        let left = match self.keeper.0.get() {
-            Some(keep) => keep(inode, objects),
-            None => Some(objects),
-        };
-        if let Some(objects) = left {
-            objects.remove();
-        }
     }
 }

@@ -12,8 +12,9 @@ use rustix::mount::MountFlags;
 use rustix::process::{getegid, geteuid};
 
 use super::directory::Directory;
+use super::error::RunError;
 use super::namespace::Owner;
-use super::{Options, RunError};
+use crate::Options;
 use crate::session::flags;
 use crate::session::table::KIND;
 

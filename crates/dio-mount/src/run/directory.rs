@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
-use super::RunError;
+use super::error::RunError;
 use crate::errno::errno_of;
 
 /// A directory that is to be mounted over itself.

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 
-use super::RunError;
+use super::error::RunError;
 use crate::errno::errno_of;
 
 /// Whose the private mounts are.

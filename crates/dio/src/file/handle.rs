@@ -38,7 +38,7 @@ const BLOCK_MAX: u64 = 64 << 10;
 /// The cure for a full target if some targets are devices.
 const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe migrate' if that is a device";
 
-/// The cure where direct I/O is demanded and buffered.
+/// The cure where direct writes pass through the page cache.
 pub(super) const CURE_BUFFERED: &str = "the file system buffers direct I/O; allow uncached I/O";
 
 /// An open file. All methods take `&self` and may be called from many threads.

@@ -69,8 +69,6 @@ impl Default for OpenOptions {
 /// cache gains nothing.
 pub const DIRECT_FROM: u64 = 256 << 10;
 
-/// The cure where direct writes pass through the page cache.
-
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 
 impl OpenOptions {

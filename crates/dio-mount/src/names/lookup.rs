@@ -1,0 +1,115 @@
+//! Lookups: a name becomes a number that the kernel holds until it forgets it.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::Stat;
+use rustix::io::Result;
+
+use super::inodes::Identity;
+use super::resolve::{Found, check};
+use super::{Entry, InodeId, Name, Names};
+use crate::users::Share;
+
+impl Names {
+    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode itself and `..` the
+    /// directory where it was last found, for a kernel that was given a handle of it (`FUSE_EXPORT_SUPPORT`).
+    ///
+    /// # Errors
+    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner holds a lease on what may be
+    /// a striped file, those of `open(2)`.
+    pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        match name.as_encoded_bytes() {
+            b"." => return self.again(parent),
+            b".." => {
+                let above = self.shared.lock().table.above(parent)?;
+                return self.again(above);
+            }
+            _ => check(name)?,
+        }
+        let directory = self.descriptor(parent)?;
+        let found = self.find(&directory, self.mount_of(parent)?, name)?;
+        Ok(self.enter(found, parent, name))
+    }
+
+    /// A known inode, looked up once more without a name.
+    fn again(&self, inode: InodeId) -> Result<Entry> {
+        let stat = self.stat(inode)?;
+        self.shared.lock().table.count(inode)?;
+        Ok(Entry { inode, generation: 0, stat })
+    }
+
+    /// Whether the kernel was told within the last `time` of what a directory has by this name.
+    pub fn was_told(&self, directory: InodeId, name: &Name, time: Duration) -> bool {
+        let mut state = self.shared.lock();
+        state.table.tick(self.now());
+        let Ok(above) = state.table.get(directory) else { return false };
+        let key = above.identity.key_below(name.number, name.kind);
+        let milliseconds = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        state.table.was_told(&key, directory, &name.name, milliseconds)
+    }
+
+    /// For the table.
+    fn now(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+
+    /// What was found is in the table, looked up once more.
+    pub(super) fn enter(&self, found: Found, parent: InodeId, name: &OsStr) -> Entry {
+        let Found { place, mut stat, mount, .. } = found;
+        let inode = match self.enter_open(&mut stat, mount, parent, name) {
+            Some(known) => known,
+            None => {
+                let identity = self.identity(&place, &stat, mount);
+                self.shared.lock().mounts.show(&mut stat, mount);
+                self.enter_identity(identity, place, parent, name)
+            }
+        };
+        Entry { inode, generation: 0, stat }
+    }
+
+    /// A new inode without a name is in the table, pinned until it has one.
+    pub(super) fn enter_unnamed(&self, found: Found, share: Share) -> Entry {
+        let Found { place, mut stat, mount, .. } = found;
+        let identity = self.identity(&place, &stat, mount);
+        let place = Arc::new(place);
+        let mut state = self.shared.lock();
+        state.mounts.show(&mut stat, mount);
+        let inode = state.table.enter_unnamed(identity);
+        let unused = state.release_gone();
+        state.is_nameless(inode, &place, Some(share));
+        drop(state);
+        drop(unused);
+        Entry { inode, generation: 0, stat }
+    }
+
+    /// The short way for an inode of which a place is open: as long as it is, no other has its number. Then `stat` becomes what
+    /// the mount shows of it.
+    fn enter_open(&self, stat: &mut Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
+        let mut state = self.shared.lock();
+        let key = state.mounts.key(stat, mount);
+        let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
+        state.named_again(inode);
+        state.table.tick(self.now());
+        state.table.visit(inode, parent, name);
+        state.mounts.show(stat, mount);
+        let unused = state.release_gone();
+        drop(state);
+        drop(unused);
+        Some(inode)
+    }
+
+    fn enter_identity(&self, identity: Identity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
+        let mut state = self.shared.lock();
+        state.table.tick(self.now());
+        let inode = state.table.enter(identity, parent, name);
+        let unused = (state.release_gone(), state.descriptors.keep(inode, Arc::new(place)));
+        let bytes = state.table.bytes();
+        drop(state);
+        drop(unused);
+        self.shared.grew_to(bytes);
+        inode
+    }
+}
