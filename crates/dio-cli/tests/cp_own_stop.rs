@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::own::{MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt};
 use crate::own::{resident_pages, same_bytes, signal_of, source};
-use crate::own::{until, until_asleep, until_caught, until_ignored, until_moved, until_taken, waiting};
+use crate::own::{until, until_asleep, until_caught, until_ignored, until_moved, waiting};
 use rustix::process::Signal;
 
 /// How the contents of `to` compare to those of `from`: the bytes from the start that are the same.
@@ -54,20 +54,24 @@ fn a_signal_is_heeded_at_once_however_slow_the_copy() {
 }
 
 #[test]
-fn a_silent_pipe_does_not_keep_a_signal_waiting_and_a_second_one_always_ends_it() {
+fn neither_a_silent_pipe_nor_one_without_a_writer_keeps_a_signal_waiting() {
     let dir = file_systems()[0].dir();
     let (pipe, to) = (dir.path().join("pipe"), dir.path().join("to"));
     assert!(dio_test::run(std::process::Command::new("mkfifo").arg(&pipe)).status.success());
     let mut running = Running::start("", &[&pipe, &to]);
-    // Opening waits for a writer: only the second signal ends that.
+    // Opening waits for a writer.
     until_caught(running.pid(), Signal::INT);
     until_asleep(running.pid());
     running.signal(Signal::INT);
-    until_taken(running.pid(), Signal::INT);
-    if !running.is_over() {
-        running.signal(Signal::INT);
-    }
-    until("the second signal ends it", || running.is_over());
+    until("the first signal ends it", || running.is_over());
+    assert_eq!(signal_of(&running.end()), Some(2));
+    // And for a reader.
+    let beginning = source(dir.path(), "source", 1000);
+    let mut running = Running::start("", &[&beginning, &pipe]);
+    until_caught(running.pid(), Signal::INT);
+    until_asleep(running.pid());
+    running.signal(Signal::INT);
+    until("the first signal ends it", || running.is_over());
     assert_eq!(signal_of(&running.end()), Some(2));
     let mut running = Running::start("", &[&pipe, &to]);
     let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();

@@ -9,6 +9,7 @@ pub(crate) mod device;
 mod dontcache;
 mod errors;
 pub(crate) mod evict;
+pub(crate) mod fifo;
 pub(crate) mod held;
 pub(crate) mod made;
 pub(crate) mod plain;

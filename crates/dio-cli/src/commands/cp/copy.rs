@@ -268,6 +268,7 @@ impl Session {
             stat,
             follow: self.options.dereference != Dereference::Never,
             fresh: found.fresh,
+            into_fifo: found.stat.is_some_and(|stat| kind(&stat) == FileType::Fifo),
             mode,
             umask: self.umask,
             force: self.options.force,

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
 use super::report::Report;
+use crate::stop::Stop;
+use crate::tool::fifo::open_fifo;
 
 /// A file whose contents are to be copied: names, not descriptors, because the data layer may open
 /// either side more than once (direct and not) and under a temporary name.
@@ -25,6 +27,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) follow: bool,
     /// There is no target yet.
     pub(crate) fresh: bool,
+    /// The target is a FIFO.
+    pub(crate) into_fifo: bool,
     /// The mode a new target is created with; the umask still applies.
     pub(crate) mode: u32,
     /// The process's file mode creation mask.
@@ -70,7 +74,12 @@ impl Contents<'_> {
             flags |= OFlags::NONBLOCK;
         }
         let (dir, name) = self.source_dir();
-        let fd = openat(dir, name, flags, Mode::empty()).at(Doing::OpenSource, || self.source_path())?;
+        let open = |more| openat(dir, name, flags | more, Mode::empty());
+        let opened = match FileType::from_raw_mode(self.stat.st_mode) {
+            FileType::Fifo => open_fifo(Stop::on_signals(), open),
+            _ => open(OFlags::empty()),
+        };
+        let fd = interruptible(opened, Doing::OpenSource, || self.source_path())?;
         let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
         if FileId::of(&opened) != FileId::of(self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
@@ -83,7 +92,10 @@ impl Contents<'_> {
         let (dir, name) = self.target_dir();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | extra;
         if !self.fresh {
-            match openat(dir, name, flags, Mode::empty()) {
+            let open = |more| openat(dir, name, flags | more, Mode::empty());
+            let opened = if self.into_fifo { open_fifo(Stop::on_signals(), open) } else { open(OFlags::empty()) };
+            match opened {
+                Err(Errno::INTR) => return Err(CopyError::Interrupted),
                 Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.force => match names::unlinkat(dir, name) {
@@ -133,6 +145,18 @@ impl Contents<'_> {
             }
             Err(errno) => Err(errno).at(Doing::Create, || self.target_path()),
         }
+    }
+}
+
+/// The outcome of an opening that a request to stop ends.
+fn interruptible(
+    opened: Result<OwnedFd, Errno>,
+    doing: Doing,
+    path: impl FnOnce() -> PathBuf,
+) -> Result<OwnedFd, CopyError> {
+    match opened {
+        Err(Errno::INTR) => Err(CopyError::Interrupted),
+        opened => opened.at(doing, path),
     }
 }
 

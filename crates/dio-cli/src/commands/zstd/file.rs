@@ -20,6 +20,7 @@ use crate::codec::Moved;
 use crate::commands::compress::{Directory, OutputFile, agreed, give_usual, terminal};
 use crate::quote::words;
 use crate::stop::Stop;
+use crate::tool::fifo::open_fifo;
 use crate::tool::{Source, errno_of};
 
 /// Endings of names of files that do not get smaller.
@@ -170,7 +171,12 @@ impl Run {
         let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
         let Some(name) = named else { return Ok(()) };
         let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
-        let opened = dir.open_entry(path, flags).map_err(io::Error::from).and_then(|fd| {
+        let open = |more| dir.open_entry(path, flags | more);
+        let opened = match self.stop.filter(|_| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
+            Some(stop) => open_fifo(stop, open),
+            None => open(OFlags::empty()),
+        };
+        let opened = opened.map_err(io::Error::from).and_then(|fd| {
             let opened = names::fstat(&fd)?;
             Ok((Input::own(fd, path, self.tool.stream_options())?, opened))
         });

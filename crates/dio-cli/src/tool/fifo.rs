@@ -1,0 +1,78 @@
+//! Opening a FIFO under handlers that only note a signal.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use dio_sys::uninterrupted;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use crate::stop::Stop;
+
+/// The time between two looks at a request to stop.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens a FIFO: calls `open` with a flag to add to its own. Opening waits for the other end
+/// (`fifo(7)`), and the kernel goes on with that wait after a signal whose handler returns. So the
+/// FIFO is opened without waiting, and what it waits for is asked for again and again.
+///
+/// # Errors
+/// What `open` answers; EINTR once a stop is asked for.
+pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let fd = loop {
+        match uninterrupted(|| open(OFlags::NONBLOCK)) {
+            // Nobody has it open to read.
+            Err(Errno::NXIO) if stop.asked() => return Err(Errno::INTR),
+            Err(Errno::NXIO) => std::thread::sleep(PAUSE),
+            opened => break opened?,
+        }
+    };
+    // To read, it is opened although nobody writes: an end that was never there is no end of file.
+    let pause = Timespec::try_from(PAUSE).expect("a short time fits");
+    while uninterrupted(|| poll(&mut [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)], Some(&pause)))? == 0 {
+        if stop.asked() {
+            return Err(Errno::INTR);
+        }
+    }
+    fcntl_setfl(&fd, fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[test]
+    fn both_ends_are_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let open =
+            |flags: OFlags| open_fifo(Stop::on_signals(), |more| rustix::fs::open(&path, flags | more, Mode::empty()));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut text = String::new();
+                std::fs::File::from(open(OFlags::RDONLY).unwrap()).read_to_string(&mut text).unwrap();
+                text
+            });
+            std::thread::sleep(4 * PAUSE);
+            assert!(!reader.is_finished(), "nobody has written");
+            std::fs::File::from(open(OFlags::WRONLY).unwrap()).write_all(b"words").unwrap();
+            assert_eq!(reader.join().unwrap(), "words");
+        });
+        // A writer that writes nothing is an end all the same.
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut bytes = Vec::new();
+                std::fs::File::from(open(OFlags::RDONLY).unwrap()).read_to_end(&mut bytes).unwrap()
+            });
+            drop(open(OFlags::WRONLY).unwrap());
+            assert_eq!(reader.join().unwrap(), 0);
+        });
+    }
+}
