@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// FIFO is opened without waiting, and what it waits for is asked for again and again.
 ///
 /// # Errors
-/// What `open` answers; EINTR once a stop is asked for.
+/// What `open` answers; ECANCELED once a stop is asked for.
 pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let fd = loop {
         match uninterrupted(|| open(OFlags::NONBLOCK)) {
             // Nobody has it open to read.
-            Err(Errno::NXIO) if stop.asked() => return Err(Errno::INTR),
+            Err(Errno::NXIO) if stop.asked() => return Err(Errno::CANCELED),
             Err(Errno::NXIO) => std::thread::sleep(PAUSE),
             opened => break opened?,
         }
@@ -32,7 +32,7 @@ pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<Owne
     let pause = Timespec::try_from(PAUSE).expect("a short time fits");
     while uninterrupted(|| poll(&mut [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)], Some(&pause)))? == 0 {
         if stop.asked() {
-            return Err(Errno::INTR);
+            return Err(Errno::CANCELED);
         }
     }
     fcntl_setfl(&fd, fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;

@@ -14,7 +14,7 @@ use rustix::io::{Errno, Result};
 
 use super::behind::{Aim, SMALL};
 use super::descriptors::Descriptors;
-use super::requests::How;
+use super::interface::How;
 use super::shared::{Handle, Routes, Shared, file_of, sync_method};
 use crate::stats::Event;
 

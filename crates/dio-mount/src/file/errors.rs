@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, Result};
 
-use super::open::Born;
 use crate::names::InodeId;
 
 /// A sync has told somebody of the last error.
@@ -18,6 +17,13 @@ const SEEN: u64 = 1 << 31;
 
 /// Inodes without handles whose errors wait for somebody to be told.
 const MOST_WAITING: usize = 4096;
+
+/// When an inode was born: tells apart those that have had the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Born {
+    pub(super) seconds: i64,
+    pub(super) nanoseconds: u32,
+}
 
 /// The last such error of an inode, and how many there have been. Every handle learns of it once, however often it happened in
 /// between.

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `open` | opening and closing |
+//! | `interface` | what the mount passes in and gets back |
 //! | `modes` | what the kernel is told of a handle, by mode and by what else is open |
 //! | `shared` | an inode with open handles; its change between direct and cached |
 //! | `descriptors` | the server's own opens of an inode |
@@ -23,6 +24,7 @@ mod descriptors;
 mod errors;
 mod freshness;
 mod habits;
+mod interface;
 mod janitor;
 mod memory;
 mod modes;
@@ -34,15 +36,12 @@ mod shared;
 mod tests;
 mod turns;
 
-use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::lock::LockPolicy;
-use dio_fuse::{BackingId, FopenFlags};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Result;
 
@@ -58,35 +57,7 @@ use memory::Memory;
 use open::{Inner, hand_over};
 use shared::{Common, Kernel};
 
-pub use requests::How;
-
-/// What an open gives to the kernel.
-#[derive(Debug)]
-pub struct Opened {
-    /// Names the handle in later requests.
-    pub handle: u64,
-    /// How the kernel is to treat it, but for `FOPEN_PASSTHROUGH`, which goes with `backing`.
-    pub flags: FopenFlags,
-    /// The file that the kernel itself reads, writes and maps, where it may.
-    pub backing: Option<Arc<BackingId>>,
-}
-
-/// What a program wants open.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// The inode.
-    pub ino: InodeId,
-    /// Where it is, relative to the source: for messages and statistics.
-    pub path: &'a Path,
-    /// The program's user.
-    pub user: u32,
-}
-
-/// Opens an inode of the source for the server.
-pub type Opener<'a> = &'a dyn Fn(OFlags) -> Result<OwnedFd>;
-
-/// Makes a file known to the kernel as one that it may use by itself.
-pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
+pub use interface::{How, MakeBacking, Opened, Opener, Wanted};
 
 /// The open files of a mount.
 #[derive(Debug)]

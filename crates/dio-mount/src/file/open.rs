@@ -20,25 +20,18 @@ use rustix::io::{Errno, Result};
 use super::ahead::Ahead;
 use super::commits::Commits;
 use super::descriptors::{About, Descriptors};
-use super::errors::Waiting;
+use super::errors::{Born, Waiting};
 use super::freshness::{self, Found, Signature};
+use super::interface::{MakeBacking, Opened, Wanted};
 use super::janitor::{self, Janitor, Place};
 use super::modes::{Company, Way, Wish};
 use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
-use super::{MakeBacking, Opened, Wanted};
 use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
 use crate::stats::{Event, Stats};
 
 pub(super) type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Backing>;
-
-/// When an inode was born: tells apart those that have had the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Born {
-    pub(super) seconds: i64,
-    pub(super) nanoseconds: u32,
-}
 
 /// Longest path in bytes that is kept for messages and statistics (`PATH_MAX`). A user can make far
 /// longer ones, one directory at a time.

@@ -14,24 +14,13 @@ use super::appends::{appends, end_of};
 use super::behind::{Aim, SMALL, Target};
 use super::descriptors::Descriptors;
 use super::habits::through_cache;
+use super::interface::How;
 use super::memory::with_buffer;
 use super::modes::Way;
 use super::shared::{Handle, Routes, Shared, file_of, sync_method};
 use crate::options::Mode;
 use crate::set_id;
 use crate::stats::{Event, FileStats, Kind};
-
-/// What the kernel says of a write besides its bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct How {
-    /// `open(2)` flags of the file at this moment, those of the single call included: `O_DSYNC`, `O_SYNC` and `O_APPEND` are
-    /// looked at (`FUSE_WRITE` sends them with every request).
-    pub flags: OFlags,
-    /// From the kernel's cache of the mount, on behalf of a mapping (`FUSE_WRITE_CACHE`).
-    pub cache: bool,
-    /// Set-id bits are to be cleared (`FUSE_WRITE_KILL_SUIDGID`).
-    pub kill_privileges: bool,
-}
 
 /// A read that is to be answered.
 struct Answer<'a, G> {

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Result;
 
+use super::interface::How;
 use super::memory::Chunk;
 use super::modes::Way;
-use super::requests::How;
 use super::shared::Handle;
 use crate::stats::Wait;
 

@@ -95,7 +95,7 @@ impl Contents<'_> {
             let open = |more| openat(dir, name, flags | more, Mode::empty());
             let opened = if self.into_fifo { open_fifo(Stop::on_signals(), open) } else { open(OFlags::empty()) };
             match opened {
-                Err(Errno::INTR) => return Err(CopyError::Interrupted),
+                Err(Errno::CANCELED) => return Err(CopyError::Interrupted),
                 Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.force => match names::unlinkat(dir, name) {
@@ -155,7 +155,7 @@ fn interruptible(
     path: impl FnOnce() -> PathBuf,
 ) -> Result<OwnedFd, CopyError> {
     match opened {
-        Err(Errno::INTR) => Err(CopyError::Interrupted),
+        Err(Errno::CANCELED) => Err(CopyError::Interrupted),
         opened => opened.at(doing, path),
     }
 }

@@ -15,8 +15,8 @@ use dio::lock::LockPolicy;
 use rustix::fs::OFlags;
 use rustix::io::Result;
 
+use super::interface::How;
 use super::modes::Way;
-use super::requests::How;
 use super::shared::Backing;
 use super::{Files, Opened};
 use crate::options::{Live, Mode, Rules, Settings};
