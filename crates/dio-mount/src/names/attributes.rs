@@ -19,7 +19,7 @@ use crate::set_id;
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Names {
-    /// Attributes of an inode; `st_ino` as in [`Entry::stat`].
+    /// Attributes of an inode; `st_ino` as in [`Entry::stat`](super::Entry::stat).
     ///
     /// # Errors
     /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `fstat(2)`.
