@@ -417,12 +417,15 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let window = text.contains("--long") && theirs.err.is_empty();
     // Where no holes can be made, of which -q says nothing.
     let holes = text.contains("--sparse") && theirs.err.is_empty() && theirs.status.0.is_some_and(|status| status > 2);
+    // A checksum that is there is verified, whatever --no-check says.
+    let verified = text.contains("--no-check") && ours.err.contains("doesn't match checksum");
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file");
     waits
         || both
         || crashed
         || failed
         || itself
+        || verified
         || hidden
         || reserved
         || window
