@@ -114,7 +114,7 @@ impl Reader {
     /// another log or segment.
     ///
     /// The log is the one that most segments belong to. The reader returns sound records of the
-    /// other segments too, and [`Reader::bad_headers`] lists these segments.
+    /// other segments too, and [`Reader::bad_headers_since`] lists these segments.
     ///
     /// # Errors
     /// As [`Reader::open_on`]; [`WalError::Header`] only if neither a header nor a mark names a
@@ -225,14 +225,9 @@ impl Reader {
         Lsn(self.known_durable)
     }
 
-    /// The headers that a reader from [`Reader::open_damaged_on`] has ignored so far, in the order
-    /// of the segments. Those of segments that were read ahead are included.
-    pub fn bad_headers(&self) -> Vec<BadHeader> {
-        self.segments.bad_headers()
-    }
-
-    /// As [`Reader::bad_headers`] without the first `count` of them, in the order in which they were
-    /// met.
+    /// The headers that a reader from [`Reader::open_damaged_on`] has ignored so far, without the
+    /// first `count` of them, in the order in which they were met. Those of segments that were read
+    /// ahead are included.
     pub fn bad_headers_since(&self, count: usize) -> Vec<BadHeader> {
         self.segments.bad_headers_since(count)
     }

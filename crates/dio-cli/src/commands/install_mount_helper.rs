@@ -165,9 +165,7 @@ fn is_shared(path: &Path, found: &fs::Metadata) -> bool {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
     let mode = found.mode();
-    let list = || rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0u8; 8]);
-    let has_list = || matches!(list(), Ok(_) | Err(rustix::io::Errno::RANGE));
-    mode & OTHERS != 0 || mode & GROUP != 0 && (found.gid() != 0 || has_list())
+    mode & OTHERS != 0 || mode & GROUP != 0 && (found.gid() != 0 || dio::names::path_has_acl(path))
 }
 
 #[cfg(test)]
@@ -192,7 +190,7 @@ mod tests {
         let open = |name: &str| {
             open_to_others(&dir.join(name)).unwrap().map(|place| place.strip_prefix(&dir).unwrap().to_owned())
         };
-        for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not"] {
+        for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not", "b/c/not/yet"] {
             assert_eq!(open(name), None, "{name}");
         }
         for (place, mode) in [("b/c/dio", 0o757), ("b/c", 0o777), ("b", 0o777), ("a", 0o777)] {

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use dio::stream::pipe::wait_readable;
 use dio_sys::uninterrupted;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+use super::errno_of;
 use crate::stop::Stop;
 
 /// The time between two looks at a request to stop.
@@ -29,13 +30,13 @@ pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<Owne
         }
     };
     // To read, it is opened although nobody writes: an end that was never there is no end of file.
-    let pause = Timespec::try_from(PAUSE).expect("a short time fits");
-    while uninterrupted(|| poll(&mut [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)], Some(&pause)))? == 0 {
+    let flags = fcntl_getfl(&fd)?;
+    while !flags.contains(OFlags::WRONLY) && !wait_readable(&fd, Some(PAUSE)).map_err(|error| errno_of(&error))? {
         if stop.asked() {
             return Err(Errno::CANCELED);
         }
     }
-    fcntl_setfl(&fd, fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
+    fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     Ok(fd)
 }
 

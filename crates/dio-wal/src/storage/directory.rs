@@ -127,9 +127,9 @@ impl Storage for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let path = self.file_path(name)?;
         // What has the name may be somebody else's, and be open elsewhere: it is not written into.
-        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
+        match self.delete(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;

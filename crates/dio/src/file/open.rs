@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::append_state::AppendState;
 use super::backing::SingleFile;
 use super::counters::{Meter, Reason};
-use super::error::FileError;
+use super::error::{FileError, errno_of};
 use super::handle::{Backing, CURE_BUFFERED, File, StripedObjects};
 use super::latch::Latch;
 use super::locking::FileLocks;
@@ -238,9 +238,7 @@ impl OpenOptions {
             return Err(FileError::new("open for direct I/O", path, Errno::OPNOTSUPP).with_cure(CURE_PREFERRED));
         }
         let medium = match refused {
-            true => {
-                medium.without_direct().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?
-            }
+            true => medium.without_direct().map_err(|error| failed(errno_of(&error)))?,
             false => medium,
         };
         let proven = !super::residue::needs_trial(&geometry);
@@ -441,7 +439,7 @@ impl OpenOptions {
                     None | Some(Ok(())) => Ok(medium),
                     // Without /proc whole blocks can still be written.
                     Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(medium),
-                    Some(Err(error)) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                    Some(Err(error)) => Err(errno_of(&error)),
                 }
             }
             // open(2): EINVAL, "The filesystem does not support the O_DIRECT flag".

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::error::errno_of;
 use super::routing::Routing;
 use super::trial::{DirectnessTrial, ResidencySample, pages_of};
 use crate::engine::{Medium, OpKind, OsMedium, Route};
@@ -162,8 +163,7 @@ impl Residue {
         if touched.ranges.is_empty() {
             return Ok(());
         }
-        let fd =
-            medium.descriptor(Route::Buffered).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let fd = medium.descriptor(Route::Buffered).map_err(|error| errno_of(&error))?;
         if touched.written {
             let hull = touched.ranges[0].start..touched.ranges[touched.ranges.len() - 1].end;
             write_back(fd, hull).map_err(|error| residency_errno(&error))?;

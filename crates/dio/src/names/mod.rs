@@ -27,7 +27,7 @@ mod path;
 mod removal;
 mod striped;
 
-pub use crate::stripe::{DEFAULT_NAME, has_default, take_ignored_defaults};
+pub use crate::stripe::{DEFAULT_NAME, has_default, path_has_acl, take_ignored_defaults};
 pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};

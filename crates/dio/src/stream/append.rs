@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::pipe;
 use crate::block::{Block, Pool};
-use crate::file::{Class, Counters, File, Reason};
+use crate::file::{Class, Counters, File, Reason, errno_of};
 use crate::geometry::{align_down, align_up};
 
 /// Appends to a file.
@@ -92,7 +92,7 @@ impl Appender {
         let from = self.from;
         let outcome = self.append(block, from);
         if let Err(error) = &outcome {
-            self.failed = Some(Errno::from_io_error(error).unwrap_or(Errno::IO));
+            self.failed = Some(errno_of(error));
         }
         outcome.and_then(|()| self.align_start())
     }

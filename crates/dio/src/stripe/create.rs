@@ -207,7 +207,7 @@ fn check_replaceable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
     if old.nlink() > 1 {
         return refused(Errno::EXIST, "it has other names, which would stay those of an ordinary file");
     }
-    if has_list(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..])) {
+    if path_has_acl(path) {
         return refused(Errno::OPNOTSUPP, "it has an access control list, which its objects would not have");
     }
     Ok(())
@@ -217,6 +217,11 @@ fn check_replaceable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
 /// permissions are then only an upper bound.
 pub fn has_acl(file: impl AsFd) -> bool {
     has_list(rustix::fs::fgetxattr(file, ACL, &mut [0u8; 1][..]))
+}
+
+/// As [`has_acl`], of what a path names; a link is not followed.
+pub fn path_has_acl(path: &Path) -> bool {
+    has_list(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..]))
 }
 
 /// Whether an access control list exists, by the answer to a request with room for one byte: a list

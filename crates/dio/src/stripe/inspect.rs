@@ -17,7 +17,7 @@ use super::local::is_local;
 use super::open::{LeaseWait, check_header, descriptor_of, open_checked, wait_until_consistent};
 use super::stamp::{FoundState, compare_stamps};
 use super::stamp_io::read_stamp;
-use crate::file::{FileError, words};
+use crate::file::{FileError, errno_of, words};
 
 /// Permission bits of others than the owner to read and write.
 const OTHERS: u32 = 0o066;
@@ -178,7 +178,7 @@ pub(super) fn look(descriptor: &Descriptor, index: usize, head: &DescriptorInode
         seen: None,
         stamped_size: None,
     };
-    let system = |error: &io::Error| words(Errno::from_io_error(error).unwrap_or(Errno::IO));
+    let system = |error: &io::Error| words(errno_of(error));
     match open_checked(descriptor, index, file.st_uid, OFlags::RDONLY) {
         Err((Errno::NOENT, _)) => report.state = ObjectState::Missing,
         Err((errno, "")) => report.state = ObjectState::Wrong(words(errno)),

@@ -22,7 +22,7 @@ use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps}
 use super::stamp_io::read_stamp;
 use super::trust::{as_owner, may_refer_to, refused_to_owner};
 use crate::engine::{Medium, OsMedium, Route};
-use crate::file::{File, FileError, OpenOptions, StripedObjects};
+use crate::file::{File, FileError, OpenOptions, StripedObjects, errno_of};
 use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
@@ -303,7 +303,7 @@ impl OpenOptions {
         let os = object.os_medium().expect("an object is a file of the system");
         let (id, start) = (descriptor.id, descriptor.layout.start());
         let device = Device::of(stat.st_rdev, id, object.path(), start);
-        let system = |error: io::Error| (Errno::from_io_error(&error).unwrap_or(Errno::IO), String::new());
+        let system = |error: io::Error| (errno_of(&error), String::new());
         let writer = self.writes().then(|| device.write(os.any())).transpose();
         let writer = writer.map_err(|(errno, what)| match errno {
             Errno::BUSY => (errno, DEVICE_IN_USE.to_owned()),

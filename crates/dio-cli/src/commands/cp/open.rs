@@ -75,11 +75,8 @@ impl Contents<'_> {
         }
         let (dir, name) = self.source_dir();
         let open = |more| openat(dir, name, flags | more, Mode::empty());
-        let opened = match FileType::from_raw_mode(self.stat.st_mode) {
-            FileType::Fifo => open_fifo(Stop::on_signals(), open),
-            _ => open(OFlags::empty()),
-        };
-        let fd = interruptible(opened, Doing::OpenSource, || self.source_path())?;
+        let is_fifo = FileType::from_raw_mode(self.stat.st_mode) == FileType::Fifo;
+        let fd = open_or_stop(is_fifo, open)?.at(Doing::OpenSource, || self.source_path())?;
         let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
         if FileId::of(&opened) != FileId::of(self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
@@ -93,9 +90,7 @@ impl Contents<'_> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | extra;
         if !self.fresh {
             let open = |more| openat(dir, name, flags | more, Mode::empty());
-            let opened = if self.into_fifo { open_fifo(Stop::on_signals(), open) } else { open(OFlags::empty()) };
-            match opened {
-                Err(Errno::CANCELED) => return Err(CopyError::Interrupted),
+            match open_or_stop(self.into_fifo, open)? {
                 Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.force => match names::unlinkat(dir, name) {
@@ -148,15 +143,15 @@ impl Contents<'_> {
     }
 }
 
-/// The outcome of an opening that a request to stop ends.
-fn interruptible(
-    opened: Result<OwnedFd, Errno>,
-    doing: Doing,
-    path: impl FnOnce() -> PathBuf,
-) -> Result<OwnedFd, CopyError> {
-    match opened {
+/// What opening answers: calls `open` with flags to add. The wait for the other end of a FIFO ends
+/// when a stop is asked for.
+fn open_or_stop(
+    is_fifo: bool,
+    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<Result<OwnedFd, Errno>, CopyError> {
+    match if is_fifo { open_fifo(Stop::on_signals(), open) } else { open(OFlags::empty()) } {
         Err(Errno::CANCELED) => Err(CopyError::Interrupted),
-        opened => opened.at(doing, path),
+        opened => Ok(opened),
     }
 }
 
