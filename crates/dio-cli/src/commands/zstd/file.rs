@@ -51,7 +51,7 @@ impl Run {
         for name in names {
             let path = Path::new(&name);
             let link = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_symlink());
-            if name != "-" && link && !self.args.force && !self.args.list {
+            if name != "-" && link && !self.args.force {
                 self.say(2, &[b"Warning : ", name.as_bytes(), b" is a symbolic link, ignoring \n"]);
                 ignored = true;
                 continue;
@@ -81,7 +81,7 @@ impl Run {
     /// Files in a directory, which lies in `above`, and below, in the order of their names.
     fn walk(&self, path: &Path, above: &Directory, files: &mut Vec<File>) {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-        flags.set(OFlags::NOFOLLOW, !self.args.force && !self.args.list);
+        flags.set(OFlags::NOFOLLOW, !self.args.force);
         let opened = above.open_entry(path, flags).and_then(|fd| Directory::opened(path, fd));
         // However deep directories lie, one is open.
         above.close();
