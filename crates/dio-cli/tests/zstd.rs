@@ -1,5 +1,5 @@
-//! `dio zstd` beside the zstd command: what one writes the other reads, names and lists are the same, and so are the words
-//! where that is sensible.
+//! `dio zstd` beside the zstd command: what one writes the other reads, names and lists are the
+//! same, and so are the words where that is sensible.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,8 @@ fn run_in(whose: Whose, prepare: &dyn Fn(&Path), text: &str) -> Seen {
     seen(script(whose, dir.path(), text), dir.path())
 }
 
-/// Ratios and compressed sizes are those of another version of the library; damage is told with its place.
+/// Ratios and compressed sizes are those of another version of the library; damage is told with its
+/// place.
 fn common(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -148,6 +149,10 @@ fn what_is_left_alone_is_told_alike() {
         "ln -s a.zst l.zst; zstd -l l.zst",
         "ln -s self self; zstd -l self a.zst",
         "ln -s a.zst l.zst; zstd -lf l.zst",
+        "mkdir e; zstd -r lnk e",
+        "mkdir e; zstd -r --exclude-compressed lnk e",
+        "ln -s a.zst l.zst; zstd --exclude-compressed l.zst",
+        "mkdir e; zstd -lr lnk e",
         "zstd -t a.zst two.zst",
         "zstd -t trunc.zst a.zst",
         "zstd -t a two.zst",
@@ -405,8 +410,9 @@ fn some_command_lines(rng: &mut Rng) {
 fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let waits = [theirs, ours].iter().any(|seen| seen.status.0 == Some(124));
     let crashed = theirs.status.0.is_none_or(|status| status > 128);
-    // How much comes before damage, and what is left of a target, are its own. An answer from a pipe is not understood alike, and the
-    // command cannot make holes in a pipe, nor read its standard input twice. --long does not make the window that is allowed smaller.
+    // How much comes before damage, and what is left of a target, are its own. An answer from a
+    // pipe is not understood alike, and the command cannot make holes in a pipe, nor read its
+    // standard input twice. --long does not make the window that is allowed smaller.
     let failed = theirs.status.0 != Some(0) && ours.status.0 == Some(1);
     // The command finds that only by names, and ruins the source that has another.
     let both = ours.err.contains("cannot be used with");

@@ -47,15 +47,21 @@ impl Run {
         if names.is_empty() {
             return Some(if self.args.list { Vec::new() } else { vec![File::named("-".into())] });
         }
-        let (mut files, mut ignored) = (Vec::new(), false);
+        names.retain(|name| {
+            let path = Path::new(name);
+            let link = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_symlink());
+            let kept = name == "-" || !link || self.args.force;
+            if !kept {
+                self.say(2, &[b"Warning : ", name.as_bytes(), b" is a symbolic link, ignoring \n"]);
+            }
+            kept
+        });
+        if names.is_empty() {
+            return None;
+        }
+        let mut files = Vec::new();
         for name in names {
             let path = Path::new(&name);
-            let link = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_symlink());
-            if name != "-" && link && !self.args.force {
-                self.say(2, &[b"Warning : ", name.as_bytes(), b" is a symbolic link, ignoring \n"]);
-                ignored = true;
-                continue;
-            }
             if self.args.recursive && path.is_dir() {
                 let above = Directory::of_operand(path);
                 self.walk(path, &above, &mut files);
@@ -63,19 +69,17 @@ impl Run {
                 files.push(File::named(name.into()));
             }
         }
+        if files.is_empty() && !self.args.list {
+            self.say(1, &[b"please provide correct input file(s) or non-empty directories -- ignored \n"]);
+        }
         if self.args.exclude_compressed && !self.decompress() {
             files.retain(|file| {
                 let ending = file.path.extension().and_then(OsStr::to_str).unwrap_or_default();
                 // A directory is told of, whatever its name.
                 !COMPRESSED.contains(&ending) || file.path.is_dir()
             });
-            return Some(files);
         }
-        if files.is_empty() && self.args.recursive && !ignored && !self.args.list {
-            self.say(1, &[b"please provide correct input file(s) or non-empty directories -- ignored \n"]);
-            return Some(files);
-        }
-        if files.is_empty() { None } else { Some(files) }
+        Some(files)
     }
 
     /// Files in a directory, which lies in `above`, and below, in the order of their names.
