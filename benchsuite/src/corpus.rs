@@ -1,4 +1,5 @@
-//! Data that people compress: text, programs, a database. Made once from what this machine has, kept between runs.
+//! Data that people compress: text, programs, a database. Made once from what this machine has,
+//! kept between runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

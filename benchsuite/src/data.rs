@@ -14,8 +14,8 @@ const DIRECTORIES: u64 = 300;
 /// Seed of its sizes and contents.
 const SEED: u64 = 0x00d1_0000_0001;
 
-/// A file of `bytes` (whole MiB) that cannot be compressed, below `dir`. Written directly: allocated-only
-/// extents would be read without a disk, and cached pages would be in the way.
+/// A file of `bytes` (whole MiB) that cannot be compressed, below `dir`. Written directly:
+/// allocated-only extents would be read without a disk, and cached pages would be in the way.
 pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
     if bytes % MIB != 0 {
         return Err(format!("a size of whole MiB is needed, not {}", size_text(bytes)).into());
@@ -34,7 +34,8 @@ pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// `count` files of `bytes` each (whole MiB) that cannot be compressed, in a directory of their own below `dir`.
+/// `count` files of `bytes` each (whole MiB) that cannot be compressed, in a directory of their own
+/// below `dir`.
 pub(crate) fn large_files(dir: &Path, count: u64, bytes: u64) -> Result<PathBuf> {
     let root = dir.join(format!("large-{count}-{}", size_text(bytes)));
     if !root.exists() {
@@ -130,14 +131,15 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Its files, or those of a copy of it below `root`. Never held as a list: a process that is started
-    /// inherits the peak RSS of this one, so this one stays small.
+    /// Its files, or those of a copy of it below `root`. Never held as a list: a process that is
+    /// started inherits the peak RSS of this one, so this one stays small.
     pub(crate) fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
         (0..self.count).map(move |n| root.join(name_of(n)))
     }
 }
 
-/// `count` files below `dir`, between 100 bytes and 64 KiB: log-normal with median 4 KiB, the same every time.
+/// `count` files below `dir`, between 100 bytes and 64 KiB: log-normal with median 4 KiB, the same
+/// every time.
 pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
     let root = dir.join(format!("tree-{count}"));
     if !root.exists() {

@@ -40,8 +40,8 @@ impl Lab {
         Lab { options: self.options.clone(), dir: dir.to_path_buf(), dio: self.dio.clone() }
     }
 
-    /// A command for the shell with `$DIR` and the programs' names set, so that recorded commands run as they
-    /// stand. Programs built by this crate are found through PATH.
+    /// A command for the shell with `$DIR` and the programs' names set, so that recorded commands
+    /// run as they stand. Programs built by this crate are found through PATH.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let mut dirs = vec![self.dio.parent().map_or(PathBuf::new(), Path::to_path_buf)];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -57,8 +57,8 @@ impl Lab {
         shell
     }
 
-    /// Makes the next run start like any other: nothing dirty, nothing cached but the programs themselves, whose
-    /// size on the disk is not what is compared.
+    /// Makes the next run start like any other: nothing dirty, nothing cached but the programs
+    /// themselves, whose size on the disk is not what is compared.
     pub(crate) fn cool(&self) -> Result<()> {
         measure::cool()?;
         for name in [

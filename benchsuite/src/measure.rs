@@ -51,7 +51,8 @@ pub(crate) fn start(command: &mut Command) -> Result<Running> {
 
 impl Running {
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        // wait4 counts the command and every descendant that was waited for: the tree of a shell's commands.
+        // wait4 counts the command and every descendant that was waited for: the tree of a shell's
+        // commands.
         let used = self.child.wait4()?;
         let wall = self.started.elapsed().as_secs_f64();
         let after = MachineCpu::now()?;

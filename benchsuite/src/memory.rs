@@ -1,8 +1,9 @@
 //! Memory that is new to a virtual machine, and memory that is not.
 //!
-//! A host gives a virtual machine its memory page by page, when it is touched first. What fills the page cache then pays for
-//! that too: `cp && sync` of 4 GiB took more than twice as long in such memory as in memory that had been used. So it is said
-//! which of the two it was, and with `--used-memory` it is the second.
+//! A host gives a virtual machine its memory page by page, when it is touched first. What fills the
+//! page cache then pays for that too: `cp && sync` of 4 GiB took more than twice as long in such
+//! memory as in memory that had been used. So it is said which of the two it was, and with
+//! `--used-memory` it is the second.
 
 use dio_common::memory::of_machine;
 
@@ -14,7 +15,8 @@ const LEFT: u64 = 1 << 30;
 /// Bytes touched at a time.
 const PIECE: usize = 64 << 20;
 
-/// Writes to every page of the memory that is free now, and gives it back. Returns how many bytes that were.
+/// Writes to every page of the memory that is free now, and gives it back. Returns how many bytes
+/// that were.
 pub(crate) fn touch_all() -> Result<u64> {
     let free = of_machine("MemFree").ok_or("/proc/meminfo has no MemFree")?;
     let pieces = free.saturating_sub(LEFT) / PIECE as u64;

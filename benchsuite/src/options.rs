@@ -21,7 +21,8 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Args)]
 pub(crate) struct Options {
-    /// Rounds [default: 5 with --record, else as many up to 5 as end within five minutes by the newest record]
+    /// Rounds [default: 5 with --record, else as many up to 5 as end within five minutes by the
+    /// newest record]
     #[arg(long = "runs", global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
     /// Rounds of the comparison that is under way.
@@ -30,14 +31,15 @@ pub(crate) struct Options {
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
-    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip, mount and neighbours 1G]
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip,
+    /// mount and neighbours 1G]
     #[arg(long, global = true, value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
     #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) files: u64,
-    /// Seconds of each run of random, of random I/O below a mount, of neighbours, and of the hot set alone [default: 5,
-    /// mount and neighbours 2]
+    /// Seconds of each run of random, of random I/O below a mount, of neighbours, and of the hot
+    /// set alone [default: 5, mount and neighbours 2]
     #[arg(long, global = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: Option<u64>,
     /// A built dio instead of one built from this source
@@ -46,10 +48,12 @@ pub(crate) struct Options {
     /// Write runs/DATE-NAME.json and .md, and the table in README.md
     #[arg(long, global = true)]
     pub(crate) record: bool,
-    /// Touch all free memory before copy: what is new to a virtual machine makes the page cache dear
+    /// Touch all free memory before copy: what is new to a virtual machine makes the page cache
+    /// dear
     #[arg(long, global = true)]
     pub(crate) used_memory: bool,
-    /// One more run of dio under perf, the most expensive functions to standard error (copy, tree, loop)
+    /// One more run of dio under perf, the most expensive functions to standard error (copy, tree,
+    /// loop)
     #[arg(long, global = true)]
     pub(crate) profile: bool,
 }
@@ -106,17 +110,21 @@ pub(crate) enum What {
     Uniq,
     /// Compression of text, libraries and a database, and back, cold: dio, pigz, zstd
     Gzip,
-    /// Sorting text four times as large as memory, cold: as bytes, as numbers, by two keys: sort, of dio and of GNU
+    /// Sorting text four times as large as memory, cold: as bytes, as numbers, by two keys: sort,
+    /// of dio and of GNU
     Sort,
-    /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
+    /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache,
+    /// the disk's own limit
     Streams,
     /// Reads and writes below a mount: direct, concurrent, cached, and the file system itself
     Mount,
     /// Names below a mount: git status, tar x and find, beside the file system itself and bindfs
     MountNames,
-    /// An honest user beside a hostile one, in one directory and below a mount of it: response times under each attack
+    /// An honest user beside a hostile one, in one directory and below a mount of it: response
+    /// times under each attack
     Neighbours(Users),
-    /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending in large steps, and recovery
+    /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending
+    /// in large steps, and recovery
     Wal,
     /// All of them
     All,
@@ -149,7 +157,8 @@ pub(crate) enum What {
         /// Of this process among those of the attack
         number: u32,
     },
-    /// Holds leases or locks that so many processes of an attack wait for, until standard input ends
+    /// Holds leases or locks that so many processes of an attack wait for, until standard input
+    /// ends
     #[command(hide = true)]
     Hold { dir: PathBuf, attack: Attack, processes: u32 },
     /// Write the table in README.md again from the records

@@ -1,5 +1,6 @@
-//! Whether a disk reads and writes at the same time, seen from outside: its requests in flight, looked at every few
-//! milliseconds (`/sys/dev/block/MAJOR:MINOR/inflight`, Documentation/ABI/stable/sysfs-block).
+//! Whether a disk reads and writes at the same time, seen from outside: its requests in flight,
+//! looked at every few milliseconds (`/sys/dev/block/MAJOR:MINOR/inflight`,
+//! Documentation/ABI/stable/sysfs-block).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

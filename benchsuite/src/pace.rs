@@ -37,8 +37,8 @@ fn rounds_within(usual: u32, round: f64, most: Duration) -> u32 {
     usual.min(fit as u32).max(1)
 }
 
-/// Says how long the comparison will take, and returns its rounds: those that were asked for, all that are usual for a record,
-/// else as many as end within five minutes.
+/// Says how long the comparison will take, and returns its rounds: those that were asked for, all
+/// that are usual for a record, else as many as end within five minutes.
 pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Result<u32> {
     const USUAL: u32 = 5;
     let Some((name, newest)) = newest()?.remove(comparison) else {
@@ -56,7 +56,8 @@ pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Resul
     Ok(rounds)
 }
 
-/// Says how long a comparison takes that can tell without a record; says nothing where a record has told already.
+/// Says how long a comparison takes that can tell without a record; says nothing where a record has
+/// told already.
 pub(crate) fn expect(comparison: &str, time: Duration) {
     if BEGUN.set((Instant::now(), time)).is_ok() {
         eprintln!("benchsuite: {comparison}: about {}", words(time));

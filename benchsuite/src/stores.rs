@@ -1,5 +1,5 @@
-//! Stores that commit, and the plain flush that their figures are held against: the load of `wal`, in a process of its own
-//! for each run.
+//! Stores that commit, and the plain flush that their figures are held against: the load of `wal`,
+//! in a process of its own for each run.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -20,11 +20,12 @@ trait Store: Sync {
     fn commit(&self, key: u64, record: &[u8]) -> Result<()>;
 }
 
-/// What is overwritten by [`Flush`], and what memory and offset of direct I/O are a multiple of on every file system.
+/// What is overwritten by [`Flush`], and what memory and offset of direct I/O are a multiple of on
+/// every file system.
 const BLOCK: usize = 4096;
 
-/// No store: one block at one place is overwritten past the page cache, then `fdatasync(2)`. What a disk can flush, nothing
-/// else.
+/// No store: one block at one place is overwritten past the page cache, then `fdatasync(2)`. What a
+/// disk can flush, nothing else.
 struct Flush {
     file: File,
     /// Twice a block, so that an aligned one is in it.
@@ -56,8 +57,8 @@ impl Store for Flush {
     }
 }
 
-/// `commits STORE DIR CLIENTS BYTES`: clients commit one record after the other; prints commits per second and response
-/// times.
+/// `commits STORE DIR CLIENTS BYTES`: clients commit one record after the other; prints commits per
+/// second and response times.
 pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seconds: u64) -> Result<()> {
     std::fs::create_dir_all(place)?;
     let opened = if store == "flush" { Box::new(Flush::open(place)?) } else { open(store, place)? };
@@ -153,8 +154,8 @@ mod built {
     use super::Store;
     use crate::Result;
 
-    /// WAL mode, `synchronous=FULL`: a sync for each commit. One connection that clients take by turns: several would wait
-    /// for each other by sleeping, which costs more.
+    /// WAL mode, `synchronous=FULL`: a sync for each commit. One connection that clients take by
+    /// turns: several would wait for each other by sleeping, which costs more.
     pub(super) struct Sqlite(Mutex<rusqlite::Connection>);
 
     impl Sqlite {

@@ -48,7 +48,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// The first line a program prints about its version, or the version of the Debian package of that name.
+/// The first line a program prints about its version, or the version of the Debian package of that
+/// name.
 pub(crate) fn version(program: &Path) -> String {
     let first = |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
     let asked = output(tool(program).arg("--version")).ok().and_then(first);
@@ -73,8 +74,8 @@ fn peers_root() -> PathBuf {
     home().join("target/peers")
 }
 
-/// Finds `name`, or installs it: a Debian package if it is one of ours, a crate otherwise. `None`, said
-/// aloud, when that fails: a comparison then goes on without it.
+/// Finds `name`, or installs it: a Debian package if it is one of ours, a crate otherwise. `None`,
+/// said aloud, when that fails: a comparison then goes on without it.
 pub(crate) fn need(name: &str) -> Option<PathBuf> {
     if let Some(found) = find(name) {
         return Some(found);

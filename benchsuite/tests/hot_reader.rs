@@ -1,4 +1,5 @@
-//! The reader of the hot set counts what it is asked to count, and ends when the one who started it does.
+//! The reader of the hot set counts what it is asked to count, and ends when the one who started it
+//! does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

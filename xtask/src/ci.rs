@@ -1,7 +1,8 @@
 //! `cargo xtask ci`: everything a change has to pass.
 //!
-//! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages run while the others are built,
-//! and the checks, which build everything once more, beside the tests; and programs are installed while the first are built.
+//! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages
+//! run while the others are built, and the checks, which build everything once more, beside the
+//! tests; and programs are installed while the first are built.
 
 use std::thread;
 use std::time::Duration;
@@ -25,8 +26,8 @@ const LEAN: &str = "--no-default-features";
 /// Checks that take their time. RUSTDOCFLAGS make warnings errors.
 const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    // The program without its feature `bench`. Only tests of the library: those of programs run target/debug/dio, which has to
-    // stay the full one, since others run beside these.
+    // The program without its feature `bench`. Only tests of the library: those of programs run
+    // target/debug/dio, which has to stay the full one, since others run beside these.
     ("lints without bench", &["clippy", "-p", "dio-cli", LEAN, "--all-targets", "--", "-D", "warnings"]),
     (
         "tests without bench",
@@ -34,7 +35,8 @@ const CHECKS: &[Check] = &[
     ),
     // Without --lib the program dio and the library dio would be documented in the same place.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
-    // Every package that a user would take can be made; that each builds is tried by hand (without --no-verify).
+    // Every package that a user would take can be made; that each builds is tried by hand (without
+    // --no-verify).
     (
         "packages",
         &[
@@ -52,8 +54,8 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn a switch of the whole
-/// machine, and must not meet those of another process.
+/// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn
+/// a switch of the whole machine, and must not meet those of another process.
 const BESIDE: &[&str] = &["dio", "dio-common", "dio-wal", "dio-bench", "dio-test"];
 
 /// Runs all checks and all tests, and prints the count as the last line; each check counts as
@@ -110,7 +112,8 @@ const FUZZING: Duration = Duration::from_secs(60);
 /// A change is not refused for what another one left to be found: other seeds are tried by hand.
 const SEED: u32 = 1;
 
-/// Fuzzes for a while, each target being one test, and tells how it went in a line; more, if something was found.
+/// Fuzzes for a while, each target being one test, and tells how it went in a line; more, if
+/// something was found.
 fn fuzzed() -> Tally {
     println!("ci: fuzz: cargo xtask fuzz --for {}s", FUZZING.as_secs());
     let lines = Mutex::new(Vec::new());

@@ -1,4 +1,5 @@
-//! Man pages and shell completions, made from the definitions of the flags; and what docs/gnu says of these, compared.
+//! Man pages and shell completions, made from the definitions of the flags; and what docs/gnu says
+//! of these, compared.
 
 mod gnu;
 
@@ -59,8 +60,9 @@ fn generate() -> Result<Files, Error> {
     tracked(dir.path())
 }
 
-/// The command line as help shows it: the shells' files would offer what is hidden too (`clap_complete` passes over hidden
-/// values only). Nothing is parsed by it, so what arguments demand of others is left out.
+/// The command line as help shows it: the shells' files would offer what is hidden too
+/// (`clap_complete` passes over hidden values only). Nothing is parsed by it, so what arguments
+/// demand of others is left out.
 fn visible(mut command: Command) -> Command {
     command.build();
     visible_part(&command)

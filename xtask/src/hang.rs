@@ -1,4 +1,5 @@
-//! Test programs that hang: what their threads wait for is shown, and they are killed, so that the others have their turn.
+//! Test programs that hang: what their threads wait for is shown, and they are killed, so that the
+//! others have their turn.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::tool::{quiet, tool};
 
-/// For how long a test program may say nothing. The harness itself says so when a test takes a minute.
+/// For how long a test program may say nothing. The harness itself says so when a test takes a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Lines of a thread's stack that are shown.

@@ -41,7 +41,8 @@ enum Chore {
         #[arg(last = true)]
         args: Vec<String>,
     },
-    /// Run the random tests for a long time: command lines beside their models, damage, several programs on one file
+    /// Run the random tests for a long time: command lines beside their models, damage, several
+    /// programs on one file
     Soak {
         /// How long each of them goes on
         #[arg(long, default_value_t = 60)]
@@ -50,7 +51,8 @@ enum Chore {
         #[arg(default_value = "soak")]
         name: String,
     },
-    /// Fuzz everything that reads bytes from elsewhere, guided by coverage, from the corpora in `fuzz/corpus`
+    /// Fuzz everything that reads bytes from elsewhere, guided by coverage, from the corpora in
+    /// `fuzz/corpus`
     Fuzz {
         /// How long all targets take together, without building, such as 60s, 40m or 8h
         #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = fuzz::parse_time)]

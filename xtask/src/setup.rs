@@ -5,10 +5,12 @@ use std::process::Stdio;
 
 use crate::tool::{cargo, has, is_root, root, tool};
 
-/// Programs of crates.io that judge file systems, with their versions: each run of the tests is judged by the same.
+/// Programs of crates.io that judge file systems, with their versions: each run of the tests is
+/// judged by the same.
 const JUDGES: &[(&str, &str)] = &[("fsx", "0.3.2"), ("pjdfstest", "0.2.2")];
 
-/// Debian's packages, each with the programs (or files, where `*` stands for one directory) by which its presence is judged.
+/// Debian's packages, each with the programs (or files, where `*` stands for one directory) by
+/// which its presence is judged.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),

@@ -15,6 +15,8 @@ use source::Source;
 
 /// Longest source file, lines.
 const FILE_LINES: usize = 600;
+/// Longest line of a comment, characters; tables have no other way to be written.
+const COMMENT_COLUMNS: usize = 100;
 /// Longest function from its `fn` to its closing brace, lines.
 const FUNCTION_LINES: usize = 75;
 
@@ -94,7 +96,8 @@ const RULES: &[Rule] = &[
         pattern: "eprintln!",
         within: Within::Production,
         only: &["crates/dio/"],
-        // The last words before an abort, and the seed of a simulation that failed, have no caller to go to.
+        // The last words before an abort, and the seed of a simulation that failed, have no caller
+        // to go to.
         allowed: &["crates/dio/src/block/mem.rs", "crates/dio/src/engine/sim"],
         instead: "return an error: only the command line prints",
     },
@@ -127,7 +130,8 @@ const RULES: &[Rule] = &[
             "crates/dio-stripe/src",
             "crates/dio-wal/src",
         ],
-        // These list the directory, compare a path with it, or keep it open for when a mount covers /proc.
+        // These list the directory, compare a path with it, or keep it open for when a mount covers
+        // /proc.
         allowed: &[
             "crates/dio-cli/src/tool/descriptors.rs",
             "crates/dio-cli/src/tool/target/mod.rs",
@@ -278,11 +282,23 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
     }
     if let Some(source) = source {
         check_lengths(path, &source, found);
+        check_comments(path, text, found);
     }
 }
 
-/// Appends the files of tests that no program of tests contains, where cargo does not look for them by
-/// itself: they would never run.
+/// Appends the comments that go on beyond [`COMMENT_COLUMNS`].
+fn check_comments(path: &str, text: &str, found: &mut Vec<String>) {
+    for (number, line) in text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+        let table = comment.trim_start_matches(['/', '!']).trim_start().starts_with('|');
+        if line.chars().count() > COMMENT_COLUMNS && !table {
+            found.push(format!("{path}:{}: a comment beyond column {COMMENT_COLUMNS}: wrap it", number + 1));
+        }
+    }
+}
+
+/// Appends the files of tests that no program of tests contains, where cargo does not look for them
+/// by itself: they would never run.
 fn check_programs(files: &[PathBuf], read: &dyn Fn(&Path) -> String, found: &mut Vec<String>) {
     for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml")) {
         let text = read(manifest);
@@ -433,6 +449,16 @@ mod tests {
         assert_eq!(violations("README.md", &text).len(), 1);
         let text = format!("// {}x\n", RULES[RULES.len() - 2].pattern);
         assert_eq!(violations("crates/dio/src/file.rs", &text).len(), 1);
+    }
+
+    #[test]
+    fn long_comments_are_found_and_tables_are_not() {
+        let comment = |length: usize| format!("    /// {}\n", "x".repeat(length - 8));
+        assert_eq!(violations("a.rs", &comment(COMMENT_COLUMNS)), [""; 0]);
+        let found = violations("a.rs", &comment(COMMENT_COLUMNS + 1));
+        assert_eq!(found, ["a.rs:1: a comment beyond column 100: wrap it"]);
+        assert_eq!(violations("a.rs", &format!("//! | {} |\n", "x".repeat(100))), [""; 0]);
+        assert_eq!(violations("a.rs", &format!("const A: &str = \"// {}\";\n", "x".repeat(100))), [""; 0]);
     }
 
     #[test]

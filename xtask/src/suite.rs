@@ -29,7 +29,8 @@ pub(crate) fn test(args: &[String]) -> bool {
     tally.failed == 0
 }
 
-/// Runs the random tests whose name contains `name`, one at a time, each for `minutes`; true when nothing failed.
+/// Runs the random tests whose name contains `name`, one at a time, each for `minutes`; true when
+/// nothing failed.
 pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     let suite = Suite::prepare();
     let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
@@ -64,7 +65,8 @@ impl Suite {
         Suite { obstacle, missing: skipped, told: Mutex::default() }
     }
 
-    /// Runs `cargo test` and counts; an error of the harness itself counts as one failure. Several may run at a time.
+    /// Runs `cargo test` and counts; an error of the harness itself counts as one failure. Several
+    /// may run at a time.
     pub(crate) fn counted(&self, args: &[String], show: impl FnMut(&str)) -> Tally {
         self.counted_with(args, &[], show)
     }

@@ -22,7 +22,8 @@ use dio_common::size::{GIB, MIB, exact as size_text};
 /// The disk's own limit among the contenders.
 const LIMIT: &str = "fio, the disk's limit";
 
-/// Contenders: what the table calls them, the program they need, the command with SOURCE and TARGET in it.
+/// Contenders: what the table calls them, the program they need, the command with SOURCE and TARGET
+/// in it.
 const COPIES: &[(&str, &str, &str)] = &[
     ("dio cp", "dio", "dio cp SOURCE TARGET"),
     ("cp && sync", "cp", "cp SOURCE TARGET && sync -f TARGET"),
@@ -89,8 +90,8 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
     group
 }
 
-/// `dio cp` with a receipt, unmeasured: which engine it used and the most memory its buffers took. A dio that
-/// writes no receipt is measured all the same; what it would have told is then missing.
+/// `dio cp` with a receipt, unmeasured: which engine it used and the most memory its buffers took.
+/// A dio that writes no receipt is measured all the same; what it would have told is then missing.
 fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>> {
     let (target, file) = (lab.dir.join("target"), lab.dir.join("receipt"));
     remove(&target)?;

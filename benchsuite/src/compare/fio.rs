@@ -31,7 +31,8 @@ pub(crate) struct Ceiling<'a> {
 }
 
 impl<'a> Ceiling<'a> {
-    /// Tries every shape of a script once. `bytes` are read, and as many are written if the script writes.
+    /// Tries every shape of a script once. `bytes` are read, and as many are written if the script
+    /// writes.
     pub(crate) fn find(
         lab: &'a Lab,
         bytes: u64,
@@ -70,8 +71,8 @@ impl<'a> Ceiling<'a> {
     }
 }
 
-/// The command that reads `source` and writes `target`, both direct, again from the start as long as
-/// the time is not over; options before the first name hold for both jobs. `fallocate` stays at
+/// The command that reads `source` and writes `target`, both direct, again from the start as long
+/// as the time is not over; options before the first name hold for both jobs. `fallocate` stays at
 /// fio's default: like dio, it allocates the target first.
 ///
 /// A job that has a size ends before the other one, which is alone from then on: `dio cp` was 11 %
@@ -92,8 +93,8 @@ pub(crate) fn read_script(source: &str, size: &str, (block, depth): Shape) -> St
     )
 }
 
-/// Runs [`read_script`] or [`mixed_script`]. The wall time is that of `bytes` for each job at the sum of
-/// their rates, without fio's start.
+/// Runs [`read_script`] or [`mixed_script`]. The wall time is that of `bytes` for each job at the
+/// sum of their rates, without fio's start.
 fn limit(lab: &Lab, script: &str, bytes: u64) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
     let report = json_of(&finished.stdout)?;

@@ -1,4 +1,5 @@
-//! Compression of large cold files: gzip beside pigz, zstd beside the zstd command, in both directions.
+//! Compression of large cold files: gzip beside pigz, zstd beside the zstd command, in both
+//! directions.
 
 use std::fs;
 use std::path::{Path, PathBuf};

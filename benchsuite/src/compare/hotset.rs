@@ -1,5 +1,5 @@
-//! What a copy does to a neighbour: a process reads a cached hot set while a file is copied, both with one
-//! limit of memory.
+//! What a copy does to a neighbour: a process reads a cached hot set while a file is copied, both
+//! with one limit of memory.
 
 use std::env;
 use std::fs;
@@ -64,7 +64,8 @@ impl Group {
     }
 }
 
-/// Removes groups that a killed run left; one with a process in it stays, because the kernel refuses.
+/// Removes groups that a killed run left; one with a process in it stays, because the kernel
+/// refuses.
 fn remove_stale(base: &Path) -> Result<()> {
     for entry in fs::read_dir(base)? {
         let entry = entry?;
@@ -93,11 +94,13 @@ fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     let mut reader = Reader::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
     reader.begin()?;
     let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
-    // The reader goes on meanwhile: what counts is what the copy left, not what it brings back afterwards.
+    // The reader goes on meanwhile: what counts is what the copy left, not what it brings back
+    // afterwards.
     let page = rustix::param::page_size() as f64;
     sample.insert("resident_part", resident_pages([hot])? * page / HOT as f64);
     reader.end(&mut sample)?;
-    // The machine's CPU is mostly the reader's: it says nothing about the copy. Without a copy nothing does.
+    // The machine's CPU is mostly the reader's: it says nothing about the copy. Without a copy
+    // nothing does.
     sample.remove("machine_cpu_seconds");
     if script.starts_with("sleep") {
         sample.retain(|key, _| HOT_SET.contains(key));

@@ -11,8 +11,8 @@ use crate::tool::{must, output, tool};
 use dio_bench::suite::Report;
 use dio_common::size::{GIB, MIB};
 
-/// Runs [`compare`] in a mount namespace of its own: however it ends, the mount ends with it, and with the
-/// mount the loop device, and with that the unlinked image.
+/// Runs [`compare`] in a mount namespace of its own: however it ends, the mount ends with it, and
+/// with the mount the loop device, and with that the unlinked image.
 pub(crate) fn enter(lab: &Lab) -> Result<()> {
     let mut options = lab.options.clone();
     options.dio = Some(lab.dio.clone());
@@ -45,8 +45,8 @@ fn inside(lab: &Lab, mount: &Path, bytes: u64) -> Result<Report> {
     copy::compare_on_memory(&lab.at(mount), bytes)
 }
 
-/// Writes every block of the file system once: tmpfs allocates its pages on first use, and the first round
-/// would pay for that.
+/// Writes every block of the file system once: tmpfs allocates its pages on first use, and the
+/// first round would pay for that.
 fn fill(mount: &Path, bytes: u64) -> Result<()> {
     let file = mount.join("fill");
     let mut dd = tool("dd");

@@ -81,7 +81,8 @@ enum Amount {
 
 use Amount::{Seconds, Times};
 
-/// Opened as programs do that nobody can change; what was acknowledged is on the disk before the time ends.
+/// Opened as programs do that nobody can change; what was acknowledged is on the disk before the
+/// time ends.
 const PLAIN_SYNCED: &str = "--ioengine=psync --direct=0 --end_fsync=1";
 const PLAIN: &str = "--ioengine=psync --direct=0";
 const DIRECT: &str = "--ioengine=psync --direct=1";
@@ -250,7 +251,8 @@ impl Bench<'_> {
         jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
     }
 
-    /// fio drops no caches by itself, which it could do for the bare file only, and takes no times of single requests.
+    /// fio drops no caches by itself, which it could do for the bare file only, and takes no times
+    /// of single requests.
     fn script(&self, work: &Work, way: &Way) -> String {
         let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
         let amount = match work.amount {
@@ -269,7 +271,8 @@ impl Bench<'_> {
         self.lab.dir.join(NAME)
     }
 
-    /// The file as the workload wants it: written again only where a run before has removed it or another size is wanted.
+    /// The file as the workload wants it: written again only where a run before has removed it or
+    /// another size is wanted.
     fn prepare(&self, work: &Work) -> Result<()> {
         let there = fs::metadata(self.file()).map_or(0, |found| found.len());
         if work.file == New {

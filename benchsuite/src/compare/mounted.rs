@@ -60,7 +60,8 @@ impl Server {
     }
 }
 
-/// MiB that are written and read before anything is measured: more than a server has in its hands at a time.
+/// MiB that are written and read before anything is measured: more than a server has in its hands
+/// at a time.
 const WARM_UP: u32 = 128;
 
 /// A mount that lasts as long as this.
@@ -96,8 +97,9 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Has the server write and read a while, so that its memory is not new to the machine any more: what a page costs that is
-    /// touched for the first time, most of all in a virtual machine, is none of what is compared.
+    /// Has the server write and read a while, so that its memory is not new to the machine any
+    /// more: what a page costs that is touched for the first time, most of all in a virtual
+    /// machine, is none of what is compared.
     pub(super) fn warm_up(&self) -> Result<()> {
         let path = self.at.join("warm-up");
         let mut buffer = vec![1; 1 << 20];

@@ -36,8 +36,8 @@ struct Work {
     warm: bool,
 }
 
-/// git may write down what it saw, which would spare the next contender work or cost it some: it may not while it is
-/// measured, and each has seen the tree in its own mount before.
+/// git may write down what it saw, which would spare the next contender work or cost it some: it
+/// may not while it is measured, and each has seen the tree in its own mount before.
 const STATUS: &str = "test -z \"$(git --no-optional-locks -C AT/repo status --porcelain 2>&1)\"";
 const REFRESH: &str = "git -C AT/repo status --porcelain > /dev/null";
 

@@ -57,7 +57,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-/// The time is set by the option and nothing is written: what remains to tell is what the reads cost.
+/// The time is set by the option and nothing is written: what remains to tell is what the reads
+/// cost.
 fn keep_costs(sample: &mut Sample) {
     sample.retain(|key, _| !["wall_seconds", "dirty_bytes"].contains(key));
 }

@@ -20,8 +20,8 @@ use dio_common::size::MIB;
 /// Bytes of one read.
 const PIECE: u64 = 4096;
 
-/// The reader's side: fills the cache, says `ready`, waits for a line, reads at random until standard input
-/// ends, prints one JSON object.
+/// The reader's side: fills the cache, says `ready`, waits for a line, reads at random until
+/// standard input ends, prints one JSON object.
 pub(crate) fn serve(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let pieces = file.metadata()?.len() / PIECE;

@@ -23,7 +23,8 @@ struct Trial {
     title: &'static str,
     flags: &'static str,
     wall: f64,
-    /// The part of the size, and of the memory, that it is tried with: the peer needs minutes for the others.
+    /// The part of the size, and of the memory, that it is tried with: the peer needs minutes for
+    /// the others.
     part: u64,
 }
 
@@ -80,7 +81,8 @@ impl Trial {
             let shown = format!("twice: {}", ceiling.command());
             entries.push(Entry::new(LIMIT, &shown, move |_| {
                 let mut once = ceiling.run()?;
-                // More than fits into memory is read, written in sorted pieces, read again and written in order.
+                // More than fits into memory is read, written in sorted pieces, read again and
+                // written in order.
                 once.entry("wall_seconds").and_modify(|wall| *wall *= 2.0);
                 Ok(once)
             }));

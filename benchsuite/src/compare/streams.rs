@@ -1,4 +1,5 @@
-//! Streams in small steps, many at a time and at random: dio's own benchmark, repeated and recorded.
+//! Streams in small steps, many at a time and at random: dio's own benchmark, repeated and
+//! recorded.
 
 use std::fs;
 use std::path::Path;
@@ -43,8 +44,8 @@ enum Part {
     Random,
 }
 
-/// `streams`: small steps on one file, many streams and random reads on a larger one, on which what streams read beyond
-/// their parts counts for less.
+/// `streams`: small steps on one file, many streams and random reads on a larger one, on which what
+/// streams read beyond their parts counts for less.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let small = source(&lab.dir, lab.options.size.unwrap_or(GIB))?;
     let large = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;

@@ -1,4 +1,5 @@
-//! From which size on a file of a tree is better copied directly: what the default of `dio cp --small` rests on.
+//! From which size on a file of a tree is better copied directly: what the default of
+//! `dio cp --small` rests on.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,8 @@ const SIZES: [u64; 5] = [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
 /// Bytes of each tree.
 const TREE: u64 = 128 * MIB;
 
-/// `threshold`: the same tree with every file going the small way and with every file going direct, cold.
+/// `threshold`: the same tree with every file going the small way and with every file going direct,
+/// cold.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let mut report = report::begin("threshold", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.set("rounds", lab.options.runs);

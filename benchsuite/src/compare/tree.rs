@@ -15,8 +15,8 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::MIB;
 
-/// Contenders: name, program, command. dio syncs by itself; it may not be spared what the others do, so it
-/// gets the last sync too.
+/// Contenders: name, program, command. dio syncs by itself; it may not be spared what the others
+/// do, so it gets the last sync too.
 const COPIES: &[(&str, &str, &str)] = &[
     ("dio cp -a", "dio", "dio cp -a TREE TARGET && sync -f TARGET"),
     ("cp -a && sync", "cp", "cp -a TREE TARGET && sync -f TARGET"),
@@ -68,9 +68,10 @@ fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<
     group
 }
 
-/// Moves the target of the run before out of the way. It is not removed until the end: ext4 passes over the inodes of
-/// files that were deleted within the last half minute, one by one, each time it makes a new one (`recently_deleted` in
-/// `fs/ext4/ialloc.c`), which made every contender several times slower, at random.
+/// Moves the target of the run before out of the way. It is not removed until the end: ext4 passes
+/// over the inodes of files that were deleted within the last half minute, one by one, each time it
+/// makes a new one (`recently_deleted` in `fs/ext4/ialloc.c`), which made every contender several
+/// times slower, at random.
 pub(super) fn retire(target: &Path) -> Result<()> {
     if target.exists() {
         let retired = retired(target)?;

@@ -1,5 +1,5 @@
-//! Durable commits: dio's log beside pg_test_fsync, by one thread; beside stores that commit, by one client and by many; and
-//! appending in large steps beside the disk.
+//! Durable commits: dio's log beside pg_test_fsync, by one thread; beside stores that commit, by
+//! one client and by many; and appending in large steps beside the disk.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,8 @@ const LOG: &str = "dio's log";
 const FLUSH: &str = "one block, overwritten and synced";
 /// Bytes of a block of the log.
 const BLOCK: usize = 4096;
-/// Records under load that a block of the log holds, each with its header and up to a multiple of 8.
+/// Records under load that a block of the log holds, each with its header and up to a multiple of
+/// 8.
 const PER_BLOCK: usize = BLOCK / (RECORD + 24).next_multiple_of(8);
 /// The part of what flushes allow that is to be reached.
 const PART: f64 = 0.9;
@@ -218,8 +219,8 @@ fn store_under_load<'a>(
     }))
 }
 
-/// Commits by many beside what the disk's flushes allow: `records per block × flushes per second`. The figure is one to reach
-/// only where that is what binds, and not the processors.
+/// Commits by many beside what the disk's flushes allow: `records per block × flushes per second`.
+/// The figure is one to reach only where that is what binds, and not the processors.
 fn against_flushes(group: &Group, report: &mut Report) {
     let Some(flushes) = group.spread(FLUSH, "flushes_per_second").map(|spread| spread.median) else { return };
     let part = group.quotient((LOG, "commits_per_second"), (FLUSH, "flushes_per_second"));

@@ -14,8 +14,8 @@ use crate::BenchError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cold {
-    /// The caches of the whole system, metadata included, where this process may (`/proc/sys/vm/drop_caches`, for root);
-    /// elsewhere as `File`.
+    /// The caches of the whole system, metadata included, where this process may
+    /// (`/proc/sys/vm/drop_caches`, for root); elsewhere as `File`.
     #[default]
     System,
     /// The pages of the file.
@@ -27,9 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes back what is dirty, drops the file's pages, and makes sure that they are gone.
 ///
-/// The kernel drops no page that has another user at that moment (`mapping_evict_folio`), and the page counts as cached until
-/// that user is done: one that is being moved by compaction, or whose buffers the journal looks at. Pages in the lists of other
-/// processors are none of these, since `posix_fadvise(2)` drains those lists itself. So it is tried again for a while.
+/// The kernel drops no page that has another user at that moment (`mapping_evict_folio`), and the
+/// page counts as cached until that user is done: one that is being moved by compaction, or whose
+/// buffers the journal looks at. Pages in the lists of other processors are none of these, since
+/// `posix_fadvise(2)` drains those lists itself. So it is tried again for a while.
 ///
 /// # Errors
 /// [`BenchError::NotCold`] when pages stay: others map them, or the file system lives in memory.
@@ -75,7 +76,8 @@ pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
 
 /// Drops the caches of the whole system where that is asked for and allowed.
 fn drop_caches(cold: Cold) {
-    // Refused to all but root, and in many containers to root: then the file's own pages have to do.
+    // Refused to all but root, and in many containers to root: then the file's own pages have to
+    // do.
     if cold == Cold::System
         && let Ok(mut switch) = system_switch()
     {
@@ -84,8 +86,9 @@ fn drop_caches(cold: Cold) {
     }
 }
 
-/// Removes a file that is about to be written anew, if it is there, and lets its file system finish with that: what is
-/// left to do of the removal, and of what was written before, is not to fall into the time of the next run.
+/// Removes a file that is about to be written anew, if it is there, and lets its file system finish
+/// with that: what is left to do of the removal, and of what was written before, is not to fall
+/// into the time of the next run.
 ///
 /// # Errors
 /// What `unlink(2)` or `syncfs(2)` of the directory answers.
@@ -107,7 +110,8 @@ fn system_switch() -> std::io::Result<File> {
     OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
 }
 
-/// What [`make_cold`] really does here: [`Cold::File`] where the caches of the system are out of reach.
+/// What [`make_cold`] really does here: [`Cold::File`] where the caches of the system are out of
+/// reach.
 pub fn reachable(cold: Cold) -> Cold {
     match cold {
         Cold::System if system_switch().is_err() => Cold::File,

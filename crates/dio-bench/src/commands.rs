@@ -42,8 +42,8 @@ impl Part {
     }
 }
 
-/// Runs commands, each of which reads what the one before writes, and waits for all. The first one reads nothing; the last
-/// one writes to `output`.
+/// Runs commands, each of which reads what the one before writes, and waits for all. The first one
+/// reads nothing; the last one writes to `output`.
 ///
 /// # Errors
 /// The first command that could not be started, or did not end well; the others are ended then.
@@ -79,7 +79,8 @@ pub(crate) fn said(shown: &str, output: std::io::Result<Output>) -> Result<Strin
     Err(BenchError::Asked(format!("'{shown}' failed: {said}")))
 }
 
-/// How long a command that is to end by another signal than SIGKILL may take before it gets that one.
+/// How long a command that is to end by another signal than SIGKILL may take before it gets that
+/// one.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A command that was started; ended when dropped, or by [`kill_all`].
@@ -96,7 +97,8 @@ impl Running {
         Running::ended_by(Signal::KILL, command, shown)
     }
 
-    /// The same for one that would leave something behind if it were killed: `last` ends it at once, but in order.
+    /// The same for one that would leave something behind if it were killed: `last` ends it at
+    /// once, but in order.
     pub(crate) fn ended_by(last: Signal, command: &mut Command, shown: &str) -> Result<Running, BenchError> {
         // Locked before it starts, so that nothing runs of which `kill_all` does not know.
         let mut running = running();
@@ -177,7 +179,8 @@ fn end(process: &OwnedFd, by: Signal) {
     }
 }
 
-/// Ends every command that runs: for a process that is about to end by a signal. Nothing can be started any more.
+/// Ends every command that runs: for a process that is about to end by a signal. Nothing can be
+/// started any more.
 pub fn kill_all() {
     let mut running = running();
     running.drain(..).for_each(|known| end(&known.process, known.last));

@@ -1,7 +1,9 @@
-//! Copying a file in 4 KiB blocks, one at a time, against large blocks in flight; both direct and durable.
+//! Copying a file in 4 KiB blocks, one at a time, against large blocks in flight; both direct and
+//! durable.
 //!
-//! The reference is the published `cp` on AIX, 1 GB on a direct file system: 521 s in its own 4 KB requests, 23.9 s in
-//! requests of 8 MB. The rows copy different amounts (the small blocks would take minutes), so throughput is compared.
+//! The reference is the published `cp` on AIX, 1 GB on a direct file system: 521 s in its own 4 KB
+//! requests, 23.9 s in requests of 8 MB. The rows copy different amounts (the small blocks would
+//! take minutes), so throughput is compared.
 
 use std::path::{Path, PathBuf};
 
@@ -144,7 +146,8 @@ fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) ->
     let meter = Meter::start();
     let from = File::open(source)?;
     let to = OpenOptions::new().write(true).create_new(true).open(target)?;
-    // Where the file system cannot reserve space, the size alone keeps the writes inside the end of file.
+    // Where the file system cannot reserve space, the size alone keeps the writes inside the end of
+    // file.
     if to.allocate(0..bytes, true).is_err() {
         to.set_size(bytes)?;
     }

@@ -27,7 +27,8 @@ impl Scratch {
     /// # Errors
     /// What `mkdir(2)` answers.
     pub fn new(parent: &Path) -> Result<Scratch, BenchError> {
-        // No name comes twice in a process; a killed one of the same number may have left its directory.
+        // No name comes twice in a process; a killed one of the same number may have left its
+        // directory.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = |_| format!(".dio-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let names = (0..100).map(name).map(|name| parent.join(name));
@@ -56,7 +57,8 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Makes a file of `bytes` bytes that no file system and no device can compress or merge, durable and uncached.
+    /// Makes a file of `bytes` bytes that no file system and no device can compress or merge,
+    /// durable and uncached.
     ///
     /// # Errors
     /// [`BenchError::File`], such as no space.
@@ -65,7 +67,8 @@ impl Scratch {
         self.file(name, bytes, |part| random.fill(part))
     }
 
-    /// Makes a file of `bytes` bytes of text that compresses to about a third, durable and uncached.
+    /// Makes a file of `bytes` bytes of text that compresses to about a third, durable and
+    /// uncached.
     ///
     /// # Errors
     /// [`BenchError::File`], such as no space.
@@ -74,8 +77,9 @@ impl Scratch {
         self.file(name, bytes, |part| text.fill(part))
     }
 
-    /// Removes it, and lets the file system and the disk finish with that: blocks that were freed are discarded behind the
-    /// commit of the journal (`-o discard`, ext4(5)), in the background, and would slow down what is measured next.
+    /// Removes it, and lets the file system and the disk finish with that: blocks that were freed
+    /// are discarded behind the commit of the journal (`-o discard`, ext4(5)), in the background,
+    /// and would slow down what is measured next.
     pub(crate) fn remove_quietly(self) {
         let parent = self.0.parent().map(Path::to_owned);
         drop(self);
@@ -127,8 +131,8 @@ fn directories() -> MutexGuard<'static, Directories> {
     DIRECTORIES.lock()
 }
 
-/// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a process that is about to
-/// end by a signal.
+/// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a
+/// process that is about to end by a signal.
 pub fn remove_all() {
     let mut directories = directories();
     directories.over = true;
@@ -137,8 +141,8 @@ pub fn remove_all() {
     }
 }
 
-/// Removes a directory in which another thread may be making files. One that appears after the names were read makes the
-/// removal fail (ENOTEMPTY); the next attempt finds it.
+/// Removes a directory in which another thread may be making files. One that appears after the
+/// names were read makes the removal fail (ENOTEMPTY); the next attempt finds it.
 fn remove_busy(path: &Path) {
     for _ in 0..100 {
         match std::fs::remove_dir_all(path) {
@@ -148,8 +152,9 @@ fn remove_busy(path: &Path) {
     }
 }
 
-/// A generator of pseudo-random numbers (SplitMix64: Steele, Lea, Flood 2014): fast, and the same for the same seed. The
-/// benchsuite's data follow from it, so another generator would make its records incomparable.
+/// A generator of pseudo-random numbers (SplitMix64: Steele, Lea, Flood 2014): fast, and the same
+/// for the same seed. The benchsuite's data follow from it, so another generator would make its
+/// records incomparable.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -168,7 +173,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0. Uneven by less than one in 2^32 for the ends used here.
+    /// A number below `end`, which is not 0. Uneven by less than one in 2^32 for the ends used
+    /// here.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(end)) >> 64) as u64
     }
@@ -178,7 +184,8 @@ impl Random {
         ((self.number() >> 11) as f64 + 1.0) / (1u64 << 53) as f64
     }
 
-    /// Log-normal with the given median and sigma of the logarithm, drawn again until it is within `min..=max`.
+    /// Log-normal with the given median and sigma of the logarithm, drawn again until it is within
+    /// `min..=max`.
     pub fn log_normal(&mut self, median: f64, sigma: f64, min: u64, max: u64) -> u64 {
         loop {
             // Box and Muller's transform gives one normal value from two uniform ones.

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::BenchError;
 
-/// The machine, and the storage below one path. What the kernel does not tell is `None`; earlier results lack some of it.
+/// The machine, and the storage below one path. What the kernel does not tell is `None`; earlier
+/// results lack some of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of dio.
@@ -22,8 +23,8 @@ pub struct Environment {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory that control groups leave this process, the page cache for its files included. `None` where earlier
-    /// results do not say, `Some(None)` where there was no limit.
+    /// Bytes of memory that control groups leave this process, the page cache for its files
+    /// included. `None` where earlier results do not say, `Some(None)` where there was no limit.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<Option<u64>>,
     /// Type of the file system.
@@ -40,7 +41,8 @@ pub struct Environment {
     /// Bytes that the kernel reads ahead of buffered readers.
     #[serde(default)]
     pub read_ahead_bytes: Option<u64>,
-    /// Whether it has a volatile write cache: what was written is lost with the power unless it is flushed.
+    /// Whether it has a volatile write cache: what was written is lost with the power unless it is
+    /// flushed.
     #[serde(default)]
     pub volatile_write_cache: Option<bool>,
     /// Whether the kernel takes it for one that rotates.

@@ -6,7 +6,8 @@ use std::io;
 use dio::file::words_of;
 use std::path::{Path, PathBuf};
 
-/// Why a benchmark gave no result. There is no partial one: a table with a hole would be read as complete.
+/// Why a benchmark gave no result. There is no partial one: a table with a hole would be read as
+/// complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {

@@ -65,7 +65,8 @@ impl Histogram {
         self.most
     }
 
-    /// The value that `part` (0 to 1) of all values do not exceed, rounded up to the end of its bucket; 0 without any.
+    /// The value that `part` (0 to 1) of all values do not exceed, rounded up to the end of its
+    /// bucket; 0 without any.
     pub fn quantile(&self, part: f64) -> u64 {
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
         let mut passed = 0;
@@ -78,8 +79,8 @@ impl Histogram {
         0
     }
 
-    /// The distribution of values in nanoseconds for a report: buckets a tenth of a power of two wide or so, from the first to
-    /// the last that is not empty.
+    /// The distribution of values in nanoseconds for a report: buckets a tenth of a power of two
+    /// wide or so, from the first to the last that is not empty.
     pub fn spread(&self) -> Vec<Bucket> {
         let wide = STEPS as usize / 8;
         let sums: Vec<u64> = self.buckets.chunks(wide).map(|some| some.iter().sum()).collect();

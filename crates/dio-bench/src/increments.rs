@@ -1,7 +1,8 @@
 //! Cold sequential reading in small and large steps, through the page cache and past it.
 //!
-//! The reference is the published measurement of direct I/O on AIX's JFS, where every step was a request to the disk:
-//! direct reading lost whenever the steps were small. With read-ahead of our own it need not.
+//! The reference is the published measurement of direct I/O on AIX's JFS, where every step was a
+//! request to the disk: direct reading lost whenever the steps were small. With read-ahead of our
+//! own it need not.
 
 use std::hint::black_box;
 use std::io::Read;
@@ -24,7 +25,8 @@ use crate::stats::{Summary, median_count, ratios};
 use dio_common::units::size;
 use std::time::Duration;
 
-/// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in reasonable time.
+/// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in
+/// reasonable time.
 const SMALL_STEP: u64 = 4096;
 
 /// Steps in a row of small ones: of 1 byte, 1 MiB.
@@ -60,7 +62,8 @@ pub struct Row {
     /// Elapsed seconds through direct I/O.
     #[serde(default)]
     pub direct_seconds: f64,
-    /// Bytes that storage delivered for the cached run; `None` where the kernel does not count them.
+    /// Bytes that storage delivered for the cached run; `None` where the kernel does not count
+    /// them.
     pub cached_device_bytes: Option<u64>,
     /// Bytes that storage delivered for the direct run.
     pub direct_device_bytes: Option<u64>,
@@ -186,7 +189,8 @@ fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
     Ok(meter.stop())
 }
 
-/// Reads in steps of the buffer's length and drops what was read; an early end of the file is an error.
+/// Reads in steps of the buffer's length and drops what was read; an early end of the file is an
+/// error.
 pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
     let mut left = bytes;
     while left > 0 {

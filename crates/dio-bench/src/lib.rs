@@ -1,5 +1,6 @@
-//! The workloads behind `dio bench`, and what they share: cold files, meters, statistics and a description of the machine. A
-//! workload returns its result ([`section::Benchmark`]), which is printed as tables or as JSON, and shown on a page.
+//! The workloads behind `dio bench`, and what they share: cold files, meters, statistics and a
+//! description of the machine. A workload returns its result ([`section::Benchmark`]), which is
+//! printed as tables or as JSON, and shown on a page.
 
 pub mod cold;
 pub mod commands;

@@ -14,7 +14,8 @@ use crate::study::meters::processors;
 pub struct Usage {
     /// Elapsed time in seconds.
     pub wall_seconds: f64,
-    /// User and system time of all threads of the process in seconds, the kernel's io_uring workers included.
+    /// User and system time of all threads of the process in seconds, the kernel's io_uring workers
+    /// included.
     pub cpu_seconds: f64,
     /// Bytes read from storage for this process; `None` where the kernel does not count them.
     pub device_bytes: Option<u64>,
@@ -51,19 +52,21 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// User and system time of the commands that this process has started and waited for, and of those that they have; in
-/// steps of the clock tick, mostly 10 ms (`cutime` and `cstime` of `proc_pid_stat(5)`). `None` where /proc is missing.
+/// User and system time of the commands that this process has started and waited for, and of those
+/// that they have; in steps of the clock tick, mostly 10 ms (`cutime` and `cstime` of
+/// `proc_pid_stat(5)`). `None` where /proc is missing.
 pub fn children_cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the command may hold anything, blanks and parentheses too. After it, `state` is field 3.
+    // The name of the command may hold anything, blanks and parentheses too. After it, `state` is
+    // field 3.
     let (_, fields) = text.rsplit_once(')')?;
     let ticks: Vec<u64> = fields.split_whitespace().skip(16 - 3).take(2).filter_map(|text| text.parse().ok()).collect();
     let [user, system] = ticks[..] else { return None };
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and their time appears in no
-/// process's account.
+/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and
+/// their time appears in no process's account.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineCpu {
     /// Seconds in which programs and the kernel worked, of all processors together.
@@ -98,9 +101,10 @@ pub fn busy_cpus() -> Result<f64, BenchError> {
     Ok((MachineCpu::now()?.busy - before.busy) / started.elapsed().as_secs_f64())
 }
 
-/// `read_bytes` of `/proc/self/io` (`proc_pid_io(5)`): bytes of the block requests that this process sent, by read(2),
-/// read-ahead or io_uring alike, counted where they are submitted (`submit_bio` of `block/blk-core.c`). The counters of
-/// the device (`/sys/dev/block/*/stat`) would add what everybody else reads meanwhile.
+/// `read_bytes` of `/proc/self/io` (`proc_pid_io(5)`): bytes of the block requests that this
+/// process sent, by read(2), read-ahead or io_uring alike, counted where they are submitted
+/// (`submit_bio` of `block/blk-core.c`). The counters of the device (`/sys/dev/block/*/stat`) would
+/// add what everybody else reads meanwhile.
 fn device_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()

@@ -1,7 +1,7 @@
 //! A command between a file and a file, with large direct I/O at neither end, at one, or at both.
 //!
-//! The reference is the published measurement of `tar` and `gzip` on AIX: large reads and writes put at both ends of an
-//! unchanged command gained 16 to 21 %.
+//! The reference is the published measurement of `tar` and `gzip` on AIX: large reads and writes
+//! put at both ends of an unchanged command gained 16 to 21 %.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -33,7 +33,8 @@ pub struct Plan {
     pub directory: PathBuf,
     /// An existing file to read instead, all of it.
     pub file: Option<PathBuf>,
-    /// The command in the middle, as the shell reads it; it reads its standard input and writes its standard output.
+    /// The command in the middle, as the shell reads it; it reads its standard input and writes its
+    /// standard output.
     pub command: String,
     /// The program that has `cat` and `tee` with large direct I/O.
     pub dio: PathBuf,
@@ -70,7 +71,8 @@ impl Ends {
 /// One run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Until the target was durable; the CPU time of the commands and of the sync, what the commands read.
+    /// Until the target was durable; the CPU time of the commands and of the sync, what the
+    /// commands read.
     #[serde(flatten)]
     pub usage: Usage,
     /// Until the last command ended, which with the page cache is before its output is written.
@@ -99,7 +101,8 @@ pub struct Row {
     /// Elapsed seconds, until the last command ended.
     #[serde(default)]
     pub commands_seconds: f64,
-    /// CPU seconds of the commands and of the sync; the kernel's own threads, which write dirty pages, are not in it.
+    /// CPU seconds of the commands and of the sync; the kernel's own threads, which write dirty
+    /// pages, are not in it.
     #[serde(default)]
     pub cpu_seconds: f64,
     /// Elapsed seconds of the plain row divided by those of this one.
@@ -126,7 +129,8 @@ pub struct Report {
     pub file_bytes: u64,
     /// The command in the middle.
     pub command: String,
-    /// What was made cold before each run; less than was asked for where the system's caches are out of reach.
+    /// What was made cold before each run; less than was asked for where the system's caches are
+    /// out of reach.
     pub cold: Cold,
     /// Where it was measured.
     pub environment: Environment,
@@ -137,8 +141,8 @@ pub struct Report {
 /// Runs the three ways in turns.
 ///
 /// # Errors
-/// [`BenchError`]; [`BenchError::Command`] when one of the commands fails, [`BenchError::NotCold`] where the cache cannot
-/// be emptied.
+/// [`BenchError`]; [`BenchError::Command`] when one of the commands fails, [`BenchError::NotCold`]
+/// where the cache cannot be emptied.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     if plan.runs == 0 || plan.size == 0 {
         return Err(BenchError::Asked("size and runs must be positive".to_owned()));
@@ -331,7 +335,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// `env cat FILE` and `env tee FILE` are what the system has: any program that runs its arguments will do here.
+    /// `env cat FILE` and `env tee FILE` are what the system has: any program that runs its
+    /// arguments will do here.
     fn plan(scratch: &Scratch, command: &str) -> Plan {
         Plan {
             size: 300_000,
@@ -367,7 +372,8 @@ mod tests {
         for row in &report.rows {
             assert_eq!((row.target_bytes, row.samples.len()), (300_004, 2));
             assert!(row.seconds >= row.commands_seconds && row.commands_seconds > 0.0 && row.gain > 0.0);
-            // The system's own tools leave what they touch in the cache: 300,000 bytes are 74 pages of 4 KiB.
+            // The system's own tools leave what they touch in the cache: 300,000 bytes are 74 pages
+            // of 4 KiB.
             assert!(row.source_pages_after >= 4 && row.target_pages_after >= 4, "{row:?}");
         }
         assert!(Benchmark::text(&report).contains("at both ends"));

@@ -1,7 +1,9 @@
-//! How far a measurement is, for whoever shows it: `dio bench` on standard error. Where nobody listens nothing happens.
+//! How far a measurement is, for whoever shows it: `dio bench` on standard error. Where nobody
+//! listens nothing happens.
 //!
-//! A workload calls `begin` once, when it knows what it is going to measure, and `step` before each measurement. The time
-//! that is left is estimated from the plan at first, and from the measurements made as soon as there are some.
+//! A workload calls `begin` once, when it knows what it is going to measure, and `step` before each
+//! measurement. The time that is left is estimated from the plan at first, and from the
+//! measurements made as soon as there are some.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -84,8 +86,9 @@ pub(crate) fn step(what: &str) {
     }
 }
 
-/// The bytes that the disk below a directory takes in a second, roughly, for estimates. A usual rate where nobody listens,
-/// and where it cannot be measured: an estimate is no reason for a benchmark to fail.
+/// The bytes that the disk below a directory takes in a second, roughly, for estimates. A usual
+/// rate where nobody listens, and where it cannot be measured: an estimate is no reason for a
+/// benchmark to fail.
 pub(crate) fn pace(directory: &Path) -> f64 {
     const SAMPLE: u64 = 32 << 20;
     const USUAL: f64 = 1e9;

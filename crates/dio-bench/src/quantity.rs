@@ -1,4 +1,5 @@
-//! Quantities with their units: how a column of a table and an axis of a plot show them, all in one unit.
+//! Quantities with their units: how a column of a table and an axis of a plot show them, all in one
+//! unit.
 
 /// What a number measures. Values are in base units: seconds, bytes, parts of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +29,11 @@ pub struct Scale {
     /// The unit in print; empty for plain numbers.
     pub symbol: &'static str,
     digits: usize,
-    /// Each number has three digits of its own: ratios of one column may have nothing to do with each other.
+    /// Each number has three digits of its own: ratios of one column may have nothing to do with
+    /// each other.
     own: bool,
-    /// What would show less than two digits gets them: not counts, and parts of a hundred are exact enough.
+    /// What would show less than two digits gets them: not counts, and parts of a hundred are exact
+    /// enough.
     fine: bool,
 }
 
@@ -44,7 +47,8 @@ const SIZES: [(f64, &str, &str); 5] = [
 ];
 
 impl Unit {
-    /// One scale for all these values: the greatest of them decides on the unit, and has three digits.
+    /// One scale for all these values: the greatest of them decides on the unit, and has three
+    /// digits.
     pub fn scale(self, values: impl IntoIterator<Item = f64>) -> Scale {
         let most = values.into_iter().filter(|value| value.is_finite()).map(f64::abs).fold(0.0, f64::max);
         let sized = |unit: f64| most >= unit * 0.9995 || unit == 1.0;

@@ -1,4 +1,5 @@
-//! Random aligned reads through a queue: the rate of requests, their latency, and the CPU time of each.
+//! Random aligned reads through a queue: the rate of requests, their latency, and the CPU time of
+//! each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,7 +177,8 @@ fn open(plan: &Plan, io: &Io, path: &Path) -> Result<File, BenchError> {
     Ok(options.open_medium(path, medium, geometry)?)
 }
 
-/// Where the kernel does not tell whether direct I/O is direct, one read outside the queue shows it.
+/// Where the kernel does not tell whether direct I/O is direct, one read outside the queue shows
+/// it.
 fn settle_trial(file: &File, block: usize) -> Result<(), BenchError> {
     let pool = Pool::new(block, 1).map_err(BenchError::system("map memory for", file.path()))?;
     let mut memory = pool.try_take().expect("nobody else takes from this pool");
@@ -195,7 +197,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Keeps `depth` reads in flight until the time is over. Each finished block is used for the next read at once.
+    /// Keeps `depth` reads in flight until the time is over. Each finished block is used for the
+    /// next read at once.
     fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<Run, BenchError> {
         let failed = BenchError::system("read", self.file.path());
         let mut queue =

@@ -30,13 +30,15 @@ impl Summary {
     }
 }
 
-/// The quotients `ours / theirs`, pair by pair: both of a pair were measured in the same round, so a disk that drifts over the
-/// minutes moves both. A pair with zero below the line says nothing and is left out.
+/// The quotients `ours / theirs`, pair by pair: both of a pair were measured in the same round, so
+/// a disk that drifts over the minutes moves both. A pair with zero below the line says nothing and
+/// is left out.
 pub fn ratios(ours: impl IntoIterator<Item = f64>, theirs: impl IntoIterator<Item = f64>) -> Vec<f64> {
     ours.into_iter().zip(theirs).filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
 }
 
-/// The middle of some counts: of an even number, the greater of the middle two. 0 when there are none.
+/// The middle of some counts: of an even number, the greater of the middle two. 0 when there are
+/// none.
 pub fn median_count(values: impl IntoIterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.into_iter().collect();
     values.sort_unstable();
@@ -64,7 +66,8 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        // The disk slows down tenfold: medians of the columns would say the same, a wrong pairing would not.
+        // The disk slows down tenfold: medians of the columns would say the same, a wrong pairing
+        // would not.
         let ratio = Summary::of(ratios([1.0, 10.0, 100.0], [2.0, 20.0, 200.0]));
         assert_eq!(ratio, Summary { median: 0.5, min: 0.5, max: 0.5 });
         assert!(ratios([1.0], [0.0]).is_empty());

@@ -1,4 +1,5 @@
-//! What a benchmark set up in the system, mounts, loop devices and limits, and how it is taken down again, however it ends.
+//! What a benchmark set up in the system, mounts, loop devices and limits, and how it is taken down
+//! again, however it ends.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -16,11 +17,13 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::BenchError;
 use crate::commands::said;
 
-/// Attempts to take something down, and the time between them: what was used a moment ago may still be busy.
+/// Attempts to take something down, and the time between them: what was used a moment ago may still
+/// be busy.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes something down; the flag says that it may still be in use by this process, which is about to end.
+/// Takes something down; the flag says that it may still be in use by this process, which is about
+/// to end.
 type Call = dyn Fn(bool) -> Result<(), String> + Send + Sync;
 
 /// Something that is to be taken down.
@@ -86,8 +89,9 @@ impl Registry {
         Undo { number, registry: self }
     }
 
-    /// Takes a step for this thread, when nobody else is at it any more; `None` if it is done. Two that took down the same
-    /// loop device would be one too many: the second would get at whatever somebody else has attached there meanwhile.
+    /// Takes a step for this thread, when nobody else is at it any more; `None` if it is done. Two
+    /// that took down the same loop device would be one too many: the second would get at whatever
+    /// somebody else has attached there meanwhile.
     fn claim(&self, number: u64) -> Option<Claim<'_>> {
         let mut steps = self.steps();
         loop {
@@ -100,8 +104,9 @@ impl Registry {
         }
     }
 
-    /// Takes something down if nobody has yet. Between two attempts another thread may, so that a process that is ended by a
-    /// signal does in a hurry what is still busy. What cannot be taken down stays known.
+    /// Takes something down if nobody has yet. Between two attempts another thread may, so that a
+    /// process that is ended by a signal does in a hurry what is still busy. What cannot be taken
+    /// down stays known.
     fn perform(&self, number: u64, hurry: bool) -> Result<(), String> {
         let mut said = String::new();
         for _ in 0..ATTEMPTS {
@@ -159,12 +164,14 @@ impl Undo {
         Undo::calling(move |hurry| if hurry { run(&hurried) } else { run(&words) })
     }
 
-    /// `call` takes it down; the flag says that it may still be in use by this process, which is about to end.
+    /// `call` takes it down; the flag says that it may still be in use by this process, which is
+    /// about to end.
     pub(crate) fn calling(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
         REGISTRY.add(false, Arc::new(call))
     }
 
-    /// As [`calling`](Self::calling), for what would hold up everything else that is to be taken down.
+    /// As [`calling`](Self::calling), for what would hold up everything else that is to be taken
+    /// down.
     pub(crate) fn calling_ahead(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
         REGISTRY.add(true, Arc::new(call))
     }
@@ -182,8 +189,9 @@ impl Undo {
         })
     }
 
-    /// Runs the command that sets something up; `undo` makes of what it said how that is taken down. A signal that comes
-    /// meanwhile waits until both are known; Ctrl-C, which goes to all processes of the terminal, does not reach the command.
+    /// Runs the command that sets something up; `undo` makes of what it said how that is taken
+    /// down. A signal that comes meanwhile waits until both are known; Ctrl-C, which goes to all
+    /// processes of the terminal, does not reach the command.
     ///
     /// # Errors
     /// The command cannot be started, or did not end well: then nothing was set up.
@@ -208,7 +216,8 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // What fails is tried again by `undo_rest` or `undo_all`, which tell if it is left for good.
+        // What fails is tried again by `undo_rest` or `undo_all`, which tell if it is left for
+        // good.
         let _ = self.registry.perform(self.number, false);
     }
 }
@@ -238,7 +247,8 @@ pub fn undo_rest() {
     tell(&REGISTRY.all());
 }
 
-/// Takes everything down, the last first: for a process that is about to end by a signal. Nothing is set up any more.
+/// Takes everything down, the last first: for a process that is about to end by a signal. Nothing
+/// is set up any more.
 pub fn undo_all() {
     std::mem::forget(SETTING_UP.lock());
     tell(&REGISTRY.all());

@@ -1,5 +1,6 @@
-//! The grammar of the `dio` command: the tools that have a model, which read their options by tables of their own (see `grammar`),
-//! and dio's other commands, which clap reads. Help, man pages and completions are made of both.
+//! The grammar of the `dio` command: the tools that have a model, which read their options by
+//! tables of their own (see `grammar`), and dio's other commands, which clap reads. Help, man pages
+//! and completions are made of both.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -24,7 +25,8 @@ const TOOLS: &[&[Program]] = &[
     &zstd::PROGRAMS,
 ];
 
-/// Commands whose messages and statuses have a model elsewhere; a link of such a name is none of ours.
+/// Commands whose messages and statuses have a model elsewhere; a link of such a name is none of
+/// ours.
 const OTHERS: &[Program] = &[mount::PROGRAM, umount::PROGRAM, install_mount_helper::PROGRAM, run::PROGRAM];
 
 fn tools() -> impl Iterator<Item = &'static Program> {
@@ -74,8 +76,9 @@ impl Command {
 
 /// Reads the command line and runs what it says; returns the exit status.
 ///
-/// A command line that makes no sense is status 2, but for the tools that have a model: there it is the model's, and told in
-/// its words. Called by a link that has a tool's name, the program is that tool.
+/// A command line that makes no sense is status 2, but for the tools that have a model: there it is
+/// the model's, and told in its words. Called by a link that has a tool's name, the program is that
+/// tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = resolve(args);
@@ -108,7 +111,8 @@ fn name_of(args: &[OsString]) -> Option<&str> {
     args.get(1)?.to_str()
 }
 
-/// The command line with the command in its second place, as if the program had been called as `dio`.
+/// The command line with the command in its second place, as if the program had been called as
+/// `dio`.
 fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if let Some(args) = mount::helper::translated(&args) {

@@ -7,7 +7,8 @@ pub fn is_utf8() -> bool {
     chosen_is_utf8(|name| std::env::var_os(name))
 }
 
-/// The quotation marks that messages have in a locale whose characters are UTF-8, or are not, as GNU's.
+/// The quotation marks that messages have in a locale whose characters are UTF-8, or are not, as
+/// GNU's.
 pub(crate) fn quotation_marks_in(utf8: bool) -> (char, char) {
     if utf8 { ('‘', '’') } else { ('\'', '\'') }
 }
@@ -20,7 +21,8 @@ fn chosen_is_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
 }
 
-/// The locale of a category (`locale(7)`: the first of these that is set); none if the environment chooses none.
+/// The locale of a category (`locale(7)`: the first of these that is set); none if the environment
+/// chooses none.
 pub(crate) fn chosen(category: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     ["LC_ALL", category, "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty())
 }

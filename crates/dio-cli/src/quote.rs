@@ -9,8 +9,9 @@ pub use dio::file::words;
 use dio::quote::push_escape;
 pub use dio::quote::{named, quoted};
 
-/// What `stream` gets of a message or a listing with names as they are, as gzip and zstd print them. On a terminal,
-/// control characters but line feeds and tabs become escapes, because the terminal would obey them.
+/// What `stream` gets of a message or a listing with names as they are, as gzip and zstd print
+/// them. On a terminal, control characters but line feeds and tabs become escapes, because the
+/// terminal would obey them.
 pub(crate) fn as_shown_on<'t>(stream: &impl IsTerminal, text: &'t [u8]) -> Cow<'t, [u8]> {
     if stream.is_terminal() { Cow::Owned(without_controls(text)) } else { Cow::Borrowed(text) }
 }
@@ -38,8 +39,8 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`, with the escapes of C for what
-/// cannot be printed (gnulib's `quote`).
+/// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`, with
+/// the escapes of C for what cannot be printed (gnulib's `quote`).
 pub fn marked(text: impl AsRef<[u8]>) -> String {
     in_marks(text.as_ref(), locale::is_utf8())
 }

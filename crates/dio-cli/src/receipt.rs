@@ -93,7 +93,8 @@ pub struct FileLine {
     pub pages_after: Option<u64>,
 }
 
-/// A name in JSON, which is text: bytes that are none are shown by a replacement character, as `dio probe --json` does.
+/// A name in JSON, which is text: bytes that are none are shown by a replacement character, as
+/// `dio probe --json` does.
 fn as_text<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }
@@ -146,7 +147,8 @@ struct Totals {
 }
 
 impl Ledger {
-    /// A ledger from now on. Unless a receipt is `wanted`, files are not listed, so memory does not grow with them.
+    /// A ledger from now on. Unless a receipt is `wanted`, files are not listed, so memory does not
+    /// grow with them.
     pub fn new(wanted: bool) -> Ledger {
         Ledger { started: Instant::now(), wanted, totals: Mutex::default() }
     }
@@ -206,11 +208,12 @@ impl Ledger {
         }
     }
 
-    /// Looks at the resident pages of all listed files once more: what was dirty when a file was done may since have been
-    /// synced and dropped.
+    /// Looks at the resident pages of all listed files once more: what was dirty when a file was
+    /// done may since have been synced and dropped.
     pub fn look_again(&self) {
         for line in &mut self.lock().files {
-            // A pipe or a device is not opened a second time, and a standard stream has no name: a file may be called `-`.
+            // A pipe or a device is not opened a second time, and a standard stream has no name: a
+            // file may be called `-`.
             if line.path != Path::new("-")
                 && std::fs::metadata(&line.path).is_ok_and(|meta| meta.is_file())
                 && let Ok(file) = std::fs::File::open(&line.path)
@@ -257,7 +260,8 @@ impl Ledger {
     }
 }
 
-/// User and system time of the process so far, in seconds (`clock_gettime(2)`, `CLOCK_PROCESS_CPUTIME_ID`).
+/// User and system time of the process so far, in seconds (`clock_gettime(2)`,
+/// `CLOCK_PROCESS_CPUTIME_ID`).
 pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -21,8 +21,8 @@ impl Stop {
         STOP.get_or_init(|| {
             let stop = Stop { asked: Arc::default(), signal: Arc::default() };
             for signal in that_end() {
-                // In this order: the second signal finds the flag that the first one set. A signal that cannot be
-                // handled keeps its default, which is to end the process.
+                // In this order: the second signal finds the flag that the first one set. A signal
+                // that cannot be handled keeps its default, which is to end the process.
                 let _ = flag::register_conditional_default(signal, Arc::clone(&stop.asked));
                 let _ = flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
                 let _ = flag::register(signal, Arc::clone(&stop.asked));
@@ -36,7 +36,8 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Ends the process by the signal that was caught, so that a shell sees what happened; returns if there was none.
+    /// Ends the process by the signal that was caught, so that a shell sees what happened; returns
+    /// if there was none.
     pub fn die_if_asked(&self) {
         if self.asked() {
             let _ = low_level::emulate_default_handler(self.signal.load(Ordering::Relaxed) as i32);
@@ -44,14 +45,15 @@ impl Stop {
     }
 }
 
-/// The signals that are to end the process: of Ctrl-C and its kin those that are not ignored, as `nohup`, or a shell that
-/// started it in the background, wants some to be.
+/// The signals that are to end the process: of Ctrl-C and its kin those that are not ignored, as
+/// `nohup`, or a shell that started it in the background, wants some to be.
 pub(crate) fn that_end() -> impl Iterator<Item = i32> + Clone {
     let ignored = ignored();
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored & (1 << (signal - 1)) == 0)
 }
 
-/// The signals that are ignored, a bit each from signal 1 on (`proc_pid_status(5)`, `SigIgn`); none where /proc is missing.
+/// The signals that are ignored, a bit each from signal 1 on (`proc_pid_status(5)`, `SigIgn`); none
+/// where /proc is missing.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! `dio bench` on small files: what it reports, and that nothing is left behind. Times are not judged here.
+//! `dio bench` on small files: what it reports, and that nothing is left behind. Times are not
+//! judged here.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -34,7 +35,8 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Bytes from the device: all of the file, and no more than metadata and a page of rounding beyond it.
+/// Bytes from the device: all of the file, and no more than metadata and a page of rounding beyond
+/// it.
 fn assert_read_once(device: &Value, file: u64) {
     let Some(device) = device.as_u64() else {
         println!("skipped: this kernel does not count bytes read");
@@ -264,7 +266,8 @@ fn what_cannot_be_measured_is_an_error() {
     assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
 }
 
-/// The first thing that a benchmark says is how long it takes; with its defaults that is no more than five minutes.
+/// The first thing that a benchmark says is how long it takes; with its defaults that is no more
+/// than five minutes.
 #[test]
 fn every_benchmark_says_first_how_long_it_takes() {
     use std::io::BufRead;

@@ -1,4 +1,5 @@
-//! `dio bench database` with tiny sizes: real servers start on every storage, are loaded and stop, and nothing is left behind.
+//! `dio bench database` with tiny sizes: real servers start on every storage, are loaded and stop,
+//! and nothing is left behind.
 
 use std::path::Path;
 use std::process::Output;

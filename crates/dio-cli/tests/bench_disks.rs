@@ -1,4 +1,5 @@
-//! `dio bench disks` with tiny sizes: that the limits hold, what it reports, and that nothing is left behind.
+//! `dio bench disks` with tiny sizes: that the limits hold, what it reports, and that nothing is
+//! left behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ fn assert_nothing_left(directory: &Path) {
     assert!(!mounts().iter().any(|(at, _)| at.starts_with(directory)), "{:?}", mounts());
     let backing = |device: std::fs::DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
     let loops = || std::fs::read_dir("/sys/class/block").unwrap().filter_map(|device| backing(device.unwrap()));
-    // The kernel lets go of one when the last of its users is gone, which may be some time after he has ended.
+    // The kernel lets go of one when the last of its users is gone, which may be some time after he
+    // has ended.
     until("no loop device is left", || !loops().any(|file| Path::new(file.trim()).starts_with(directory)));
 }
 
@@ -151,7 +153,8 @@ fn who_is_killed_leaves_no_limits() {
     }
 }
 
-/// Takes down what only the process itself would have; also what a program that it had started makes after its death.
+/// Takes down what only the process itself would have; also what a program that it had started
+/// makes after its death.
 fn tidy(directory: &Path) {
     until("the devices are gone", || {
         for (at, _) in mounts().iter().filter(|(at, _)| at.starts_with(directory)) {

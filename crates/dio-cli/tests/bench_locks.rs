@@ -1,4 +1,5 @@
-//! `dio bench locks`: blocks of a command that is made to have some, from the kernel and from a mount.
+//! `dio bench locks`: blocks of a command that is made to have some, from the kernel and from a
+//! mount.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +8,8 @@ use crate::mount_support::{Scene, dio};
 use dio_test::skip;
 use serde_json::Value;
 
-/// Four programs that write the same file through the page cache, in large pieces: all but one wait for its inode.
+/// Four programs that write the same file through the page cache, in large pieces: all but one wait
+/// for its inode.
 fn crowd(file: &Path) -> String {
     let file = file.display();
     format!("for n in 1 2 3 4; do dd if=/dev/zero of={file} bs=4M count=40 conv=notrunc status=none & done; wait")

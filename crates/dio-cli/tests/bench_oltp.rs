@@ -1,4 +1,5 @@
-//! `dio bench oltp` with tiny sizes: what it reports, that pages are checked, and that nothing is left behind.
+//! `dio bench oltp` with tiny sizes: what it reports, that pages are checked, and that nothing is
+//! left behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -30,7 +31,8 @@ fn assert_nothing_left(directory: &Path) {
     assert!(!loops.any(|file| Path::new(file.trim()).starts_with(directory)), "a loop device is left");
 }
 
-/// Every run has transactions, a time series through all phases, and pages that were compared afterwards.
+/// Every run has transactions, a time series through all phases, and pages that were compared
+/// afterwards.
 fn assert_measured(row: &Value) {
     for run in row["runs"].as_array().unwrap() {
         let tps = run["tps"].as_f64().unwrap();

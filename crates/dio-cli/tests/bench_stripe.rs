@@ -1,5 +1,5 @@
-//! `dio bench stripe` with tiny sizes: what it reports, that modelled disks are no faster than their model, and that nothing
-//! is left behind, however it ends.
+//! `dio bench stripe` with tiny sizes: what it reports, that modelled disks are no faster than
+//! their model, and that nothing is left behind, however it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `dio bench wal` and `dio wal bench` with tiny sizes: real logs and servers, and nothing is left behind.
+//! `dio bench wal` and `dio wal bench` with tiny sizes: real logs and servers, and nothing is left
+//! behind.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -84,7 +85,8 @@ fn what_cannot_be_measured_is_an_error_of_its_own_status() {
     assert!(status == Some(2) && said.contains("one of fsync, fdatasync"), "{said}");
 }
 
-/// Starts a measurement, waits until something is in its directory, ends it, and looks at what is left.
+/// Starts a measurement, waits until something is in its directory, ends it, and looks at what is
+/// left.
 #[track_caller]
 fn assert_nothing_left(command: &mut Command, directory: &Path, until: impl Fn() -> bool) {
     let mut bench = command.spawn().unwrap();

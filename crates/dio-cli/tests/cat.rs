@@ -1,4 +1,5 @@
-//! `cat` against the system's: every byte of output and message, the status, every file left behind.
+//! `cat` against the system's: every byte of output and message, the status, every file left
+//! behind.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -58,7 +59,8 @@ fn long_names_may_be_shortened_and_stand_anywhere() {
     }
 }
 
-/// Content that ends in all kinds of ways around the size of a block, through files, pipes and redirections.
+/// Content that ends in all kinds of ways around the size of a block, through files, pipes and
+/// redirections.
 #[test]
 fn contents_of_every_kind_arrive_on_every_file_system() {
     let seed = Seed::new();

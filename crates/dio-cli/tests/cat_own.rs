@@ -1,5 +1,6 @@
-//! What `dio cat` and `dio tee` promise beyond their models: nothing stays in the page cache, nothing is held back when the
-//! input pauses or the process is told to end, full and read-only file systems are told in known words.
+//! What `dio cat` and `dio tee` promise beyond their models: nothing stays in the page cache,
+//! nothing is held back when the input pauses or the process is told to end, full and read-only
+//! file systems are told in known words.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -115,7 +116,8 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
     running.signal(Signal::TERM);
     let took = until("it ends", || running.0.try_wait().unwrap().is_some());
     assert!(took > GRACE / 2, "it does not wait at all: {took:?}");
-    // The second signal is obeyed at once, if the machine is not busy with something else each time.
+    // The second signal is obeyed at once, if the machine is not busy with something else each
+    // time.
     let at_once = (0..6).any(|_| {
         let (mut running, _dir) = blocked();
         running.signal(Signal::TERM);
@@ -261,7 +263,8 @@ fn appending_is_shared() {
 
 #[test]
 fn nothing_stays_in_the_page_cache() {
-    // Those with direct I/O, or that drop what they buffered; what the others do is in the receipts.
+    // Those with direct I/O, or that drop what they buffered; what the others do is in the
+    // receipts.
     let direct = |fs: &dio_test::TestFs| !in_memory(fs) && fs.name != "ext4-journal";
     for fs in file_systems().into_iter().filter(direct) {
         let dir = fs.dir();

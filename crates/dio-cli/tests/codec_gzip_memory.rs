@@ -1,4 +1,5 @@
-//! Memory stays within its bound whatever the input holds. Alone in its process, whose peak is what is measured.
+//! Memory stays within its bound whatever the input holds. Alone in its process, whose peak is what
+//! is measured.
 
 use std::io::{self, BufReader, Read, repeat};
 
@@ -18,7 +19,8 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     const PIECES: u64 = 2 * WORKERS as u64 + 2;
     let before = peak();
 
-    // 300 MB in and out again; what is compressed of zeros is small, so nothing of the test's own grows.
+    // 300 MB in and out again; what is compressed of zeros is small, so nothing of the test's own
+    // grows.
     let mut packed = Vec::new();
     let how = Encode { workers: WORKERS, level: 1, ..Encode::default() };
     let noise = Rng::new(1).bytes(2 << 20);

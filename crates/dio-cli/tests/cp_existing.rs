@@ -107,7 +107,8 @@ fn update_looks_at_nanoseconds() {
     let same = "echo a >a; echo bb >b; touch -d 2010-01-01 a b";
     each(same, &["-u", "-up", "-ua"], "a b");
     let tree = "mkdir -p s/x t/s/x; echo 1 >s/x/f; ln s/x/f s/x/g; touch -d 2001-01-01 s/x/f; echo 2 >t/s/x/f; echo 3 >t/s/x/g";
-    // Without links to keep, each file is judged by itself. (GNU cp makes the second a link to the first.)
+    // Without links to keep, each file is judged by itself. (GNU cp makes the second a link to the
+    // first.)
     each(tree, &["-au", "-auv"], "s t");
     let outcome = case(tree, "-ru s t").dio();
     assert!(outcome.tree["t/s/x/g"].contains("3\\n"), "{outcome}");

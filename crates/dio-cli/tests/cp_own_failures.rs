@@ -1,4 +1,5 @@
-//! What can be foreseen is found before the target is touched; what happens on the way is told, and the rest is copied.
+//! What can be foreseen is found before the target is touched; what happens on the way is told, and
+//! the rest is copied.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -134,7 +135,8 @@ fn a_full_disk_in_a_tree_is_told_for_each_file_and_small_ones_still_go() {
     }
 }
 
-/// Where space cannot be reserved first, since blocks of zeros are to become holes, the disk is found full on the way.
+/// Where space cannot be reserved first, since blocks of zeros are to become holes, the disk is
+/// found full on the way.
 #[test]
 fn a_copy_that_finds_the_disk_full_ends_where_it_is_complete() {
     let Some(small) = Mounted::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB) else { return };

@@ -158,8 +158,8 @@ fn the_rate_is_kept() {
     assert_eq!(length(&dir.path().join("piped")), 4 * MIB);
 }
 
-/// Does something that is to take so many seconds: never less. More is allowed to a machine that was busy, but not each
-/// time.
+/// Does something that is to take so many seconds: never less. More is allowed to a machine that
+/// was busy, but not each time.
 #[track_caller]
 fn takes(what: &str, wanted: std::ops::Range<f64>, run: impl Fn()) {
     let mut took = 0.0;

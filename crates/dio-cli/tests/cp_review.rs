@@ -16,7 +16,8 @@ const SLOW: &str = "--reflink=never --limit 4M";
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
 
-/// A directory that every user may enter, and the command in it; `None` where no other user can be had.
+/// A directory that every user may enter, and the command in it; `None` where no other user can be
+/// had.
 fn for_everyone() -> Option<(TempDir, PathBuf)> {
     if !is_root() {
         crate::own::skip!("running as another user needs root");
@@ -258,7 +259,8 @@ fn a_directory_of_somebody_else_hands_down_no_acl() {
     }
 }
 
-/// What is linked is what was looked at: a question makes `cp` wait in between, and meanwhile the source is exchanged.
+/// What is linked is what was looked at: a question makes `cp` wait in between, and meanwhile the
+/// source is exchanged.
 #[test]
 fn a_hard_link_is_made_to_what_was_looked_at() {
     // The source, what takes its place, and whether that is noticed.

@@ -137,7 +137,8 @@ fn deep_trees() {
     assert_eq!(count("top").len(), 61);
 }
 
-/// Directories are closed and opened again, large files copied with two descriptors. GNU cp needs fewer still.
+/// Directories are closed and opened again, large files copied with two descriptors. GNU cp needs
+/// fewer still.
 #[test]
 fn few_descriptors_are_enough() {
     let scratch = Scratch::new();
@@ -185,7 +186,8 @@ fn few_descriptors_are_enough() {
     }
 }
 
-/// Enough files that every worker has some: links, times and modes must be as if one had done it all.
+/// Enough files that every worker has some: links, times and modes must be as if one had done it
+/// all.
 #[test]
 fn many_files_in_parallel() {
     let scratch = Scratch::new();
@@ -222,7 +224,8 @@ fn many_files_in_parallel() {
     }
 }
 
-/// Another process that exchanges directories of an existing target for links all the while leads no file elsewhere.
+/// Another process that exchanges directories of an existing target for links all the while leads
+/// no file elsewhere.
 #[test]
 fn races_do_not_lead_out_of_an_existing_target() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! `dd` against the system's: every byte of output and message (but times), the status, the allocated blocks.
+//! `dd` against the system's: every byte of output and message (but times), the status, the
+//! allocated blocks.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +33,8 @@ fn masked(text: &str) -> String {
     all
 }
 
-/// Runs a script of bash in a directory of its own, with the system's dd or with ours; also the blocks of the file `out`.
+/// Runs a script of bash in a directory of its own, with the system's dd or with ours; also the
+/// blocks of the file `out`.
 fn run(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str, ours: bool) -> (Seen, u64) {
     let dir = fs.dir();
     setup(dir.path());

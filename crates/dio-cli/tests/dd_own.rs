@@ -1,4 +1,5 @@
-//! What `dd` does beyond what can be compared byte for byte: signals, closed pipes, full disks, memory and requests.
+//! What `dd` does beyond what can be compared byte for byte: signals, closed pipes, full disks,
+//! memory and requests.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -44,7 +45,8 @@ impl Running {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits until it catches the signal, has taken everything that was written to it, and waits for more.
+    /// Waits until it catches the signal, has taken everything that was written to it, and waits
+    /// for more.
     fn settle(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
         crate::own::until_caught(pid, signal);
@@ -265,8 +267,8 @@ fn progress_is_shown_while_a_slow_pipe_takes_the_output() {
     assert!(text.starts_with('\r') && text.ends_with(" MB/s\n"), "{text:?}");
 }
 
-/// A file of `blocks` blocks of 4 KiB on btrfs, of which those of `bad` no longer match their checksums, so that reading
-/// them fails; and what it held.
+/// A file of `blocks` blocks of 4 KiB on btrfs, of which those of `bad` no longer match their
+/// checksums, so that reading them fails; and what it held.
 fn damaged(blocks: u64, bad: &[u64]) -> Option<(Mounted, PathBuf, Vec<u8>)> {
     let btrfs = Mounted::new(&["mkfs.btrfs", "-q", "-f", "-d", "single"], 320 * MIB)?;
     let file = btrfs.path.join("in");

@@ -255,7 +255,8 @@ impl Case {
         let all =
             [Target::File, Target::File, Target::Pipe, Target::Packets, Target::Null, Target::Full, Target::Device];
         let mut target = *rng.pick(&all[..if devices.to.is_some() { 7 } else { 6 }]);
-        // One read of a stream socket takes as many pieces as arrive while it lasts, so only full records are alike.
+        // One read of a stream socket takes as many pieces as arrive while it lasts, so only full
+        // records are alike.
         let stream = matches!(source, Source::Stream(_));
         if stream && matches!(target, Target::Full | Target::Device) {
             target = Target::File;

@@ -1,5 +1,6 @@
-//! Every command ends, with the right bytes or with a clear error, for a user who may have few threads or no second one
-//! (`ulimit -u`): neither dio's threads nor the kernel's worker threads behind a ring can be had then.
+//! Every command ends, with the right bytes or with a clear error, for a user who may have few
+//! threads or no second one (`ulimit -u`): neither dio's threads nor the kernel's worker threads
+//! behind a ring can be had then.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -200,7 +201,8 @@ fn compressed_files_come_back() {
     }
 }
 
-/// An archive is compressed beside what is archived: that needs a second thread, and its lack is told.
+/// An archive is compressed beside what is archived: that needs a second thread, and its lack is
+/// told.
 #[test]
 fn archives_are_whole_or_the_lack_of_threads_is_told() {
     let Some(place) = Place::new() else { return };
@@ -238,7 +240,8 @@ fn archives_are_whole_or_the_lack_of_threads_is_told() {
     }
 }
 
-/// What a path does is told as far as it can be found out; a comparison that needs writers beside each other is not made.
+/// What a path does is told as far as it can be found out; a comparison that needs writers beside
+/// each other is not made.
 #[test]
 fn probing_ends_and_names_the_limit() {
     let Some(place) = Place::new() else { return };
@@ -253,7 +256,8 @@ fn probing_ends_and_names_the_limit() {
     }
 }
 
-/// A limit that is lowered while a copy runs, as by other processes of the user: it ends all the same.
+/// A limit that is lowered while a copy runs, as by other processes of the user: it ends all the
+/// same.
 #[test]
 fn a_limit_that_is_met_later_stops_nothing() {
     let Some(place) = Place::new() else { return };
@@ -264,7 +268,8 @@ fn a_limit_that_is_met_later_stops_nothing() {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", BOUND, "setpriv", "--clear-groups"]);
     command.args([format!("--reuid={user}"), format!("--regid={user}")]);
-    // Prints a line when it is about to become dio, so that the limit is lowered while dio starts or runs.
+    // Prints a line when it is about to become dio, so that the limit is lowered while dio starts
+    // or runs.
     command.args(["sh", "-c", "echo $$; exec \"$0\" dd of=out bs=64k status=none"]).arg(&place.program);
     command.current_dir(place.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -1,6 +1,7 @@
 //! Tests of `cp`, `dd`, `probe`, `cache`, devices and whatever writes a target.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+//! One program: each test program is linked with all of dio, which takes longer than most of its
+//! tests.
 
 mod gnu;
 mod own;

@@ -1,4 +1,5 @@
-//! `dio gzip` beside GNU gzip: the same commands in the same directories must leave the same files, words and statuses.
+//! `dio gzip` beside GNU gzip: the same commands in the same directories must leave the same files,
+//! words and statuses.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -428,7 +429,8 @@ fn some_command_lines(rng: &mut Rng) {
 /// Whether docs/gnu/gzip.md says that something else happens.
 fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
     let said = |what: &str| gnu.err.contains(what);
-    // GNU gzip ends with what is damaged, and forgets the lines of a list that it has not written yet.
+    // GNU gzip ends with what is damaged, and forgets the lines of a list that it has not written
+    // yet.
     let ends = [
         "unexpected end of file",
         "invalid compressed data",

@@ -1,5 +1,5 @@
-//! What `dio gzip` and `dio zstd` do that cannot be compared: ends that come suddenly, full disks, little memory, damaged
-//! files, receipts.
+//! What `dio gzip` and `dio zstd` do that cannot be compared: ends that come suddenly, full disks,
+//! little memory, damaged files, receipts.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -249,7 +249,8 @@ fn files_larger_than_the_memory_pass_through() {
     }
 }
 
-/// A command on a terminal of its own, `answer` typed when it asks; what is to be seen there, and the exit status.
+/// A command on a terminal of its own, `answer` typed when it asks; what is to be seen there, and
+/// the exit status.
 fn asked(dir: &Path, line: &str, answer: &[u8]) -> (String, Option<i32>) {
     asked_and(dir, line, &|| (), answer)
 }
@@ -296,8 +297,8 @@ fn what_is_there_is_replaced_only_by_consent() {
     }
 }
 
-/// Whoever owns a directory can put a link to another one in the place of a directory in it, while a file in there is
-/// compressed. The question gives the time for that.
+/// Whoever owns a directory can put a link to another one in the place of a directory in it, while
+/// a file in there is compressed. The question gives the time for that.
 #[test]
 fn a_directory_that_is_exchanged_leads_to_no_other() {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
@@ -354,7 +355,8 @@ fn no_answer_is_taken_out_of_the_data() {
 #[test]
 fn a_pipe_is_waited_for_and_a_device_is_left_alone() {
     let dir = scratch();
-    // It is opened for reading before there is a writer; were it not waited for, it would be empty most of the time.
+    // It is opened for reading before there is a writer; were it not waited for, it would be empty
+    // most of the time.
     let waits = "mkfifo ff; gzip -c ff > ff.gz & sleep 0.3; echo text > ff; wait; zcat ff.gz";
     assert_eq!(well(dir.path(), waits), b"text\n");
     let device = dir.path().join("null");

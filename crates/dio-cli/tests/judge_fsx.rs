@@ -1,4 +1,5 @@
-//! fsx judges the contents of one file under every operation there is, mappings among them, in random order.
+//! fsx judges the contents of one file under every operation there is, mappings among them, in
+//! random order.
 
 use std::process::Command;
 
@@ -31,8 +32,8 @@ posix_fadvise = 1
 copy_file_range = 2
 ";
 
-/// The same for a user, to whom the kernel gives no files of its own (passthrough takes root): what is mapped goes through the
-/// server too.
+/// The same for a user, to whom the kernel gives no files of its own (passthrough takes root): what
+/// is mapped goes through the server too.
 #[test]
 fn nor_does_a_user_who_runs_it_below_dio_run() {
     let Some(fsx) = built("fsx") else { return };

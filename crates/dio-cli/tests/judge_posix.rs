@@ -1,5 +1,5 @@
-//! pjdfstest judges names, permissions, owners, times and errors: through the mount it finds what it finds below it, as root
-//! and as a user.
+//! pjdfstest judges names, permissions, owners, times and errors: through the mount it finds what
+//! it finds below it, as root and as a user.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::process::Command;
 use crate::judge_support::{Stage, built};
 use dio_test::{as_user, is_root, judge_fully, judged, skip};
 
-/// What pjdfstest needs to know: two users whose first group is of the given name, and how coarse times may be.
+/// What pjdfstest needs to know: two users whose first group is of the given name, and how coarse
+/// times may be.
 const SETTINGS: &str = r#"
 [features]
 posix_fallocate = {}
@@ -25,8 +26,8 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// What cannot be the same: the C library knows how many links the file systems of its list allow (`pathconf(3)`,
-/// `_PC_LINK_MAX`), and FUSE is none of them.
+/// What cannot be the same: the C library knows how many links the file systems of its list allow
+/// (`pathconf(3)`, `_PC_LINK_MAX`), and FUSE is none of them.
 const OTHERWISE: &[&str] = &["link::link_count_max"];
 
 /// Each test case with its result, and what was said of those that failed.

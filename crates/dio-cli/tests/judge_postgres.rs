@@ -1,5 +1,5 @@
-//! PostgreSQL judges durability: its postmaster is killed under load, and after recovery everything that was acknowledged
-//! is there and adds up, with the checksums of all pages right.
+//! PostgreSQL judges durability: its postmaster is killed under load, and after recovery everything
+//! that was acknowledged is there and adds up, with the checksums of all pages right.
 
 use std::path::Path;
 use std::time::Duration;

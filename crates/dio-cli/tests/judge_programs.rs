@@ -1,5 +1,5 @@
-//! Programs that people use: git checks every object it wrote, sqlite3 its write-ahead log and its shared mappings under
-//! writers that compete.
+//! Programs that people use: git checks every object it wrote, sqlite3 its write-ahead log and its
+//! shared mappings under writers that compete.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::process::{Child, Command};
 use crate::judge_support::{each_mode, fed, shell, succeeds};
 use dio_test::judge_fully;
 
-/// A history for `git fast-import`: files in nested directories, each commit changing some and adding some.
+/// A history for `git fast-import`: files in nested directories, each commit changing some and
+/// adding some.
 fn history(commits: u32) -> String {
     let mut text = String::new();
     for commit in 1..=commits {

@@ -1,6 +1,7 @@
 //! Tests of `bench`, `report` and `synctest`, which the program has by its feature `bench`.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+//! One program: each test program is linked with all of dio, which takes longer than most of its
+//! tests.
 
 mod mount_support;
 mod own;

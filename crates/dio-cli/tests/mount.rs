@@ -1,5 +1,5 @@
-//! Proves that `dio mount` mounts, serves, and goes as users, mount(8) and service managers expect; told in their words.
-//! What files below a mount do is proved elsewhere.
+//! Proves that `dio mount` mounts, serves, and goes as users, mount(8) and service managers expect;
+//! told in their words. What files below a mount do is proved elsewhere.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -78,7 +78,8 @@ fn in_the_foreground_signals_unmount() {
     }
 }
 
-/// The server takes what descriptors it may have; where that is too little, programs get the error and the log the reason, once.
+/// The server takes what descriptors it may have; where that is too little, programs get the error
+/// and the log the reason, once.
 #[test]
 fn without_descriptors_left_programs_and_the_log_are_told() {
     let Some(scene) = Scene::new() else { return };
@@ -311,7 +312,8 @@ fn what_changes_beside_the_mount_in_a_directory_that_was_read_is_seen() {
     good(&mut scene.mount("-o cio,remember=30"));
     let here = scene.at.join("names");
     let count = || fs::read_dir(&here).unwrap().count();
-    // Before it is two seconds old nothing of it is kept; then it is read by the first and kept by the second.
+    // Before it is two seconds old nothing of it is kept; then it is read by the first and kept by
+    // the second.
     std::thread::sleep(Duration::from_millis(2200));
     assert_eq!([count(), count(), count()], [300; 3]);
     let mut open = fs::read_dir(&here).unwrap();
@@ -364,7 +366,8 @@ fn a_running_mount_takes_other_settings() {
     good(dio("umount", "").arg(&scene.at));
 }
 
-/// A script in mounts of its own. `begin` prepares them, or ends with status 77: then `None`, said aloud.
+/// A script in mounts of its own. `begin` prepares them, or ends with status 77: then `None`, said
+/// aloud.
 fn alone(scene: &Scene, begin: &str, script: &str) -> Option<Output> {
     let script = format!("set -e; mkdir -p $DIR/over; mount -t tmpfs none $DIR/over\n{begin}\n{script}");
     let mut command = Command::new("unshare");
@@ -431,7 +434,8 @@ fn mount_finds_the_helper_by_the_type() {
     }
 }
 
-/// Root of another user namespace says what a path means in its mounts: root's `mount -N` must not go on there.
+/// Root of another user namespace says what a path means in its mounts: root's `mount -N` must not
+/// go on there.
 #[test]
 fn mounts_of_another_user_namespace_are_not_entered() {
     let Some(scene) = Scene::new() else { return };
@@ -564,8 +568,8 @@ fn users_mount_through_fusermount3() {
     }
 }
 
-/// A source without ACLs, with a file system of the kernel's own below it: other users reach what modes allow them, and nothing
-/// of the kernel's through the server.
+/// A source without ACLs, with a file system of the kernel's own below it: other users reach what
+/// modes allow them, and nothing of the kernel's through the server.
 #[test]
 fn others_reach_what_has_no_acls_and_nothing_of_the_kernels() {
     let Some(scene) = Scene::new() else { return };

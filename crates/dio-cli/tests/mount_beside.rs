@@ -1,5 +1,5 @@
-//! Others use the source of a mount beside it: by its own name, or through another mount. What they have synced stays, and
-//! what was acknowledged through the mount is there.
+//! Others use the source of a mount beside it: by its own name, or through another mount. What they
+//! have synced stays, and what was acknowledged through the mount is there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -114,11 +114,12 @@ fn record(writer: usize, number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes before the records; each writer has cells of its own there, whose edges are no edges of blocks.
+/// Bytes before the records; each writer has cells of its own there, whose edges are no edges of
+/// blocks.
 const CELLS: u64 = 40_000;
 
-/// A program that appends records to a file and writes over its cells, by a name of its own, and looks at the source
-/// for what it has synced.
+/// A program that appends records to a file and writes over its cells, by a name of its own, and
+/// looks at the source for what it has synced.
 struct Program {
     number: usize,
     of: usize,
@@ -193,7 +194,8 @@ fn open(name: &Path, rng: &mut Rng) -> File {
     File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(name).unwrap()
 }
 
-/// Programs on one file: through the mount of its directory, through that of the directory above, and beside both.
+/// Programs on one file: through the mount of its directory, through that of the directory above,
+/// and beside both.
 fn play(scene: &Scene, seed: &Seed) {
     let mut rng = seed.rng();
     let (mode, above) = (*rng.pick(&MODES), *rng.pick(&MODES));

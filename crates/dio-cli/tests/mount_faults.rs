@@ -1,6 +1,7 @@
-//! Proves what a mount does when something fails below it or in it: errors reach the programs, what was acknowledged as
-//! durable is there after recovery, nothing hangs, and the mount can be taken away. A file system that is full is judged in
-//! `crates/dio-mount/src/file/tests/faults.rs`, errors that pass in `mount_faults_eio.rs`, PostgreSQL over a killed server in
+//! Proves what a mount does when something fails below it or in it: errors reach the programs, what
+//! was acknowledged as durable is there after recovery, nothing hangs, and the mount can be taken
+//! away. A file system that is full is judged in `crates/dio-mount/src/file/tests/faults.rs`,
+//! errors that pass in `mount_faults_eio.rs`, PostgreSQL over a killed server in
 //! `mount_faults_postgres.rs`.
 
 use std::fs::{self, File};
@@ -14,7 +15,8 @@ use crate::own::{MIB, Mounted as Volume, is_root, until};
 use dio_test::{MODES, file_systems, judge_fully, skip};
 use rustix::io::Errno;
 
-/// What a program may be told when its file system is gone, by the kernel of the mount or by that below.
+/// What a program may be told when its file system is gone, by the kernel of the mount or by that
+/// below.
 const GONE: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::IO];
 
 fn ext4() -> Option<Volume> {
@@ -68,7 +70,8 @@ fn a_shutdown_is_told_to_those_who_wait_for_nothing() {
         let mut closing = Closing::start(&name("closing"));
         scene.volume.shut_down();
 
-        // Bytes that are acknowledged before they are written may still be; not those after an error, nor a sync.
+        // Bytes that are acknowledged before they are written may still be; not those after an
+        // error, nor a sync.
         let told = |file: &mut File| file.write_all(&content(1, 0..5000)).and_then(|()| file.sync_all());
         for file in [&mut writer, &mut other] {
             assert_eq!(errno(told(file)), Some(Errno::IO), "{}", scene.name);
@@ -108,7 +111,8 @@ impl Closing {
         let mut said = String::new();
         self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let status = self.0.wait().unwrap();
-        // Bytes in the page cache of the source are written after the close, as everywhere; a hybrid writer's are there too.
+        // Bytes in the page cache of the source are written after the close, as everywhere; a
+        // hybrid writer's are there too.
         if !["cached", "auto"].contains(&scene.mode.as_str()) {
             assert!(!status.success() && said.contains("Input/output error"), "{}: {status}: {said}", scene.name);
         }
@@ -127,7 +131,8 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         synced.write_all(&content(5, 0..3 * MIB + 77)).unwrap();
         synced.sync_all().unwrap();
         let reader = File::open(name("synced")).unwrap();
-        // Dirty pages of others: a direct read would write them back before, which ext4 refuses then.
+        // Dirty pages of others: a direct read would write them back before, which ext4 refuses
+        // then.
         let beside = File::options().write(true).open(scene.source().join("synced")).unwrap();
         beside.write_all_at(&content(5, 0..10_000), 0).unwrap();
         let (mut one, two) = (pending(&name("one"), 1), pending(&name("two"), 2));

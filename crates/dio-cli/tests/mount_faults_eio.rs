@@ -1,5 +1,6 @@
-//! Proves that errors which nobody was waiting for are told: the device below refuses writes for a while (an image on a full
-//! tmpfs), and no sync that succeeds afterwards covers bytes that were lost. Each handle is told once, and the file goes on.
+//! Proves that errors which nobody was waiting for are told: the device below refuses writes for a
+//! while (an image on a full tmpfs), and no sync that succeeds afterwards covers bytes that were
+//! lost. Each handle is told once, and the file goes on.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -35,9 +36,10 @@ impl Pool {
         Some(Pool { at: directory.path().to_owned(), _directory: directory })
     }
 
-    /// An ext4 on a sparse image here. Without a journal, so that what it cannot write stops nothing else; without extents,
-    /// since by itself, without any mount of dio, ext4 forgets to mark an extent as written when the first attempt to write it
-    /// failed and the second did not (seen on Linux 6.18).
+    /// An ext4 on a sparse image here. Without a journal, so that what it cannot write stops
+    /// nothing else; without extents, since by itself, without any mount of dio, ext4 forgets to
+    /// mark an extent as written when the first attempt to write it failed and the second did not
+    /// (seen on Linux 6.18).
     fn scene(&self, mode: &str) -> Option<Scene> {
         let format = [
             "mkfs.ext4",
@@ -79,8 +81,8 @@ impl Drop for Pool {
     }
 }
 
-/// Runs it in each mode. Afterwards what a sync has covered, if it was answered well, is there when the file system is mounted
-/// anew: file `name` holds these bytes.
+/// Runs it in each mode. Afterwards what a sync has covered, if it was answered well, is there when
+/// the file system is mounted anew: file `name` holds these bytes.
 fn each_mode(fault: impl Fn(&Pool, &Scene, &Path) -> Vec<(&'static str, io::Result<()>, Vec<u8>)>) {
     for mode in MODES {
         let Some(pool) = Pool::new() else { return };
@@ -185,8 +187,8 @@ fn a_write_that_fails_hides_no_loss_of_one_before() {
     });
 }
 
-/// What is lost of a striped file was in the page cache of one of the files that hold it, and whatever is refused in between closes
-/// these.
+/// What is lost of a striped file was in the page cache of one of the files that hold it, and
+/// whatever is refused in between closes these.
 #[test]
 fn what_is_refused_hides_no_loss_in_an_object() {
     each_mode(|pool, scene, at| {

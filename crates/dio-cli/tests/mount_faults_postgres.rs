@@ -1,5 +1,6 @@
-//! PostgreSQL judges a server that is killed under load: its processes are told, the dead mount can be taken away, and on a new
-//! mount it recovers every transaction whose end was told to a client. The same when the file system below is shut down.
+//! PostgreSQL judges a server that is killed under load: its processes are told, the dead mount can
+//! be taken away, and on a new mount it recovers every transaction whose end was told to a client.
+//! The same when the file system below is shut down.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const CLIENTS: i64 = 4;
 
-/// psql clients that count, each in a row of its own and in rows of a table without end, and log what they were told.
+/// psql clients that count, each in a row of its own and in rows of a table without end, and log
+/// what they were told.
 struct Counting {
     clients: Vec<Child>,
     logs: Vec<PathBuf>,
@@ -118,7 +120,8 @@ impl Scene {
         scene
     }
 
-    /// Until each client has been told of some transactions, however slow the disk is at the moment.
+    /// Until each client has been told of some transactions, however slow the disk is at the
+    /// moment.
     fn until_all_were_told(&self) {
         let start = Instant::now();
         let history = "SELECT count(*) FROM pgbench_history";
@@ -128,8 +131,8 @@ impl Scene {
         }
     }
 
-    /// The end of everything that runs on the mount that failed, and of the mount. Returns how many transactions pgbench was
-    /// told of.
+    /// The end of everything that runs on the mount that failed, and of the mount. Returns how many
+    /// transactions pgbench was told of.
     fn clear(&mut self, words: &[&str]) -> i64 {
         let name = &self.stage.name;
         self.counting.end(name);

@@ -52,7 +52,8 @@ fn what_a_mount_below_the_source_forbids_is_forbidden_below_dio() {
     // The names of a directory are given with attributes, too.
     let listed = run(Command::new("ls").arg("-l").arg(&seen)).stdout;
     assert!(listed.contains("-rw-r--r--") && !listed.contains("rws"), "{listed}");
-    // Other flags count as soon as the mount point is looked up again; the number of a device the kernel keeps with its inode.
+    // Other flags count as soon as the mount point is looked up again; the number of a device the
+    // kernel keeps with its inode.
     remount(MountFlags::empty());
     until("all is allowed", || mode() == 0o4755);
     assert!(run(&mut Command::new(seen.join("id"))).status.success());
@@ -60,7 +61,8 @@ fn what_a_mount_below_the_source_forbids_is_forbidden_below_dio() {
     until("set-id bits are hidden", || mode() == 0o0755);
     good(dio("umount", "").arg(&scene.at));
 
-    // By itself it allows neither set-id bits nor devices: the kernel refuses them, and an archive of the tree is whole.
+    // By itself it allows neither set-id bits nor devices: the kernel refuses them, and an archive
+    // of the tree is whole.
     good(&mut scene.mount("-o cio"));
     remount(FORBIDDEN);
     until("what the mount forbids itself is shown", || mode() == 0o4644);

@@ -1,5 +1,5 @@
-//! `dio mount -o cio,native`: the kernel does the I/O of who asks for `O_DIRECT`, past the page cache, and whoever else uses the
-//! file sees the same bytes.
+//! `dio mount -o cio,native`: the kernel does the I/O of who asks for `O_DIRECT`, past the page
+//! cache, and whoever else uses the file sees the same bytes.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -85,7 +85,8 @@ fn others_that_have_the_file_open_see_every_write_at_once() {
         native.write_all_at(&block.bytes_mut()[..BLOCK], at).unwrap();
         plain.read_exact_at(&mut seen, at).unwrap();
         assert!(seen.iter().all(|byte| *byte == turn as u8 | 1), "turn {turn}");
-        // In the middle of a block, in order, as programs do that are read ahead for and written behind.
+        // In the middle of a block, in order, as programs do that are read ahead for and written
+        // behind.
         plain.write_all_at(&[turn as u8; 100], at + 1000).unwrap();
         native.read_exact_at(&mut block.bytes_mut()[..BLOCK], at).unwrap();
         assert!(block.bytes_mut()[1000..1100].iter().all(|byte| *byte == turn as u8), "turn {turn}");

@@ -1,5 +1,6 @@
-//! Proves that a file loses its set-id bits and capabilities when somebody changes it who could not give them, through a mount
-//! as on the file system below, and that nobody runs a program with bits that it has lost.
+//! Proves that a file loses its set-id bits and capabilities when somebody changes it who could not
+//! give them, through a mount as on the file system below, and that nobody runs a program with bits
+//! that it has lost.
 
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +20,8 @@ const NOBODY: u32 = 65_534;
 
 const CAPABILITY: &str = "security.capability";
 
-/// `struct vfs_ns_cap_data` of `include/uapi/linux/capability.h`, revision 2: effective; `CAP_NET_RAW` permitted.
+/// `struct vfs_ns_cap_data` of `include/uapi/linux/capability.h`, revision 2: effective;
+/// `CAP_NET_RAW` permitted.
 const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Something done to a file.
@@ -71,8 +73,8 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Waits until the server knows that nobody has anything open: the kernel tells of a close when it has returned. As long as it
-/// does not, a change by nobody knows whom may be one by who writes.
+/// Waits until the server knows that nobody has anything open: the kernel tells of a close when it
+/// has returned. As long as it does not, a change by nobody knows whom may be one by who writes.
 fn all_closed(stage: &Stage) {
     let begun = Instant::now();
     let told = || dio_test::run(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path())).stdout;
@@ -106,7 +108,8 @@ fn state(path: &Path) -> (u32, bool) {
     (path.metadata().unwrap().mode() & 0o7777, has)
 }
 
-/// Stages in these modes on file systems with capabilities; `None`, said aloud, for who may not mount.
+/// Stages in these modes on file systems with capabilities; `None`, said aloud, for who may not
+/// mount.
 fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBuf)> {
     let root = is_root();
     if !root {
@@ -125,7 +128,8 @@ fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBu
     })
 }
 
-/// Does the same to a file through the mount and to one on the file system below; both are then as `change` left the latter.
+/// Does the same to a file through the mount and to one on the file system below; both are then as
+/// `change` left the latter.
 #[track_caller]
 fn same_as_below(stage: &Stage, bare: &Path, what: &str, owner: u32, mode: u32, change: impl Fn(&Path) -> Result<()>) {
     let (bare, through, below) = (bare.join("file"), stage.at("file"), stage.below("file"));
@@ -192,7 +196,8 @@ fn a_new_owner_gets_no_bits() {
             same("chown by the owner to nobody else", NOBODY, &|path| as_nobody(|| to(None)(path)));
             same("chown by a stranger", 0, &|path| as_nobody(|| to(Some(NOBODY))(path)));
         }
-        // A stranger who changes nothing takes neither: file systems other than FUSE refuse him first.
+        // A stranger who changes nothing takes neither: file systems other than FUSE refuse him
+        // first.
         for mode in [0o4755, 0o2755, 0o6755] {
             file(&stage.at("file"), 0, mode);
             all_closed(&stage);
@@ -209,7 +214,8 @@ fn root_keeps_them_where_the_server_writes() {
     for (stage, bare) in stages(&["cio", "dio"]) {
         for (what, change) in CHANGES {
             same_as_below(&stage, &bare, what, 0, 0o777, change);
-            // Where the kernel asks for capabilities to be taken away it does not say that the bits may stay.
+            // Where the kernel asks for capabilities to be taken away it does not say that the bits
+            // may stay.
             let incapable = |path: &Path| {
                 rustix::fs::removexattr(path, CAPABILITY)?;
                 change(path)

@@ -21,7 +21,8 @@ fn become_user(number: u32) {
     set_thread_res_uid(uid, uid, uid).unwrap();
 }
 
-/// Opening a file on which somebody has a lease waits until that one gives it up, 45 seconds at most.
+/// Opening a file on which somebody has a lease waits until that one gives it up, 45 seconds at
+/// most.
 #[test]
 fn requests_that_wait_for_long_leave_threads_to_others() {
     let Some(scene) = Scene::new() else { return };

@@ -1,6 +1,7 @@
 //! Tests of `mount`, `run` and `stat`, with outside judges.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+//! One program: each test program is linked with all of dio, which takes longer than most of its
+//! tests.
 
 mod fault_support;
 mod judge_support;

@@ -316,8 +316,8 @@ fn a_probe_goes_on_past_failures() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
 
-/// A striped file over two directories of a disk and one in memory, where nothing is direct: each target is told, and the whole is no
-/// better than the worst.
+/// A striped file over two directories of a disk and one in memory, where nothing is direct: each
+/// target is told, and the whole is no better than the worst.
 #[test]
 fn a_striped_file_is_what_its_objects_are() {
     let (Some(directory), Ok(memory)) = (disk_directory(), tempfile::tempdir_in("/dev/shm")) else {

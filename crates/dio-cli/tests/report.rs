@@ -218,7 +218,8 @@ fn a_browser_shows_every_page_in_light_and_dark_on_desktop_and_phone() {
     let views = [(1280, false), (360, true), (1280, true), (360, false)].map(|(width, dark)| View { width, dark });
     for (place, page) in pages.iter().enumerate() {
         let name = page.file_stem().unwrap().to_string_lossy();
-        // Schemes and widths do not depend on each other: all four combinations of one page are enough.
+        // Schemes and widths do not depend on each other: all four combinations of one page are
+        // enough.
         for view in &views[..if place == 0 { 4 } else { 2 }] {
             browser.open(page, *view);
             let seen = browser.value(include_str!("report_support/look.js"));

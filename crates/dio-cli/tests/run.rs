@@ -88,7 +88,8 @@ fn the_command_is_the_process_that_was_started() {
         return;
     }
     let scratch = Scratch::new();
-    // Limits, mask, ignored signals, priority, group, descriptors and environment: as any program is started.
+    // Limits, mask, ignored signals, priority, group, descriptors and environment: as any program
+    // is started.
     let script = "echo $$; grep -E '^(Sig(Blk|Ign)|Groups|NoNewPrivs|Seccomp)' /proc/self/status; umask; ulimit -a; env | sort; \
                   nice; ps -o pgid=,sid= -p $$; ls /proc/$$/fd; cat /proc/$$/oom_score_adj; ps -o pid= --ppid $$ | wc -l";
     let mut outer = Command::new("sh");
@@ -144,7 +145,8 @@ fn directories_may_be_named_in_any_way() {
     assert_eq!(counted(&["d/below", "d"]), 1);
     assert_eq!(counted(&["link", "other"]), 2);
     assert_eq!(counted(&["space in it,and\\more", "other"]), 3);
-    // A mount point below is another file system, with a connection of its own; a second path of one shares it.
+    // A mount point below is another file system, with a connection of its own; a second path of
+    // one shares it.
     let script = format!(
         "mkdir t bound && mount -t tmpfs none t && mkdir t/s && mount --bind other bound && mount --bind t d/below &&
          {DIO} run --dir d --dir d/below --dir other --dir bound -- sh -ec '
@@ -194,7 +196,8 @@ fn the_server_is_nobodys_child_and_keeps_nothing_open() {
         return;
     }
     let scratch = Scratch::new();
-    // A shell that waits for all of its children, and a pipe whose end must come with the command's.
+    // A shell that waits for all of its children, and a pipe whose end must come with the
+    // command's.
     let mut command = scratch.command(&["--", "sh", "-c", "ps -o pid= --ppid $$ | grep -cv \"^ *$!\"; wait; echo end"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -325,8 +328,8 @@ fn signals_stop_continue_and_end_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
-/// Runs a script through `dio run` on a terminal of its own (script(1)); gives what is written to the terminal to `answer`,
-/// which may type something.
+/// Runs a script through `dio run` on a terminal of its own (script(1)); gives what is written to
+/// the terminal to `answer`, which may type something.
 fn on_terminal(
     scratch: &Scratch,
     script: &str,
@@ -433,7 +436,8 @@ fn statistics_are_there_inside_and_from_outside() {
     }
     let scratch = Scratch::new();
     let inside = format!("echo x > d/file; {DIO} stat --json d; {DIO} mount -v -o remount,cio d 2>&1; {DIO} stat d");
-    // Mounts of other tests, which the command has got a copy of, would be its own when those have unmounted theirs.
+    // Mounts of other tests, which the command has got a copy of, would be its own when those have
+    // unmounted theirs.
     let others =
         format!("findmnt -rno TARGET -t fuse.dio | grep -vF {} | xargs -r -n1 umount -l", scratch.at("").display());
     let (mut child, mut lines) = started(&scratch, &others, &format!("{inside}; echo done; read end"));

@@ -185,7 +185,8 @@ fn order(rng: &mut Rng) -> Vec<String> {
     args
 }
 
-/// Whether the system's sort takes all of `.a` for a suffix, as version 9.1 did, and none before or after it.
+/// Whether the system's sort takes all of `.a` for a suffix, as version 9.1 did, and none before or
+/// after it.
 fn cuts_hidden_names() -> bool {
     static CUTS: OnceLock<bool> = OnceLock::new();
     *CUTS.get_or_init(|| case("-V").stdin(".a\n.0\n").run(GNU).out.starts_with(b".a"))

@@ -1,4 +1,5 @@
-//! What `dio sort` does that cannot be compared with the system's sort: memory, temporary files, full disks, signals, receipts.
+//! What `dio sort` does that cannot be compared with the system's sort: memory, temporary files,
+//! full disks, signals, receipts.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -60,7 +61,8 @@ fn memory_stays_within_the_bound() {
         let mut child = sort(args, directory.path()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let mut text = vec![0; input.len()];
-        // It cannot end before the rest is read, which is more than pipes hold, and all memory that it will have it has had.
+        // It cannot end before the rest is read, which is more than pipes hold, and all memory that
+        // it will have it has had.
         let rest = text.len() - 4 * MIB;
         out.read_exact(&mut text[..rest]).unwrap();
         let peak = peak(&child);

@@ -1,5 +1,5 @@
-//! Sparse files with extents of every size and at every alignment: each tool, the mount and striped files give back every
-//! byte, and the tools that keep holes keep them.
+//! Sparse files with extents of every size and at every alignment: each tool, the mount and striped
+//! files give back every byte, and the tools that keep holes keep them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,8 +9,8 @@ use std::process::Command;
 use dio_test::{MODES, Mounted, Rng, Soak, TestFs, file_systems, is_root, skip};
 use rustix::fs::FallocateFlags;
 
-/// Holes of this many bytes in all must survive a tool that keeps holes. Smaller ones may fall to the allocation of the
-/// file system.
+/// Holes of this many bytes in all must survive a tool that keeps holes. Smaller ones may fall to
+/// the allocation of the file system.
 const HOLES_THAT_COUNT: u64 = 1 << 20;
 
 /// A file with holes, and what it must hold.
@@ -61,7 +61,8 @@ impl Sparse {
         }
         for (offset, length) in extents {
             let place = offset as usize..(offset + length) as usize;
-            // What is allocated and never written, and zeros that are, are data to some and holes to others.
+            // What is allocated and never written, and zeros that are, are data to some and holes
+            // to others.
             let how = rng.range(0..12);
             layout += &format!(" {offset}+{length}{}", ["u", "z"].get(how as usize).unwrap_or(&""));
             match how {
@@ -126,7 +127,8 @@ fn scene(rng: &mut Rng) -> (TestFs, tempfile::TempDir, Sparse) {
     (fs, dir, sparse)
 }
 
-/// Two extents of 4 and 64 KiB, the second in the middle or at the end: what came behind the first was archived as zeros.
+/// Two extents of 4 and 64 KiB, the second in the middle or at the end: what came behind the first
+/// was archived as zeros.
 #[test]
 fn tar_archives_every_extent() {
     let mut rng = Rng::new(13);
@@ -153,8 +155,8 @@ fn tar_archives_every_extent() {
     }
 }
 
-/// bindfs passes no `lseek(2)` on, so a file there has few blocks and no holes; the kernel's answer has moved the descriptor
-/// to the end of the file, from where nothing but a hole was archived.
+/// bindfs passes no `lseek(2)` on, so a file there has few blocks and no holes; the kernel's answer
+/// has moved the descriptor to the end of the file, from where nothing but a hole was archived.
 #[test]
 fn tar_archives_every_byte_where_holes_are_unknown() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
@@ -290,7 +292,8 @@ fn soak_a_mount_keeps_extents() {
         let what = format!("{}, {mode}, {seed:?}", system.name);
         let at = mounted.path();
         let through = Sparse::make(rng, &at.join("through"));
-        // What is written behind is neither a hole nor missing: these run before anything is closed for good or synced.
+        // What is written behind is neither a hole nor missing: these run before anything is closed
+        // for good or synced.
         let text = "for f in below through; do
                 dio tar -cSf $f.ours $f; tar -cSf $f.theirs $f
                 dio tar --hole-detection=raw -cf $f.raw $f

@@ -96,12 +96,13 @@ fn random_case(rng: &mut Rng) -> Case {
     add(0.1, "--numeric-suffixes=7");
     add(0.05, "--hex-suffixes=1");
     if !extracts && rng.bool(0.3) {
-        // Commands that print, or fail, do so in an order of their own if several run, and beside what --verbose says.
+        // Commands that print, or fail, do so in an order of their own if several run, and beside
+        // what --verbose says.
         let quiet = ["cat >$FILE.f", "head -c3 >$FILE.f; exec cat >/dev/null", "true", "head -c 3 >$FILE.f"];
         let loud = ["cat", "wc -c", "exit 3", "kill -9 $$", "head -n1; exit 1", "cat >$FILE; kill $$", "echo $FILE"];
         let verbose = case.args.iter().any(|arg| arg == "--verbose");
-        // In turns, GNU takes the errno of an earlier write for that of this one: whether a command that has
-        // ended keeps the others from their lines depends on when it ended.
+        // In turns, GNU takes the errno of an earlier write for that of this one: whether a command
+        // that has ended keeps the others from their lines depends on when it ended.
         let choices = match (in_turn, verbose) {
             (true, _) => quiet.len() - 1,
             (false, true) => quiet.len(),
@@ -153,7 +154,8 @@ fn bytes_that_are_no_text() {
     for locale in ["C", "C.UTF-8"] {
         case("-b", "abc").arg(raw(b"\xff\x01")).locale(locale).same();
         case("-t", "abc").arg(raw(b"\xff")).locale(locale).same();
-        // GNU split 9.1 takes no separator of 128 and above for what it is, and cuts at newlines instead.
+        // GNU split 9.1 takes no separator of 128 and above for what it is, and cuts at newlines
+        // instead.
         let cut = case("-l1", b"a\xffb").arg(raw(b"-t\xff")).locale(locale).run(crate::split_support::dio());
         assert_eq!(cut.files["xaa".as_ref() as &std::ffi::OsStr], b"a\xff");
     }

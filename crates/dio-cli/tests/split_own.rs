@@ -1,4 +1,5 @@
-//! What `dio split` does that cannot be compared with the system's split: full disks, receipts, pauses of the input.
+//! What `dio split` does that cannot be compared with the system's split: full disks, receipts,
+//! pauses of the input.
 
 use std::fs;
 use std::io::Write;
@@ -63,7 +64,8 @@ fn a_full_disk_is_told_of_the_first_output_that_it_cut_short() {
         let name = told.strip_prefix("split: ").and_then(|rest| rest.strip_suffix(": No space left on device\n"));
         let name = name.unwrap_or_else(|| panic!("{args:?}: {told}"));
         if !args[1].starts_with('r') {
-            // All before the one that is named are complete, and it is not; others may have been written meanwhile.
+            // All before the one that is named are complete, and it is not; others may have been
+            // written meanwhile.
             let mut at = 0;
             for path in sorted(&disk.path).into_iter().take_while(|path| path.file_name().unwrap() != name) {
                 let bytes = fs::read(path).unwrap();

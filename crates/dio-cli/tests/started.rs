@@ -23,8 +23,9 @@ fn bash(dir: &Path, script: &str, locale: &str) -> Output {
     Command::new("bash").args(["-c", script]).current_dir(dir).env("LC_ALL", locale).output().unwrap()
 }
 
-/// Runs `script`, in which `@` stands before the tool's name, with the system's tools and with dio's, and expects the
-/// same output, status and first line of messages: GNU's second one tells the same of closing the stream.
+/// Runs `script`, in which `@` stands before the tool's name, with the system's tools and with
+/// dio's, and expects the same output, status and first line of messages: GNU's second one tells
+/// the same of closing the stream.
 #[track_caller]
 fn same(script: &str, locale: &str) {
     let dir = place();

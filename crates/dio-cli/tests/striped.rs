@@ -1,4 +1,5 @@
-//! Every tool on a striped file against the same on a plain one: output, status and contents, byte for byte.
+//! Every tool on a striped file against the same on a plain one: output, status and contents, byte
+//! for byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,7 +147,8 @@ fn stripes_are_set_shown_checked_and_removed() {
     }
 }
 
-/// Owner, permissions and times that a copy keeps are those of the objects too: who may read the one may read the other.
+/// Owner, permissions and times that a copy keeps are those of the objects too: who may read the
+/// one may read the other.
 #[test]
 fn a_copy_with_all_attributes_gives_them_to_the_objects() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -170,7 +172,8 @@ fn a_copy_with_all_attributes_gives_them_to_the_objects() {
     pair.same("md5sum file");
 }
 
-/// A copy that appears as a whole takes the place of a striped file with the same stripes; the old bytes go.
+/// A copy that appears as a whole takes the place of a striped file with the same stripes; the old
+/// bytes go.
 #[test]
 fn an_atomic_copy_replaces_a_striped_file_by_one() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -210,7 +213,8 @@ fn archives_over_and_in_striped_files() {
     assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
 }
 
-/// Programs that append at the same time, in many small pieces and in few large ones: no byte of anybody is lost.
+/// Programs that append at the same time, in many small pieces and in few large ones: no byte of
+/// anybody is lost.
 #[test]
 fn who_append_at_the_same_time_overwrite_nothing() {
     for fs in file_systems() {
@@ -234,7 +238,8 @@ fn who_append_at_the_same_time_overwrite_nothing() {
     }
 }
 
-/// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor is no source for it.
+/// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor
+/// is no source for it.
 #[test]
 fn what_is_removed_or_replaced_leaves_no_object() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -315,8 +320,8 @@ fn digests_tell_changed_bytes_by_the_object() {
     assert!(checked.status.code() == Some(1) && checked.stderr.contains("not in the list"), "{checked:?}");
 }
 
-/// Making a striped file is killed at any moment: the name is free, that of the empty file, or that of the whole striped file, and
-/// objects that are left are found.
+/// Making a striped file is killed at any moment: the name is free, that of the empty file, or that
+/// of the whole striped file, and objects that are left are found.
 #[test]
 fn a_killed_creation_leaves_the_name_as_it_was_or_the_file() {
     let pair = Pair::on(&file_systems()[0], b"");
@@ -446,7 +451,8 @@ fn files_are_migrated_under_their_name() {
     assert!(fs::read(dir.join("back")).unwrap() == whole);
 }
 
-/// A file that somebody has open for writing is not moved, although he does nothing; nor a copy of a descriptor.
+/// A file that somebody has open for writing is not moved, although he does nothing; nor a copy of
+/// a descriptor.
 #[test]
 fn a_file_that_somebody_may_write_to_is_not_migrated() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -501,7 +507,8 @@ fn a_killed_migration_loses_nothing() {
     assert!(fs::read(dir.join("back")).unwrap() == whole);
 }
 
-/// Several migrations of one file at once, ordinary or striped: at least one does it, and the bytes are there.
+/// Several migrations of one file at once, ordinary or striped: at least one does it, and the bytes
+/// are there.
 #[test]
 fn of_several_who_migrate_a_file_one_does() {
     let pair = Pair::on(&file_systems()[0], &lines(3_000_000));

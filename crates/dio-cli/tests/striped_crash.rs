@@ -1,9 +1,11 @@
-//! Commands that make, fill, move, lengthen, cut off, adopt and remove striped files, stopped at every system call that changes
-//! something: by a kill just before it, or by an error from it. What the name leads to then, what is left, that all of that is
-//! found, and that the same command helps.
+//! Commands that make, fill, move, lengthen, cut off, adopt and remove striped files, stopped at
+//! every system call that changes something: by a kill just before it, or by an error from it. What
+//! the name leads to then, what is left, that all of that is found, and that the same command
+//! helps.
 //!
-//! How the calls are found and hit is strace(1)'s: a first run counts them, and each later one dies at one of them. A kill
-//! leaves what was written; a power cut does not, so some of those that are killed have the file systems stopped too.
+//! How the calls are found and hit is strace(1)'s: a first run counts them, and each later one dies
+//! at one of them. A kill leaves what was written; a power cut does not, so some of those that are
+//! killed have the file systems stopped too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -21,7 +23,8 @@ const DIO: &str = env!("CARGO_BIN_EXE_dio");
 const CHANGES: &str = "openat,write,pwrite64,pwritev,pwritev2,ftruncate,fallocate,fsync,fdatasync,rename,renameat,renameat2,\
     link,linkat,unlink,unlinkat,fchown,fchownat,fchmod,chmod,fchmodat,utimensat";
 
-/// Calls of each command that are tried, each with a kill and with an error; more with `DIO_TEST_CASES`.
+/// Calls of each command that are tried, each with a kill and with an error; more with
+/// `DIO_TEST_CASES`.
 fn cases() -> usize {
     std::env::var("DIO_TEST_CASES").ok().map_or(5, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
@@ -229,8 +232,8 @@ fn files_in(dir: &Path) -> BTreeSet<PathBuf> {
     entries.filter(|entry| entry.file_type().unwrap().is_file()).map(|entry| entry.path()).collect()
 }
 
-/// Everything in the targets that no file in the directory leads to, and what a migration has left beside the file, where an object
-/// says where that is.
+/// Everything in the targets that no file in the directory leads to, and what a migration has left
+/// beside the file, where an object says where that is.
 fn without_a_file(dir: &Path) -> BTreeSet<PathBuf> {
     let moving = |name: &PathBuf| name.to_str().unwrap().ends_with(".dio-migrate");
     let unfinished = |name: &PathBuf| name.to_str().unwrap().ends_with(".new") || moving(name);
@@ -253,7 +256,8 @@ fn dio(dir: &Path, line: &str) -> Output {
 enum Place {
     /// On one file system.
     One(dio_test::TestFs),
-    /// Files and the first target on one, the other targets on another, and the power can be cut on both.
+    /// Files and the first target on one, the other targets on another, and the power can be cut on
+    /// both.
     Two(Volume, Volume),
 }
 
@@ -379,8 +383,8 @@ impl Scene {
             let (output, _) = trace(self, dir, Some(&format!("{call}:{how}:when={number}")));
             let context = format!("{}: '{}', {stop:?} at {call} {number}", dir.display(), self.command);
             let killed = output.status.signal() == Some(9);
-            // How many requests which thread gets is different every time, and other file systems need fewer calls, so it may have
-            // come through.
+            // How many requests which thread gets is different every time, and other file systems
+            // need fewer calls, so it may have come through.
             assert!(stop == Stop::Error || killed || output.status.success(), "{context}: {output:?}");
             place.cut_power();
             self.judge(dir, &output, ((stop == Stop::Error).then_some(call), place.has_power()), &context);
@@ -432,8 +436,8 @@ fn resizing_a_file_is_stopped_at_each_call() {
     stop_at_each(&resizing());
 }
 
-/// The process is killed, and then the power is cut: what had not been synced is gone, on each of the file systems up to
-/// another moment.
+/// The process is killed, and then the power is cut: what had not been synced is gone, on each of
+/// the file systems up to another moment.
 #[test]
 fn the_power_is_cut_at_each_call() {
     let Some(place) = can_trace().then(Place::two).flatten() else { return };

@@ -1,5 +1,5 @@
-//! What the commands say of damaged striped files: which object is wrong, with status 1 and no bytes that are not the file's; and that
-//! none of them makes it worse.
+//! What the commands say of damaged striped files: which object is wrong, with status 1 and no
+//! bytes that are not the file's; and that none of them makes it worse.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -75,7 +75,8 @@ fn command_lines() -> Vec<Vec<String>> {
     lines.iter().map(|line| line.split(' ').map(word).collect()).collect()
 }
 
-/// Every command answers with a status that is not 0 and names the object, and its own; nothing is changed, and nothing copied.
+/// Every command answers with a status that is not 0 and names the object, and its own; nothing is
+/// changed, and nothing copied.
 #[track_caller]
 fn all_refuse(dir: &Path, named: &str) {
     let objects = objects(dir, FILE);
@@ -143,8 +144,8 @@ fn every_command_names_an_object_that_is_cut_off_old_swapped_or_missing() {
     good(dir, &["cat", FILE]);
 }
 
-/// Who replaces the whole file needs nothing of what it holds: it gets new objects, and the old ones go with it, unless one of them
-/// is not its own.
+/// Who replaces the whole file needs nothing of what it holds: it gets new objects, and the old
+/// ones go with it, unless one of them is not its own.
 #[test]
 fn a_damaged_file_can_be_replaced_as_a_whole() {
     let pair = Pair::on(&file_systems()[0], &lines(300_000));
@@ -279,7 +280,8 @@ fn targets_that_are_one_are_refused_and_those_on_one_disk_are_told() {
     assert_eq!(good(dir, &["stripe", "set", "-t", "a", "one"]).stderr, "");
 }
 
-/// A migration that is killed at some of its calls: what it leaves is listed and removed, and the file is whole.
+/// A migration that is killed at some of its calls: what it leaves is listed and removed, and the
+/// file is whole.
 #[test]
 fn what_a_killed_migration_leaves_is_listed() {
     let pair = Pair::on(&file_systems()[0], &lines(300_000));
@@ -313,7 +315,8 @@ fn what_a_killed_migration_leaves_is_listed() {
     assert!(left_some > 1, "no point was one that leaves anything");
 }
 
-/// What other programs do to one of the files, at random; what it was, and to which file. Copies of before are `old`.
+/// What other programs do to one of the files, at random; what it was, and to which file. Copies of
+/// before are `old`.
 fn damage(rng: &mut Rng, all: &[PathBuf], old: &[Vec<u8>]) -> (&'static str, PathBuf) {
     let index = rng.range_usize(0..all.len() - 1);
     let (object, other) = (&all[index], &all[(index + 1) % (all.len() - 1)]);
@@ -335,7 +338,8 @@ fn damage(rng: &mut Rng, all: &[PathBuf], old: &[Vec<u8>]) -> (&'static str, Pat
     }
 }
 
-/// A command line with the striped file: one of those of every tool, or one with numbers and options at random.
+/// A command line with the striped file: one of those of every tool, or one with numbers and
+/// options at random.
 fn command_line(rng: &mut Rng) -> Vec<String> {
     let (bs, few) = (512 << rng.range(0..9), rng.range(0..5));
     let line = match rng.range(0..10) {
@@ -358,8 +362,8 @@ fn has_contents(bytes: &[u8], contents: &[u8]) -> bool {
     bytes.windows(64).step_by(16).any(|some| contents.windows(64).any(|known| known == some))
 }
 
-/// Whatever is damaged and whichever command, or program through a mount, comes upon it: there is an error, no byte is of another
-/// file, and nothing gets worse.
+/// Whatever is damaged and whichever command, or program through a mount, comes upon it: there is
+/// an error, no byte is of another file, and nothing gets worse.
 #[test]
 fn soak_command_lines_on_damaged_striped_files() {
     let mounts = Scene::new().is_some();
@@ -411,7 +415,8 @@ fn soak_command_lines_on_damaged_striped_files() {
     }
 }
 
-/// What would lose its objects is not replaced through a mount, by `mv` and by what programs do that replace files.
+/// What would lose its objects is not replaced through a mount, by `mv` and by what programs do
+/// that replace files.
 #[test]
 fn a_file_with_a_target_away_is_not_replaced_through_a_mount() {
     if Scene::new().is_none() {

@@ -1,5 +1,5 @@
-//! Striped files on block devices, alone and beside directories, judged by the system's own tools. The devices are full of bytes
-//! that nobody may see.
+//! Striped files on block devices, alone and beside directories, judged by the system's own tools.
+//! The devices are full of bytes that nobody may see.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -186,8 +186,9 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.script("dio stripe orphans --rm -y $D0 $D1; dio stripe orphans $D0 $D1; dio stripe set -t $T other");
 }
 
-/// Nothing is left by which other programs would take the device for what it was: not where its signature is between what an
-/// object has at its start (ext4), not behind that (a disc's), not at its end (a RAID's).
+/// Nothing is left by which other programs would take the device for what it was: not where its
+/// signature is between what an object has at its start (ext4), not behind that (a disc's), not at
+/// its end (a RAID's).
 #[test]
 fn what_a_device_was_before_is_gone_when_it_is_an_object() {
     let Some(rig) = Rig::new() else { return };

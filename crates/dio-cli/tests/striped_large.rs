@@ -1,4 +1,5 @@
-//! Commands on sparse striped files of many tebibytes: copies, migrations and truncations that take as long as their data do.
+//! Commands on sparse striped files of many tebibytes: copies, migrations and truncations that take
+//! as long as their data do.
 
 use std::fs;
 use std::path::Path;

@@ -21,7 +21,8 @@ fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String 
     output.stdout
 }
 
-/// Waits until nothing is in these directories: the kernel tells the server of a close when it has been answered.
+/// Waits until nothing is in these directories: the kernel tells the server of a close when it has
+/// been answered.
 #[track_caller]
 fn until_empty<const N: usize>(targets: [std::path::PathBuf; N]) {
     let left = || targets.iter().map(|target| fs::read_dir(target).unwrap().count()).sum::<usize>();
@@ -114,7 +115,8 @@ fn programs_see_striped_files_as_ordinary_ones() {
     }
 }
 
-/// What is wrong with an object, whoever opens the file is told; its name can be listed and removed all the same.
+/// What is wrong with an object, whoever opens the file is told; its name can be listed and removed
+/// all the same.
 #[test]
 fn a_missing_object_is_an_error_of_opening() {
     let Some(_scene) = Scene::new() else { return };
@@ -133,7 +135,8 @@ fn a_missing_object_is_an_error_of_opening() {
     mounted.unmount();
 }
 
-/// Objects that lie below the mount: the server reaches them without asking itself, however many of its threads are busy.
+/// Objects that lie below the mount: the server reaches them without asking itself, however many of
+/// its threads are busy.
 #[test]
 fn objects_below_the_mount_are_reached_without_it() {
     let Some(_scene) = Scene::new() else { return };
@@ -176,7 +179,8 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
         fs::write(dir.join("bytes"), Rng::new(7).bytes(300_000)).unwrap();
         script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
         let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
-        // The check is told at times that somebody writes: the server hears of a close when the program has gone on.
+        // The check is told at times that somebody writes: the server hears of a close when the
+        // program has gone on.
         let text = r#"cp $S/../bytes $M/dir/one; cat $S/../bytes > $M/dir/two; touch $M/dir/three; cp $S/../bytes $M/plain
             cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link; mv $M/dir/one $M/dir/moved
             echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved >/dev/null; rm $M/dir/link
@@ -189,7 +193,8 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
     }
 }
 
-/// A file whose name has gone, or was given to another, is an ordinary one to those who have it open; then its bytes go.
+/// A file whose name has gone, or was given to another, is an ordinary one to those who have it
+/// open; then its bytes go.
 #[test]
 fn a_file_without_a_name_lasts_until_it_is_closed() {
     if Scene::new().is_none() {
@@ -264,8 +269,8 @@ fn what_is_appended_below_and_beside_a_mount_is_all_there() {
     }
 }
 
-/// On a file system behind which there may be other machines, opening a file cuts nothing off: somebody there may be making it
-/// longer. Who knows that nobody does has it cut off.
+/// On a file system behind which there may be other machines, opening a file cuts nothing off:
+/// somebody there may be making it longer. Who knows that nobody does has it cut off.
 #[test]
 fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     if Scene::new().is_none() {
@@ -296,7 +301,8 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     mounted.unmount();
 }
 
-/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after 45 seconds.
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after
+/// 45 seconds.
 #[test]
 fn a_lease_on_a_striped_file_keeps_nobody_waiting_who_looks_below_the_mount() {
     if Scene::new().is_none() {

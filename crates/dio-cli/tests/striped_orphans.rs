@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::striped_support::{Pair, dio, good, lines};
 use dio_test::file_systems;
 
-/// Objects whose file is gone are found and removed; those of files that are there, moved or not, are not among them.
+/// Objects whose file is gone are found and removed; those of files that are there, moved or not,
+/// are not among them.
 #[test]
 fn objects_without_a_file_are_found() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -31,8 +32,8 @@ fn objects_without_a_file_are_found() {
     good(dir, &["stripe", "check", "far/away/moved", "another", "striped/file"]);
 }
 
-/// What a crash at the beginning of a creation leaves is found and removed, but not what somebody may be making, and nothing that
-/// holds bytes or belongs to a file.
+/// What a crash at the beginning of a creation leaves is found and removed, but not what somebody
+/// may be making, and nothing that holds bytes or belongs to a file.
 #[test]
 fn beginnings_of_files_are_found_when_nobody_makes_them() {
     let pair = Pair::on(&file_systems()[0], b"");
@@ -75,8 +76,8 @@ fn beginnings_of_files_are_found_when_nobody_makes_them() {
     assert_eq!(fs::read(at("b", &three, ".1")).unwrap(), b"bytes");
 }
 
-/// Objects of which it is not certain that their file is gone stay: it was moved and is written to, its descriptor is damaged, its
-/// directory is not there, or the target was found by another name.
+/// Objects of which it is not certain that their file is gone stay: it was moved and is written to,
+/// its descriptor is damaged, its directory is not there, or the target was found by another name.
 #[test]
 fn objects_whose_file_may_be_there_are_left() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -114,7 +115,8 @@ fn objects_whose_file_may_be_there_are_left() {
         assert!(left.stderr.contains("a descriptor, but it is damaged") && objects() == [1, 1], "{left:?}");
         fs::remove_file(dir.join(place)).unwrap();
     }
-    // The descriptor itself, to which a whole file was appended: where it was made, beside that, and elsewhere.
+    // The descriptor itself, to which a whole file was appended: where it was made, beside that,
+    // and elsewhere.
     for place in ["x/file", "x/other", "far/file"] {
         if place != "far/file" {
             fs::rename(dir.join("far/file"), dir.join(place)).unwrap();
@@ -171,7 +173,8 @@ fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
         let refused = dio(dir, &[&["stripe", "orphans"][..], args].concat());
         assert!(refused.status.code() == Some(1) && refused.stderr.contains("of the kernel's own"), "{refused:?}");
     }
-    // A pipe in the place of the file, and pipes and files of other lengths beside it, are not opened.
+    // A pipe in the place of the file, and pipes and files of other lengths beside it, are not
+    // opened.
     fs::remove_file(dir.join("x")).unwrap();
     fs::create_dir(dir.join("x")).unwrap();
     for name in ["file", "other"] {

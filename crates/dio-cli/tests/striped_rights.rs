@@ -1,4 +1,5 @@
-//! What a descriptor of another user names: root looks it up, makes and removes it with that user's rights.
+//! What a descriptor of another user names: root looks it up, makes and removes it with that user's
+//! rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -184,8 +185,8 @@ fn what_root_makes_in_the_name_of_another_is_made_with_that_users_rights() {
     scene.good(&["stripe", "rm", "theirs/plain"]);
 }
 
-/// Groups count as they do for the owner, and the group of the file does not: whoever makes a file in a directory with the
-/// set-group-id bit gives it a group in which he may not be.
+/// Groups count as they do for the owner, and the group of the file does not: whoever makes a file
+/// in a directory with the set-group-id bit gives it a group in which he may not be.
 #[test]
 fn the_groups_are_those_of_the_owner() {
     let Some(scene) = Scene::new() else { return };

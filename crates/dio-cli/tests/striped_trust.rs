@@ -116,7 +116,8 @@ fn a_default_of_somebody_else_is_told_and_not_followed() {
     }
 }
 
-/// Root's copy of what somebody has put into a directory is root's, and says nothing about the directory that it came into.
+/// Root's copy of what somebody has put into a directory is root's, and says nothing about the
+/// directory that it came into.
 #[test]
 fn a_default_of_another_directory_is_told_and_not_followed() {
     for which in 0..file_systems().len() {
@@ -387,7 +388,8 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     let mut told = std::io::BufReader::new(greedy.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut told, &mut line).unwrap();
-    // Each takes three for its descriptor, and three for each of 16 objects, of half of three quarters of 1,500.
+    // Each takes three for its descriptor, and three for each of 16 objects, of half of three
+    // quarters of 1,500.
     assert_eq!(line, "11 ENFILE\n");
     let honest = run(as_user("daemon", "cat").arg(scene.at.join("d/40")).arg(scene.at.join("deep/file")));
     assert_eq!((honest.status.code(), honest.stdout.as_str()), (Some(0), "text\nfrom below\n"), "{honest:?}");
@@ -398,8 +400,8 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     assert!(greedy.wait().unwrap().success());
 }
 
-/// Objects below each of two mounts that lead to files of the other: without a rule, each server waits for the other until
-/// neither has a thread left.
+/// Objects below each of two mounts that lead to files of the other: without a rule, each server
+/// waits for the other until neither has a thread left.
 #[test]
 fn two_servers_do_not_wait_for_each_other() {
     let (Some(scene), Some(second)) = (mount_support::Scene::new(), mount_support::Scene::new()) else { return };
@@ -410,7 +412,8 @@ fn two_servers_do_not_wait_for_each_other() {
     copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
     let _servers = [&scene, &second].map(|each| each.foreground(&mut each.mount("-f -o cio,allow_other")));
     let other = second.at.display();
-    // `one` here has its object there, which is `two`, which has its object here, which is `one` again.
+    // `one` here has its object there, which is `two`, which has its object here, which is `one`
+    // again.
     let script = format!(
         "set -e; mkdir -p to-there/d to-here/d; ./dio stripe set -t to-there/d source/one
          ./dio stripe set -t to-here/d source/two

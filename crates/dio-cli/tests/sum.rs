@@ -1,5 +1,5 @@
-//! Digests are those of the system's tools and of the standards, for every size and kind of input, and so is what is
-//! printed about them.
+//! Digests are those of the system's tools and of the standards, for every size and kind of input,
+//! and so is what is printed about them.
 
 use crate::sums::{Place, noise};
 
@@ -32,7 +32,8 @@ fn every_digest_of_every_size_is_the_systems() {
     place.same(&format!("b2sum -l 104 {files}"));
 }
 
-/// What there is no tool for here: zlib's `crc32` through `gzip`'s trailer; the others through their known values.
+/// What there is no tool for here: zlib's `crc32` through `gzip`'s trailer; the others through
+/// their known values.
 #[test]
 fn digests_without_a_tool_of_the_system() {
     let (place, _) = sizes();
@@ -56,7 +57,8 @@ fn digests_without_a_tool_of_the_system() {
     );
 }
 
-/// A large file takes other ways through the program than a pipe, or than together with other digests.
+/// A large file takes other ways through the program than a pipe, or than together with other
+/// digests.
 #[test]
 fn every_way_comes_to_the_same() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Lists are checked as by the system's tools: the same lines count, the same is said, the same is returned.
+//! Lists are checked as by the system's tools: the same lines count, the same is said, the same is
+//! returned.
 
 use crate::sums::{Place, noise};
 

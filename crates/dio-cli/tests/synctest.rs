@@ -1,5 +1,5 @@
-//! `dio synctest` on every file system: what it reports, what it refuses, and that nothing is left behind. Times are not judged
-//! here.
+//! `dio synctest` on every file system: what it reports, what it refuses, and that nothing is left
+//! behind. Times are not judged here.
 
 use std::path::Path;
 use std::process::Command;

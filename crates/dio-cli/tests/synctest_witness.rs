@@ -1,7 +1,9 @@
-//! `dio synctest --witness`: a writer that is killed, a disk that lies, one that does not, and a witness that goes away for a while.
+//! `dio synctest --witness`: a writer that is killed, a disk that lies, one that does not, and a
+//! witness that goes away for a while.
 //!
-//! The power cut is the shutdown ioctl of ext4 and xfs without a flush of the log, which loses exactly what was not durable. The
-//! lie is told by strace(1), which answers the writer's `fdatasync` with 0 and keeps it from the kernel.
+//! The power cut is the shutdown ioctl of ext4 and xfs without a flush of the log, which loses
+//! exactly what was not durable. The lie is told by strace(1), which answers the writer's
+//! `fdatasync` with 0 and keeps it from the kernel.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -182,7 +184,8 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     assert_eq!((status, &found["file_found"], &found["highest"]), (Some(3), &false.into(), &0.into()), "{output:?}");
 }
 
-/// What is not where it was written to is no lie: another file system is mounted there, or none, or the name is another.
+/// What is not where it was written to is no lie: another file system is mounted there, or none, or
+/// the name is another.
 #[test]
 fn what_is_elsewhere_is_not_lost() {
     for volume in volumes() {
@@ -286,8 +289,8 @@ fn a_disk_that_keeps_its_word_is_not_accused() {
         let path = volume.path.join("blocks");
         let running = writer(&mut Command::new(DIO), &witness, way, &path);
         witness.until_kept(50);
-        // A sync that is under way while the file system is shut down may be answered well in spite of it, which no power cut
-        // would leave time for. So none is.
+        // A sync that is under way while the file system is shut down may be answered well in spite
+        // of it, which no power cut would leave time for. So none is.
         running.signal(Signal::STOP);
         let tasks = PathBuf::from(format!("/proc/{}/task", running.pid().as_raw_nonzero()));
         let stopped = |task: fs::DirEntry| {

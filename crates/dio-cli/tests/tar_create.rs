@@ -1,4 +1,5 @@
-//! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words and status.
+//! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words
+//! and status.
 
 use std::fs;
 use std::io::Read;
@@ -40,7 +41,8 @@ fn set_up(dir: &Path, script: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A tree with one of everything. All of it is read once, so that reading does not change its times any more.
+/// A tree with one of everything. All of it is read once, so that reading does not change its times
+/// any more.
 const TREE: &str = r#"
 mkdir -p t/dir/sub t/none t/cache t/.git; echo a > t/a; echo b > t/dir/b; head -c 3000 /dev/urandom > t/dir/sub/c
 : > t/empty; head -c 512 /dev/urandom > t/block; head -c 300000 /dev/urandom > t/mid
@@ -62,8 +64,8 @@ fn tree(parent: &Path) -> TempDir {
     dir
 }
 
-/// Runs the command with both tars; `$A` is the archive. What they say has to be the same; the archive does not: dio makes
-/// none where it is clear from the start that nothing can come of it.
+/// Runs the command with both tars; `$A` is the archive. What they say has to be the same; the
+/// archive does not: dio makes none where it is clear from the start that nothing can come of it.
 fn same_words(dir: &Path, command: &str) {
     let run = |ours| seen(dir, &format!("A=archive; {command}"), ours);
     let (theirs, own) = (run(false), run(true));
@@ -94,10 +96,12 @@ fn archives_of_all_formats_are_those_of_gnu() {
         let dir = tree(&fs.path);
         for format in ["gnu", "oldgnu", "ustar", "v7", "pax"] {
             let pax = if format == "pax" { "--pax-option=exthdr.name=%d/PaxHeaders/%f" } else { "" };
-            // Only GNU tar has that option, and needs it: dio never writes the number of the process.
+            // Only GNU tar has that option, and needs it: dio never writes the number of the
+            // process.
             let script = format!("P='{pax}'; [ -L \"$(command -v tar)\" ] && P=; tar -cf $A --format={format} $P");
             let names = match format {
-                // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio, which any tar reads alike.
+                // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio,
+                // which any tar reads alike.
                 "oldgnu" => "t/dir t/large t/longlink t/hole t/allhole t/fifo",
                 // GNU tar says that it does not dump the link, and dumps a part of it.
                 "ustar" | "v7" => "--exclude=longlink t",

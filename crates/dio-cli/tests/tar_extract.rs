@@ -1,4 +1,5 @@
-//! `dio tar -x` and `-d` beside GNU tar: the same archives, options and trees, compared entry for entry.
+//! `dio tar -x` and `-d` beside GNU tar: the same archives, options and trees, compared entry for
+//! entry.
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -184,7 +185,8 @@ const CROSSED: &str = "mkdir other; ln -s other d; mkdir -p g/x l/y h; ln -s . r
 #[test]
 fn existing_files_are_treated_as_with_gnu() {
     let source = Source::new();
-    // Directories of the archive get their time back last; where they keep theirs, that of now is not compared.
+    // Directories of the archive get their time back last; where they keep theirs, that of now is
+    // not compared.
     let archive = source.archive(&["-H", "pax", "-S", "--exclude=many"]);
     for setup in [EXISTING, CROSSED] {
         for options in [
@@ -203,7 +205,8 @@ fn existing_files_are_treated_as_with_gnu() {
     }
 }
 
-/// Not with a member that is the target directory itself, of which GNU tar then removes all that it holds.
+/// Not with a member that is the target directory itself, of which GNU tar then removes all that it
+/// holds.
 #[test]
 fn trees_are_removed_where_that_is_asked_for() {
     let scratch = Scratch::new();
@@ -366,7 +369,8 @@ fn full_disks_are_told() {
     }
 }
 
-/// Starts an extraction from a pipe that has given a part of a large file, and waits until it was taken.
+/// Starts an extraction from a pipe that has given a part of a large file, and waits until it was
+/// taken.
 fn half_done(target: &Path) -> (Child, std::process::ChildStdin) {
     let mut child = dio_command(target, &["-xf", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();

@@ -1,4 +1,5 @@
-//! `dio tar -x`, `-t` and `-d` where members stand in each other's way, under limits, and with hostile headers and streams.
+//! `dio tar -x`, `-t` and `-d` where members stand in each other's way, under limits, and with
+//! hostile headers and streams.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,7 +17,8 @@ fn run(dir: &Path, script: &str, ours: bool) -> Output {
     command.env("RUST_BACKTRACE", "0").output().unwrap()
 }
 
-/// Status, output, and what was told, in order of the alphabet: files are written by several threads.
+/// Status, output, and what was told, in order of the alphabet: files are written by several
+/// threads.
 fn seen(output: &Output) -> (Option<i32>, String, Vec<String>) {
     let told = String::from_utf8_lossy(&output.stderr).replace("dio tar: ", "tar: ");
     let mut told: Vec<String> = told.lines().map(str::to_owned).collect();
@@ -24,8 +26,8 @@ fn seen(output: &Output) -> (Option<i32>, String, Vec<String>) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), told)
 }
 
-/// Runs a script by both in a directory `j` of their own beside the archive, and compares all that can be seen there and
-/// in `out`.
+/// Runs a script by both in a directory `j` of their own beside the archive, and compares all that
+/// can be seen there and in `out`.
 #[track_caller]
 fn same(archive: &[u8], script: &str) {
     let [gnu, dio] = [false, true].map(|ours| {
@@ -58,7 +60,8 @@ fn directories_may_make_way() {
     }
 }
 
-/// Files on their way into a directory, by another path of it, hinder its removal; those deep in it go with it.
+/// Files on their way into a directory, by another path of it, hinder its removal; those deep in it
+/// go with it.
 #[test]
 fn what_is_being_written_is_there_already() {
     let (mut aliased, mut deep) = (Builder::new(), Builder::new());
@@ -186,7 +189,8 @@ fn lists_do_not_steer_the_terminal() {
     }
 }
 
-/// Headers with very many records are read in time that grows with them, not with their square, or refused.
+/// Headers with very many records are read in time that grows with them, not with their square, or
+/// refused.
 #[test]
 fn very_many_records_are_no_burden() {
     let numbered = |prefix: &str, count: usize| -> Vec<(String, Vec<u8>)> {

@@ -1,5 +1,5 @@
-//! The reader and the writer of tar headers against GNU tar and Python's tarfile: archives of theirs are read entry for
-//! entry and made again byte for byte, archives of ours are read by them.
+//! The reader and the writer of tar headers against GNU tar and Python's tarfile: archives of
+//! theirs are read entry for entry and made again byte for byte, archives of ours are read by them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -177,8 +177,9 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
     let fs = &file_systems()[0];
     let dir = fs.dir();
     make_tree(dir.path(), &mut seed.stream(1));
-    // A hard link to what could not be written is no hard link any more; and GNU tar says of long links that they are not
-    // dumped, but dumps a part of them. Nor does it look into a directory whose name did not fit.
+    // A hard link to what could not be written is no hard link any more; and GNU tar says of long
+    // links that they are not dumped, but dumps a part of them. Nor does it look into a directory
+    // whose name did not fit.
     shell(dir.path(), "rm tree/zlong tree/link1* tree/link240; rm -r tree/dd*");
     let link = Entry { path: b"l".to_vec(), link: vec![b's'; 101], kind: Kind::Symlink, ..Entry::default() };
     for format in [Format::Ustar, Format::V7] {
@@ -271,7 +272,8 @@ fn attributes_and_lists_are_those_of_gnu_tar() {
     assert!(write(Encoder { format: Format::Pax, numeric_owner: false }, &members) == archive);
 }
 
-/// What Python makes of an archive: name, type, size, mode, owner, time and link, as text of its own.
+/// What Python makes of an archive: name, type, size, mode, owner, time and link, as text of its
+/// own.
 fn python_lists(dir: &Path, archive: &str) -> Option<String> {
     let script = format!(
         "import tarfile\nfor m in tarfile.open('{archive}', errorlevel=2):\n    \

@@ -1,7 +1,9 @@
-//! Hostile archives: whatever they say, nothing outside the target directory is made, changed or removed.
+//! Hostile archives: whatever they say, nothing outside the target directory is made, changed or
+//! removed.
 //!
-//! Each archive is made by hand and extracted into a jail beside files that must stay as they are, their change times
-//! included; with each way to treat existing files, by root and by an ordinary user, and without `openat2`.
+//! Each archive is made by hand and extracted into a jail beside files that must stay as they are,
+//! their change times included; with each way to treat existing files, by root and by an ordinary
+//! user, and without `openat2`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -287,7 +289,8 @@ fn ordinary_users_are_as_safe() {
     }
 }
 
-/// Where the kernel, or a container, knows no `openat2`, names are resolved by hand, to the same end.
+/// Where the kernel, or a container, knows no `openat2`, names are resolved by hand, to the same
+/// end.
 #[test]
 fn names_are_as_safe_without_openat2() {
     const OPENAT2: i64 = 437;
@@ -347,7 +350,8 @@ fn attributes_of_the_system_are_not_set() {
     assert!(!names.contains("security.capability") && !names.contains("trusted.x"), "{names:?}");
 }
 
-/// Without any trick an archive with links is extracted as by GNU tar: those that lead out are made, too.
+/// Without any trick an archive with links is extracted as by GNU tar: those that lead out are
+/// made, too.
 #[test]
 fn honest_links_are_as_with_gnu() {
     let archive = Builder::new()
@@ -367,7 +371,8 @@ fn honest_links_are_as_with_gnu() {
     let output = ours.extract(Path::new(env!("CARGO_BIN_EXE_dio")), &archive, &[], false);
     assert!(output.status.success(), "{output:?}");
     assert!(theirs.extract(Path::new("tar"), &archive, &[], false).status.success());
-    // GNU tar leaves the time of a directory in which it made such a link last; here it is that of the archive.
+    // GNU tar leaves the time of a directory in which it made such a link last; here it is that of
+    // the archive.
     let plain = |place: &Place| {
         let tree = snapshot(&place.path("jail")).into_iter();
         let without_time = |what: String| {
@@ -462,8 +467,9 @@ fn node(path: &Path, kind: FileType, device: u64, owner: Option<u32>) {
     std::os::unix::fs::chown(path, owner, owner).unwrap();
 }
 
-/// Extracts a member while strace delays a system call, and exchanges what was made for something else after `wait`.
-/// Returns what was said and what was made. What took its place must be as it was.
+/// Extracts a member while strace delays a system call, and exchanges what was made for something
+/// else after `wait`. Returns what was said and what was made. What took its place must be as it
+/// was.
 fn exchange(case: &Exchange, delay: &str, wait: Duration) -> (Output, Metadata) {
     let place = Place::new();
     let [made, other] = ["jail/made", "jail/other"].map(|name| place.path(name));
@@ -489,8 +495,8 @@ fn exchange(case: &Exchange, delay: &str, wait: Duration) -> (Output, Metadata) 
     (output, other.symlink_metadata().unwrap())
 }
 
-/// Links, pipes and devices get their attributes by descriptor: whoever exchanges them for something else meanwhile does
-/// not have that changed.
+/// Links, pipes and devices get their attributes by descriptor: whoever exchanges them for
+/// something else meanwhile does not have that changed.
 #[test]
 fn what_takes_the_place_of_something_new_is_not_changed() {
     let traced = || Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|it| it.success());

@@ -1,4 +1,5 @@
-//! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: what is printed, the status, and the archives that are left.
+//! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: what is printed, the status, and the archives
+//! that are left.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -146,7 +147,8 @@ fn attributes_are_listed() {
     }
 }
 
-/// Runs a script in two directories of the same contents, and compares what it says and the archives.
+/// Runs a script in two directories of the same contents, and compares what it says and the
+/// archives.
 fn assert_same_archives(script: &str) {
     let fs = &file_systems()[0];
     let setup = "set -e

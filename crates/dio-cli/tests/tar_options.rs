@@ -1,5 +1,5 @@
-//! `dio tar` beside GNU tar: options that stand for the names after them, lists, `TAR_OPTIONS`, links that are followed, what is
-//! removed; and few descriptors, many patterns.
+//! `dio tar` beside GNU tar: options that stand for the names after them, lists, `TAR_OPTIONS`,
+//! links that are followed, what is removed; and few descriptors, many patterns.
 
 use std::fs;
 use std::path::Path;
@@ -303,7 +303,8 @@ fn what_cannot_be_made_is_told_as_by_gnu() {
     same(&format!("{links}; tar -cf a dir; tar -xkf a; rm dir/dots; mkdir -p dir/dots/x; tar -xf a"));
 }
 
-/// A link that is in the way of a member may be on the way to it, too: it makes way, and the path is made anew.
+/// A link that is in the way of a member may be on the way to it, too: it makes way, and the path
+/// is made anew.
 #[test]
 fn a_link_that_leads_to_its_own_directory_makes_way() {
     let make = "mkdir -p t/b/b; echo x > t/b/b/f; echo y > t/b/a; ln -s a t/b/l; ln t/b/a t/b/h; tar -cf a --sort=name t; rm -r t; mkdir t; ln -s . t/b";
@@ -358,7 +359,8 @@ fn a_directory_that_a_link_in_it_leads_to_keeps_its_mode() {
     same(&format!("{beside}; tar -xhf a; stat -c %a e; tar -xhf b; stat -c %a e"));
 }
 
-/// A deep tree with few descriptors: directories are closed and opened again, files read with one descriptor.
+/// A deep tree with few descriptors: directories are closed and opened again, files read with one
+/// descriptor.
 #[test]
 fn few_descriptors_are_enough() {
     let tree = "D=deep; for i in 1 2 3 4 5 6; do mkdir $D; echo $i > $D/a; head -c 100000 /dev/urandom > $D/m; echo z > $D/z; D=$D/d; done

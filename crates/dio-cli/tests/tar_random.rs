@@ -1,5 +1,6 @@
-//! Random command lines of tar beside GNU tar: the same archives, trees, lists, words and statuses. And archives that are
-//! damaged at random: said, without a crash, and nothing outside the directory is touched.
+//! Random command lines of tar beside GNU tar: the same archives, trees, lists, words and statuses.
+//! And archives that are damaged at random: said, without a crash, and nothing outside the
+//! directory is touched.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +19,15 @@ fn shell(dir: &Path, script: &str, ours: bool) -> Output {
     bash.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).output().unwrap()
 }
 
-/// What was seen of a run: status, output, and what was told, in order of the alphabet, for some of it comes from threads.
+/// What was seen of a run: status, output, and what was told, in order of the alphabet, for some of
+/// it comes from threads.
 type Seen = (Option<i32>, String, Vec<String>);
 
 fn seen(output: &Output) -> Seen {
     let told = String::from_utf8_lossy(&output.stderr).replace(" or 'tar --usage'", "");
     let told = told.replace("gnu.tar", "archive").replace("dio.tar", "archive");
-    // GNU tar tells of some directories on the way to a member that they cannot be made, and of the member.
+    // GNU tar tells of some directories on the way to a member that they cannot be made, and of the
+    // member.
     let on_the_way = |line: &&str| !line.ends_with("Cannot mkdir: No such file or directory");
     let mut told: Vec<String> = told.lines().filter(on_the_way).map(str::to_owned).collect();
     told.sort();
@@ -109,7 +112,8 @@ fn tree(rng: &mut Rng, dir: &Path) -> Tree {
         }
         all.push(path);
     }
-    // The tree is read, so that its times do not change any more; and each name has a time of its own.
+    // The tree is read, so that its times do not change any more; and each name has a time of its
+    // own.
     script += "find t -exec touch -h -d @1600000000 {} +; touch -d @1500000000.5 t; find t -type f -exec cat {} + >/dev/null;\
                ls -lR t >/dev/null; find t -type l -exec readlink {} + >/dev/null;";
     set_up(dir, &script);
@@ -170,7 +174,8 @@ fn lists(rng: &mut Rng, dir: &Path, names: &[String]) {
     let (mut lines, mut nuls) = (String::new(), String::new());
     for _ in 0..rng.range(0..6) {
         let line = match rng.range(0..8) {
-            // Quotes are closed in their own line; GNU tar tells of others when it has archived the names before.
+            // Quotes are closed in their own line; GNU tar tells of others when it has archived the
+            // names before.
             0 => positional(rng, names).replace('\n', ""),
             1 => "-T list2".into(),
             2 => String::new(),
@@ -226,7 +231,8 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
     ];
     let mut words = vec![format!("--format={}", rng.pick(&["gnu", "gnu", "ustar", "v7", "pax"]))];
     words.extend((0..rng.range(0..4)).map(|_| rng.pick(&flags).to_string()));
-    // What the oldest format has no place for is told by the name in the archive, by GNU tar by that of the file.
+    // What the oldest format has no place for is told by the name in the archive, by GNU tar by
+    // that of the file.
     let plain = words[0].ends_with("v7");
     words.extend((!plain && rng.bool(0.2)).then(|| transform(rng).to_owned()));
     for _ in 0..rng.range(1..5) {
@@ -246,7 +252,8 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
     if rng.bool(0.5) {
         words.push("t".into());
     }
-    // GNU tar archives links to names that are too long for these formats, which lead to the beginnings of the names.
+    // GNU tar archives links to names that are too long for these formats, which lead to the
+    // beginnings of the names.
     let room = if words.iter().any(|word| word.contains("s/[aeiou]")) { 33 } else { 90 };
     if (words[0].ends_with("v7") || words[0].ends_with("ustar")) && names.iter().any(|name| name.len() > room) {
         words.push("--hard-dereference".into());
@@ -263,7 +270,8 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
         words.retain(|word| word != "-S" && !word.starts_with("--hole-detection"));
     }
     if words[0].ends_with("pax") && words.iter().any(|word| word.contains("form=")) {
-        // GNU tar shows the name that it gives a sparse file, with its process number, instead of the transformed one.
+        // GNU tar shows the name that it gives a sparse file, with its process number, instead of
+        // the transformed one.
         words.retain(|word| word != "-S" && !word.starts_with("--hole-detection"));
     }
     // What clap and getopt make of the order is compared too; lists and names keep theirs.
@@ -280,7 +288,8 @@ fn archives(dir: &Path, command: &str) -> Option<Vec<u8>> {
     });
     assert_eq!(dio.0, gnu.0, "{command}");
     if command.contains("pax") {
-        // GNU tar puts its process number into names of extended headers: what GNU tar lists is compared.
+        // GNU tar puts its process number into names of extended headers: what GNU tar lists is
+        // compared.
         let [own, theirs] =
             ["dio.tar", "gnu.tar"].map(|name| seen(&shell(dir, &format!("tar -tvvf {name} --full-time"), false)));
         assert_eq!(own, theirs, "{command}");
@@ -410,7 +419,8 @@ fn soak_archives_are_read_as_by_gnu() {
         for _ in 0..4 {
             let obstacles = obstacles(rng, &names);
             let mut command = read(rng, &names, hard_links || twice.is_some());
-            // A directory that GNU tar comes to again by a link has, when it is done, the mode that it remembers.
+            // A directory that GNU tar comes to again by a link has, when it is done, the mode that
+            // it remembers.
             let obstacles =
                 if command.contains(" -h") { obstacles.replace("ln -s . ", "ln -s other ") } else { obstacles };
             if twice.is_some() {
@@ -449,19 +459,21 @@ fn soak_additions_are_those_of_gnu() {
             rng.pick(&["gnu", "ustar", "v7"]),
             rng.pick(&[1, 3, 20])
         );
-        // GNU tar passes over a directory altogether, with what is new in it, when the archive has something of it and
-        // not the directory itself.
+        // GNU tar passes over a directory altogether, with what is new in it, when the archive has
+        // something of it and not the directory itself.
         let tops: Vec<String> = names.iter().filter(|name| name.matches('/').count() <= 1).cloned().collect();
         let steps: Vec<u64> = (0..rng.range(1..4)).map(|_| rng.range(0..3)).collect();
         let appended = if steps.contains(&1) { &tops } else { &names };
-        // Which name of a file comes first is a matter of that order, and no old format holds a link to a long one.
+        // Which name of a file comes first is a matter of that order, and no old format holds a
+        // link to a long one.
         let links = if names.iter().any(|name| name.len() > 90) { "--hard-dereference" } else { "" };
         for step in steps {
             let flags = rng.pick(&["", "-v", "-S", "--hard-dereference", "--no-recursion", "-h"]);
             let flags = if command.contains("gnu") && !(loops && *flags == "-h") { flags } else { "" };
             command += &match step {
                 0 => format!("; tar -rf $A {flags} {} {}", word(rng.pick(&appended[..])), positional(rng, &names)),
-                // GNU tar adds what is in the directories named, recursion or not, and in an order of its own.
+                // GNU tar adds what is in the directories named, recursion or not, and in an order
+                // of its own.
                 1 => format!("; touch -hcd @1700000000 -- {}; tar -uf $A {links} t", word(rng.pick(&names))),
                 _ => "; tar -Af $A other.tar".to_owned(),
             };
@@ -511,7 +523,8 @@ fn soak_damage_is_told_and_nothing_else_touched() {
     }
 }
 
-/// Damages an archive at a few places; headers are sealed again, for otherwise nothing but the checksum would ever be tried.
+/// Damages an archive at a few places; headers are sealed again, for otherwise nothing but the
+/// checksum would ever be tried.
 fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..rng.range(1..6) {
         let blocks = bytes.len() / 512;

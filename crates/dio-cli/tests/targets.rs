@@ -72,7 +72,8 @@ fn a_target_that_cannot_be_written_stays_as_it_was() {
                 let before = fs::metadata(dir.path().join("old")).unwrap();
                 let output = run(dir.path(), &format!("{trap} ulimit -f 100; exec {script}"));
                 assert!(!output.status.success(), "{}: {script}", fs.name);
-                // A write that one of the kernel's workers makes for a ring is an error without a signal.
+                // A write that one of the kernel's workers makes for a ring is an error without a
+                // signal.
                 assert!(output.status.code().is_some() || status.is_none(), "{}: {script}: {output:?}", fs.name);
                 assert!(
                     fs::read(dir.path().join("old")).unwrap() == fs::read(dir.path().join("first")).unwrap(),

@@ -1,4 +1,5 @@
-//! `tee` against the system's: every byte of output and message, the status, every file left behind.
+//! `tee` against the system's: every byte of output and message, the status, every file left
+//! behind.
 
 use std::path::Path;
 
@@ -98,7 +99,8 @@ fn an_output_that_fails_does_not_stop_the_others() {
     }
 }
 
-/// What a closed pipe means depends on the mode; files may have got more or less before it was noticed.
+/// What a closed pipe means depends on the mode; files may have got more or less before it was
+/// noticed.
 #[test]
 fn a_closed_pipe_is_judged_by_the_mode() {
     for mode in MODES {

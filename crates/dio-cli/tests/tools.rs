@@ -1,4 +1,5 @@
-//! What all tools have in common: links, pipelines, receipts, memory that is small, and ends that come suddenly.
+//! What all tools have in common: links, pipelines, receipts, memory that is small, and ends that
+//! come suddenly.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,5 @@
-//! What `dio uniq` does that cannot be compared with the system's uniq: pauses of the input, receipts, full disks, signals.
+//! What `dio uniq` does that cannot be compared with the system's uniq: pauses of the input,
+//! receipts, full disks, signals.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

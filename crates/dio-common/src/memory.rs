@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes in a line of `/proc/meminfo` (`proc_meminfo(5)`), such as `MemTotal`. `None` where there is no such line.
+/// Bytes in a line of `/proc/meminfo` (`proc_meminfo(5)`), such as `MemTotal`. `None` where there
+/// is no such line.
 #[must_use]
 pub fn of_machine(name: &str) -> Option<u64> {
     bytes_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
@@ -15,8 +16,8 @@ fn bytes_in(meminfo: &str, name: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Bytes of memory that the control groups of this process, of either version, up to the root, leave it (`cgroups(7)`);
-/// `None` where they set no limit.
+/// Bytes of memory that the control groups of this process, of either version, up to the root,
+/// leave it (`cgroups(7)`); `None` where they set no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     limit_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup"))
@@ -33,7 +34,8 @@ fn limit_of(groups: &str, root: &Path) -> Option<u64> {
             list if list.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
             _ => continue,
         };
-        // In a container the path may be one of the host, of which only the last part is visible: the root stands for it.
+        // In a container the path may be one of the host, of which only the last part is visible:
+        // the root stands for it.
         for group in Path::new(path).ancestors() {
             let file = root.join(group.strip_prefix("/").unwrap_or(group)).join(file);
             let limit = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());

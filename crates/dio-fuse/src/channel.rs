@@ -17,8 +17,8 @@ use crate::reply_slot::ReplySlot;
 /// Bytes before the payload of a write.
 const WRITE_HEADER_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// Where a message begins in its buffer. The payload of a write then begins on a page, and the whole
-/// message is contiguous.
+/// Where a message begins in its buffer. The payload of a write then begins on a page, and the
+/// whole message is contiguous.
 const MESSAGE_OFFSET: usize = BLOCK_ALIGN - WRITE_HEADER_BYTES;
 
 /// Room behind the header that every buffer has at least, in bytes. An extended attribute has up to
@@ -145,8 +145,8 @@ fn send(device: BorrowedFd<'_>, error: i32, unique: u64, parts: &[&[u8]]) -> Res
     uninterrupted(|| writev(device, &pieces[..=parts.len()])).map(drop)
 }
 
-/// Turns an error into a number that the kernel accepts. It refuses others, among them its internal ones,
-/// and the program would wait for ever.
+/// Turns an error into a number that the kernel accepts. It refuses others, among them its internal
+/// ones, and the program would wait for ever.
 fn to_wire(errno: Errno) -> i32 {
     match errno.raw_os_error() {
         number @ 1..512 => number,

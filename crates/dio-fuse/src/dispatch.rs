@@ -79,8 +79,8 @@ impl<F: Filesystem> Dispatcher<F> {
         self.handle_from(&self.channel, bytes);
     }
 
-    /// Serves one message, and replies through `channel`. This returns whatever the message contains,
-    /// and even if the file system panics.
+    /// Serves one message, and replies through `channel`. This returns whatever the message
+    /// contains, and even if the file system panics.
     fn handle_from(&self, channel: &Arc<Channel>, bytes: &[u8]) {
         let message = match Message::parse(bytes) {
             Ok(message) => message,

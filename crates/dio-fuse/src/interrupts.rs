@@ -8,18 +8,19 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Most interrupts that are kept for requests that have not begun.
 const EARLY_MAX: usize = 64;
-/// How long these are kept. They are needed only between the reading of a request and its beginning.
+/// How long these are kept. They are needed only between the reading of a request and its
+/// beginning.
 const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// The request that one thread serves. Every request writes to its slot, so each slot has cache lines of
-/// its own.
+/// The request that one thread serves. Every request writes to its slot, so each slot has cache
+/// lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ThreadSlot {
     /// The request being served; 0 for none.
     unique: AtomicU64,
-    /// The request that was interrupted here last. It is never cleared, because the kernel uses no number
-    /// twice.
+    /// The request that was interrupted here last. It is never cleared, because the kernel uses no
+    /// number twice.
     interrupted: AtomicU64,
 }
 
@@ -33,8 +34,8 @@ impl ThreadSlot {
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     slots: Box<[ThreadSlot]>,
-    /// Interrupts that came before their request began: another thread has read that request, but not
-    /// begun to serve it.
+    /// Interrupts that came before their request began: another thread has read that request, but
+    /// not begun to serve it.
     early: Mutex<VecDeque<(u64, Instant)>>,
     /// Length of `early`. A request locks `early` only if this is not 0.
     early_count: AtomicUsize,
@@ -49,8 +50,8 @@ impl Interrupts {
     /// Thread `thread` begins to serve a request.
     pub(crate) fn begin(&self, thread: usize, unique: u64) -> &ThreadSlot {
         let slot = &self.slots[thread];
-        // This store and load, and the store and load in `interrupt`, are sequentially consistent. So
-        // either `interrupt` finds the request in the slot, or this finds the early interrupt.
+        // This store and load, and the store and load in `interrupt`, are sequentially consistent.
+        // So either `interrupt` finds the request in the slot, or this finds the early interrupt.
         slot.unique.store(unique, Ordering::SeqCst);
         if self.early_count.load(Ordering::SeqCst) != 0 {
             let mut early = self.lock_early();

@@ -6,9 +6,11 @@
 //! [`Session::from_fd`]:
 //!
 //! - Several threads serve requests. Each request gets one reply, of the type that fits it.
-//! - The bytes of a write begin on a page boundary in memory, so direct I/O can take them without a copy.
+//! - The bytes of a write begin on a page boundary in memory, so direct I/O can take them without a
+//!   copy.
 //! - The bytes of a read go to the kernel from where they are; with io_uring, they are copied once.
-//! - The number by which the kernel names an inode is independent of the `st_ino` that programs see.
+//! - The number by which the kernel names an inode is independent of the `st_ino` that programs
+//!   see.
 //! - If a handler panics, or drops its reply, the reply is `EIO`, and serving goes on.
 //!
 //! The crate speaks version 7.45 and every version from 7.31 (Linux 5.4) on. It has no locks in the

@@ -15,8 +15,8 @@ use crate::types::INodeNo;
 
 /// Tells the kernel which cached names, attributes and pages are no longer valid.
 ///
-/// A notification waits for locks of the kernel. So it must never be sent while a request about the same
-/// inode or directory is being served; a separate thread is safe.
+/// A notification waits for locks of the kernel. So it must never be sent while a request about the
+/// same inode or directory is being served; a separate thread is safe.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     /// Weak, so that a notifier does not keep the connection alive.
@@ -28,8 +28,8 @@ impl Notifier {
         Notifier { device: Arc::downgrade(device) }
     }
 
-    /// Makes the kernel forget the attributes of an inode, and `length` bytes of its cache from `offset`
-    /// on. A `length` of 0 means up to the end; a negative `offset` means no bytes.
+    /// Makes the kernel forget the attributes of an inode, and `length` bytes of its cache from
+    /// `offset` on. A `length` of 0 means up to the end; a negative `offset` means no bytes.
     ///
     /// # Errors
     /// `ENODEV` if the mount is gone. It is no error if the kernel does not know the inode.
@@ -41,18 +41,19 @@ impl Notifier {
     /// Makes the kernel forget which inode a name refers to.
     ///
     /// # Errors
-    /// `ENODEV` if the mount is gone, `ENOTDIR` if `parent` is no directory, `ENAMETOOLONG`. It is no
-    /// error if the kernel does not know the name.
+    /// `ENODEV` if the mount is gone, `ENOTDIR` if `parent` is no directory, `ENAMETOOLONG`. It is
+    /// no error if the kernel does not know the name.
     pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
         let out = abi::NotifyInvalEntryOut { parent: parent.0, namelen: length(name)?, flags: 0 };
         self.send(notify::INVAL_ENTRY, &[out.as_bytes(), name.as_bytes(), &[0]])
     }
 
-    /// As [`Notifier::inval_entry`], for a name of `child` that was removed: programs that watch the name
-    /// are notified too.
+    /// As [`Notifier::inval_entry`], for a name of `child` that was removed: programs that watch
+    /// the name are notified too.
     ///
     /// # Errors
-    /// As [`Notifier::inval_entry`]; `ENOTEMPTY` or `EBUSY` if a directory cannot have been removed.
+    /// As [`Notifier::inval_entry`]; `ENOTEMPTY` or `EBUSY` if a directory cannot have been
+    /// removed.
     pub fn delete(&self, parent: INodeNo, child: INodeNo, name: &OsStr) -> io::Result<()> {
         let out = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen: length(name)?, padding: 0 };
         self.send(notify::DELETE, &[out.as_bytes(), name.as_bytes(), &[0]])

@@ -38,8 +38,8 @@ impl ReplySlot {
         ReplySlot { state: Mutex::default(), put: Condvar::new(), room }
     }
 
-    /// Replies with `parts`, or with the negative number of an error. Returns `false` if `parts` are too
-    /// long; the reply is `EIO` then, because there must be one.
+    /// Replies with `parts`, or with the negative number of an error. Returns `false` if `parts`
+    /// are too long; the reply is `EIO` then, because there must be one.
     pub(crate) fn put(&self, error: i32, unique: u64, parts: &[&[u8]]) -> bool {
         let state = &mut *self.lock();
         let length = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
@@ -65,14 +65,14 @@ impl ReplySlot {
         fits
     }
 
-    /// Lends the memory that goes to the kernel, for a request that does not lie in it. The reply is then
-    /// written there directly.
+    /// Lends the memory that goes to the kernel, for a request that does not lie in it. The reply
+    /// is then written there directly.
     pub(crate) fn lend(&self, block: Block) {
         self.lock().block = Some(block);
     }
 
-    /// Waits for the reply, and returns it with its memory: the lent block, or else `kept`, in which the
-    /// request lay.
+    /// Waits for the reply, and returns it with its memory: the lent block, or else `kept`, in
+    /// which the request lay.
     pub(crate) fn take(&self, kept: Option<Block>) -> (OutHeader, usize, Block) {
         let mut state = self.lock();
         while state.reply.is_none() {

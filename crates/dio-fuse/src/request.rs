@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(Message::parse(&longer).unwrap_err(), Malformed::Short(7));
     }
 
-    /// As Linux 6.18 sends it: `mkdir` by a caller whose supplementary group 50 is that of the directory.
+    /// As Linux 6.18 sends it: `mkdir` by a caller whose supplementary group 50 is that of the
+    /// directory.
     #[test]
     fn the_group_of_the_directory_is_found_in_the_extensions() {
         let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();

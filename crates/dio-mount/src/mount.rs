@@ -22,7 +22,8 @@ use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
 
-/// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has mounted it.
+/// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has
+/// mounted it.
 #[derive(Debug)]
 pub struct Mounted<S = Session> {
     /// The mount; it lasts until it is unmounted.
@@ -70,7 +71,8 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
-    // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
+    // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`,
+    // fs/fuse/dev.c).
     let clone = owner == Owner::System;
     let session =
         Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
@@ -82,7 +84,8 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }
 
-/// By what a server tells others which directory it serves, whatever it is called: device and inode.
+/// By what a server tells others which directory it serves, whatever it is called: device and
+/// inode.
 const IDENTITY: &str = "source_identity";
 
 fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
@@ -90,8 +93,9 @@ fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
     Ok(format!("{}:{}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino))
 }
 
-/// Refuses to write to a directory that another mount of dio writes to: what each of both holds back, the other does not
-/// see. Asks the servers of all mounts that can be seen here; those that are not to be asked, or are gone, do not count.
+/// Refuses to write to a directory that another mount of dio writes to: what each of both holds
+/// back, the other does not see. Asks the servers of all mounts that can be seen here; those that
+/// are not to be asked, or are gone, do not count.
 fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
     let mut asked = HashSet::new();
     for mount in table::mounts().unwrap_or_default() {
@@ -107,8 +111,9 @@ fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
     Ok(())
 }
 
-/// The shortest slice that the scheduler gives, in nanoseconds. Programs wait for nearly all that the server does, and what it
-/// does takes less than that: on busy processors it is run sooner for it.
+/// The shortest slice that the scheduler gives, in nanoseconds. Programs wait for nearly all that
+/// the server does, and what it does takes less than that: on busy processors it is run sooner for
+/// it.
 const SLICE: u64 = 100_000;
 
 /// The rooms of one mount.
@@ -123,7 +128,8 @@ struct Rooms {
 impl Rooms {
     fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
         let identity = identity_of(&source)?;
-        // Before there is any thread. Where that cannot be, requests are served as the scheduler sees fit.
+        // Before there is any thread. Where that cannot be, requests are served as the scheduler
+        // sees fit.
         let _ = dio_sys::ask_for_slices(SLICE);
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
         stats.describe(IDENTITY, identity);
@@ -153,8 +159,8 @@ impl Rooms {
         }
     }
 
-    /// Gives the rooms their way to tell the kernel. Nobody waits for either, and both may come too late: what they name may
-    /// be gone.
+    /// Gives the rooms their way to tell the kernel. Nobody waits for either, and both may come too
+    /// late: what they name may be gone.
     fn connect(&self, notifier: Notifier) {
         let kernel = notifier.clone();
         self.files.on_drop_pages(move |inode, range| {
@@ -165,7 +171,8 @@ impl Rooms {
 
     /// Has snapshots tell how many requests lie in the kernel's queue, where the kernel tells that.
     fn watch_queue(&self, device: Dev) {
-        // Named after the device number as the kernel has it, with 20 bits for the minor one (`fuse_ctl_add_conn`).
+        // Named after the device number as the kernel has it, with 20 bits for the minor one
+        // (`fuse_ctl_add_conn`).
         let number = u64::from(major(device)) << 20 | u64::from(minor(device));
         let directory = format!("/sys/fs/fuse/connections/{number}");
         if waiting(&directory).is_some() {
@@ -190,8 +197,8 @@ impl Rooms {
     }
 }
 
-/// What the kernel reads ahead of a reader whose reads it gathers, in KiB. With its usual 128 the reader waits now and then;
-/// more than this was no faster.
+/// What the kernel reads ahead of a reader whose reads it gathers, in KiB. With its usual 128 the
+/// reader waits now and then; more than this was no faster.
 const KERNEL_READ_AHEAD: &str = "512";
 
 /// Sets that of a mount (`Documentation/ABI/testing/sysfs-class-bdi`), which only root may.
@@ -201,13 +208,14 @@ fn widen_read_ahead(device: rustix::fs::Dev) {
     let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
 }
 
-/// Requests of a connection that the kernel has not got an answer to, taken by the server or not (`fuse_conn_waiting_read`,
-/// fs/fuse/control.c); `None` where that file system is not mounted.
+/// Requests of a connection that the kernel has not got an answer to, taken by the server or not
+/// (`fuse_conn_waiting_read`, fs/fuse/control.c); `None` where that file system is not mounted.
 fn waiting(directory: &str) -> Option<u64> {
     std::fs::read_to_string(format!("{directory}/waiting")).ok()?.trim().parse().ok()
 }
 
-/// Whether this process may act as others, open inodes by their handles, and give the kernel files of its own.
+/// Whether this process may act as others, open inodes by their handles, and give the kernel files
+/// of its own.
 fn is_privileged() -> bool {
     let needed =
         CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SETUID | CapabilitySet::SETGID;

@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 pub enum Mode {
     /// Past the page cache; a write excludes overlapping reads and writes.
     Direct,
-    /// Past the page cache; reads and writes run in parallel, alone only to extend, to truncate or misaligned.
+    /// Past the page cache; reads and writes run in parallel, alone only to extend, to truncate or
+    /// misaligned.
     Concurrent,
     /// Through the page cache.
     Cached,
@@ -38,7 +39,8 @@ impl Mode {
 /// Files whose path matches have this mode.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Matched against the path relative to the source and, where the pattern has no slash, against the last name.
+    /// Matched against the path relative to the source and, where the pattern has no slash, against
+    /// the last name.
     pub pattern: GlobMatcher,
     /// The mode of what matches.
     pub mode: Mode,
@@ -60,19 +62,22 @@ pub struct Settings {
     pub rules: Rules,
     /// First and largest read-ahead of a stream, in bytes; a largest of 0 is none.
     pub read_ahead: (u64, u64),
-    /// Bytes of one file that may be acknowledged and not yet written; 0: a write is acknowledged when it is written.
+    /// Bytes of one file that may be acknowledged and not yet written; 0: a write is acknowledged
+    /// when it is written.
     pub write_behind: u64,
     /// Requests of at least so many bytes are direct in [`Mode::Auto`].
     pub direct_from: u64,
     /// Memory of the server for blocks of files and for inodes, in bytes.
     pub limit: u64,
-    /// Handles for reading only, without `O_DIRECT`, of files that nobody has open for writing, let the kernel gather small
-    /// reads into large requests in its cache of the mount, which is dropped behind the reader. A read is then no longer
-    /// atomic to the writes of those who open the file later, and those writes are not parallel while it is open.
+    /// Handles for reading only, without `O_DIRECT`, of files that nobody has open for writing, let
+    /// the kernel gather small reads into large requests in its cache of the mount, which is
+    /// dropped behind the reader. A read is then no longer atomic to the writes of those who open
+    /// the file later, and those writes are not parallel while it is open.
     pub gather: bool,
-    /// Handles with `O_DIRECT` in [`Mode::Concurrent`] have the kernel do their reads and writes on the source by itself, where no
-    /// other handle keeps it from that, the mount is root's, and the file system reports how direct I/O is to be aligned, which
-    /// these requests then must be. The kernel lets in one write to a file at a time, unless they are asynchronous.
+    /// Handles with `O_DIRECT` in [`Mode::Concurrent`] have the kernel do their reads and writes on
+    /// the source by itself, where no other handle keeps it from that, the mount is root's, and the
+    /// file system reports how direct I/O is to be aligned, which these requests then must be. The
+    /// kernel lets in one write to a file at a time, unless they are asynchronous.
     pub native: bool,
 }
 
@@ -132,16 +137,18 @@ pub struct Options {
     /// system that root mounts by `mount(8)`; without this, they work only if `flags` turn them on.
     /// Users cannot have either.
     pub suid_and_dev: bool,
-    /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`, `dirsync`, …
+    /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`,
+    /// `dirsync`, …
     pub flags: Vec<String>,
     /// The source as the table of mounts shows it.
     pub source_name: String,
 }
 
 impl Options {
-    /// By what way requests come if the other options are looked at. With the lock of the file, a write that waits for another
-    /// is put aside; with a ring it would keep the thread that others need. Of a shared mount each user has a share of the
-    /// threads, while rings serve what the kernel gives them.
+    /// By what way requests come if the other options are looked at. With the lock of the file, a
+    /// write that waits for another is put aside; with a ring it would keep the thread that others
+    /// need. Of a shared mount each user has a share of the threads, while rings serve what the
+    /// kernel gives them.
     pub fn way(&self) -> Rings {
         match (self.rings, self.lock) {
             (Rings::Preferred, _) if self.allow_other => Rings::Never,

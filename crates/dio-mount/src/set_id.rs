@@ -1,7 +1,8 @@
-//! Set-id bits and file capabilities, which a file must lose when it is changed by somebody who could not give them.
+//! Set-id bits and file capabilities, which a file must lose when it is changed by somebody who
+//! could not give them.
 //!
-//! With `FUSE_HANDLE_KILLPRIV_V2` (`include/uapi/linux/fuse.h`) this is left to the server, and the kernel does not ask for
-//! `security.capability` before each write. Who takes what away then:
+//! With `FUSE_HANDLE_KILLPRIV_V2` (`include/uapi/linux/fuse.h`) this is left to the server, and the
+//! kernel does not ask for `security.capability` before each write. Who takes what away then:
 //!
 //! | change | set-user-id, set-group-id | capabilities |
 //! |---|---|---|
@@ -11,8 +12,8 @@
 //! | truncation | the server, told by `FATTR_KILL_SUIDGID` or `FUSE_OPEN_KILL_SUIDGID` | the file system below |
 //! | change of owner or group | the file system below, of whoever changes it | likewise |
 //!
-//! What the kernel believes of a mode would be wrong after the first two, so modes with such bits are not to be believed
-//! ([`are_in`]): an execution asks for them.
+//! What the kernel believes of a mode would be wrong after the first two, so modes with such bits
+//! are not to be believed ([`are_in`]): an execution asks for them.
 
 use std::io;
 
@@ -20,9 +21,9 @@ use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::{Errno, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// The permissions that a regular file is left with, if it has bits to lose (`setattr_should_drop_suidgid` of `fs/attr.c`):
-/// set-user-id always, set-group-id if the group may execute it; without that it is no such bit but the old mark of mandatory
-/// locks.
+/// The permissions that a regular file is left with, if it has bits to lose
+/// (`setattr_should_drop_suidgid` of `fs/attr.c`): set-user-id always, set-group-id if the group
+/// may execute it; without that it is no such bit but the old mark of mandatory locks.
 pub(crate) fn without(stat: &Stat) -> Option<Mode> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -40,8 +41,8 @@ pub(crate) fn are_in(stat: &Stat) -> bool {
     without(stat).is_some()
 }
 
-/// What comes of taking bits away. A server that may not change the mode, of somebody else's file, need not: it cannot keep the
-/// bits either, so its write or truncation takes them.
+/// What comes of taking bits away. A server that may not change the mode, of somebody else's file,
+/// need not: it cannot keep the bits either, so its write or truncation takes them.
 pub(crate) fn taken(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Errno::PERM) if !capabilities(None)?.effective.contains(CapabilitySet::FSETID) => Ok(()),
@@ -49,10 +50,11 @@ pub(crate) fn taken(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// Hands a file to the kernel such that the file system below takes the bits away at each write that is passed through.
+/// Hands a file to the kernel such that the file system below takes the bits away at each write
+/// that is passed through.
 ///
-/// Such writes are done with the credentials of the thread that handed the file over (`fs/backing-file.c`), and those with
-/// `CAP_FSETID` would keep the bits, whoever writes.
+/// Such writes are done with the credentials of the thread that handed the file over
+/// (`fs/backing-file.c`), and those with `CAP_FSETID` would keep the bits, whoever writes.
 ///
 /// # Errors
 /// Those of `action` and of `capset(2)`; nothing is handed over then.

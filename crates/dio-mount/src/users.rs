@@ -15,8 +15,8 @@ pub(crate) struct Users {
     held: Mutex<HashMap<u32, u64>>,
 }
 
-/// Descriptors that this process may have for open files and directories, and for files without a name; the last quarter
-/// is for the names that were looked up.
+/// Descriptors that this process may have for open files and directories, and for files without a
+/// name; the last quarter is for the names that were looked up.
 fn descriptors_for_users() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 * 3
 }
@@ -42,9 +42,10 @@ impl Users {
         self.take(user, count, descriptors_for_users()).ok_or(Errno::NFILE)
     }
 
-    /// Gives a user so much more, of `all` that there is. `None` where the user would have more than
-    /// half of what the others leave: so there is always something left for one who comes new. The
-    /// superuser and the server's own user, who could stop the server anyway, take what they need.
+    /// Gives a user so much more, of `all` that there is. `None` where the user would have more
+    /// than half of what the others leave: so there is always something left for one who comes new.
+    /// The superuser and the server's own user, who could stop the server anyway, take what they
+    /// need.
     pub(crate) fn take(self: &Arc<Self>, user: u32, amount: u64, all: u64) -> Option<Share> {
         let mut held = self.held();
         let own = held.get(&user).copied().unwrap_or(0);

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 
 const PAGE: u64 = 4096;
 
-/// A second is promised. The tests run a dozen mounts and their programs at once on two cores, where
-/// a thread may be late by as much again.
+/// A second is promised. The tests run a dozen mounts and their programs at once on two cores,
+/// where a thread may be late by as much again.
 const BOUND: Duration = Duration::from_secs(2);
 
 /// The server that the other tests start in a process of its own; does nothing in an ordinary run.
@@ -165,7 +165,8 @@ fn what_is_changed_through_another_mount_shows_within_the_bound() {
     other.unmount();
 }
 
-/// Waits until a mapping finds a byte in the last of some pages, for which the kernel asks nothing, and a reader in all.
+/// Waits until a mapping finds a byte in the last of some pages, for which the kernel asks nothing,
+/// and a reader in all.
 fn both_find(file: &File, mapper: &mut Mapper, byte: u8, pages: u64, bound: Duration) {
     let since = Instant::now();
     while mapper.byte((pages - 1) * PAGE + 1) != byte || stale(file, byte, pages) > 0 {
@@ -196,7 +197,8 @@ fn what_is_changed_on_both_sides_shows_within_ten_seconds() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        // Behind the times at which pages of a file go that is only just there: 1, 2, 4 and 8 seconds.
+        // Behind the times at which pages of a file go that is only just there: 1, 2, 4 and 8
+        // seconds.
         thread::sleep(Duration::from_millis(9700));
         assert_eq!(mapper.byte(31 * PAGE + 1), b'a');
         overwrite(&source, b'b', 32 * PAGE);
@@ -207,7 +209,8 @@ fn what_is_changed_on_both_sides_shows_within_ten_seconds() {
     mounted.unmount();
 }
 
-/// The time of a call is that of its beginning, and pages that were read before its end are of before.
+/// The time of a call is that of its beginning, and pages that were read before its end are of
+/// before.
 #[test]
 fn what_a_slow_call_writes_last_shows_as_long_again_after_its_end_as_it_took() {
     let Some(scene) = Scene::in_memory() else { return };
@@ -401,8 +404,8 @@ fn pages_of(path: &Path) -> String {
     fs::read(path).unwrap().chunks(PAGE as usize).map(|page| char::from(page[0])).collect()
 }
 
-/// What io_uring's requests at the position of a file leave of it: written into an empty file, read back, written over the
-/// beginning.
+/// What io_uring's requests at the position of a file leave of it: written into an empty file, read
+/// back, written over the beginning.
 fn at_the_position(asynchronous: &mut Asynchronous, path: &Path, source: &Path, flags: OFlags) -> [String; 3] {
     let _ = fs::remove_file(source);
     let _ = fs::remove_file(path);
@@ -423,8 +426,9 @@ fn at_the_position(asynchronous: &mut Asynchronous, path: &Path, source: &Path, 
     [written, read, pages_of(source)]
 }
 
-/// The kernel's FUSE does not move the position of asynchronous requests, and sends the server the same offset again. If this
-/// fails where the bare file is as it should be, the kernel does, and the documents are to say so.
+/// The kernel's FUSE does not move the position of asynchronous requests, and sends the server the
+/// same offset again. If this fails where the bare file is as it should be, the kernel does, and
+/// the documents are to say so.
 #[test]
 fn requests_at_the_position_by_io_uring_are_as_documented() {
     let Some(scene) = Scene::new() else { return };

@@ -1,5 +1,5 @@
-//! A running server is asked by several clients at a time, some of them rude; it needs no mount for that: a directory of any
-//! file system has a device number.
+//! A running server is asked by several clients at a time, some of them rude; it needs no mount for
+//! that: a directory of any file system has a device number.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -182,7 +182,8 @@ fn servers_that_are_ending_or_crashed_are_in_nobodys_way() {
     let fake = Fake::start();
     let mut early = fake.connect();
     early.set("first").unwrap();
-    // The number of a mount that is over is given to the next one while the old server is still ending.
+    // The number of a mount that is over is given to the next one while the old server is still
+    // ending.
     let second = serve(fake.dir.path(), &fake.stats).unwrap();
     assert_eq!(early.settings().unwrap(), "first", "who was connected stays so");
     fake.connect().set("second").unwrap();

@@ -1,5 +1,6 @@
-//! Damage to striped files: objects that are old, cut off, made longer, swapped, missing or garbled, and descriptors that are. What is
-//! read is the bytes that were written, or an error that names the object; and nothing that is tried makes it worse.
+//! Damage to striped files: objects that are old, cut off, made longer, swapped, missing or
+//! garbled, and descriptors that are. What is read is the bytes that were written, or an error that
+//! names the object; and nothing that is tried makes it worse.
 
 use std::fs;
 use std::io;
@@ -210,7 +211,8 @@ fn a_stamp_or_a_header_that_is_damaged_is_told() {
     assert_eq!(place.refused(&place.objects()[0]).errno(), Errno::STALE);
 }
 
-/// As [`an_object_that_was_restored_from_an_old_copy_is_told`], while somebody writes, and after he was killed.
+/// As [`an_object_that_was_restored_from_an_old_copy_is_told`], while somebody writes, and after he
+/// was killed.
 #[test]
 fn an_old_object_is_told_while_the_file_is_open() {
     let place = Place::with(100_000);
@@ -291,7 +293,8 @@ fn files_of_the_first_format_stay_usable_and_get_stamps() {
     assert!(contents(&place.path).unwrap() == bytes(1, 100_000));
     place.write(b"anew", 0);
     assert_eq!(inspect(&place.path).unwrap().unwrap().generation, 0);
-    // What some hold behind the end may be all that is left of the file: only who asks for it has it cut off.
+    // What some hold behind the end may be all that is left of the file: only who asks for it has
+    // it cut off.
     let object = place.objects()[1].clone();
     let (sound, others) = (fs::read(&object).unwrap(), place.picture());
     cut(&object, 10_000);
@@ -378,8 +381,8 @@ fn damage(rng: &mut Rng, place: &Place, old: &[(PathBuf, Vec<u8>)]) -> (&'static
     }
 }
 
-/// All that is done with a damaged file answers with an error, or with the bytes of the file; and when the damage is undone, the
-/// file is whole.
+/// All that is done with a damaged file answers with an error, or with the bytes of the file; and
+/// when the damage is undone, the file is whole.
 #[test]
 fn soak_damaged_striped_files() {
     for seed in Soak::of(60) {
@@ -463,7 +466,8 @@ fn what_is_left_of_a_descriptor_is_no_ordinary_file() {
         assert_eq!(inspect(&place.path).unwrap_err().errno(), Errno::BADMSG);
         assert_eq!(names::stat(&place.path).unwrap_err(), Errno::BADMSG);
     }
-    // What another program has added, or made a little longer or shorter, is no ordinary file either.
+    // What another program has added, or made a little longer or shorter, is no ordinary file
+    // either.
     let edited = String::from_utf8(sound.clone()).unwrap();
     let others = [
         [&sound[..], b"x\n"].concat(),

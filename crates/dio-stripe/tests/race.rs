@@ -25,8 +25,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Whoever may write to the directory of a file that is moved puts links in the place of the new one: neither is what they
-/// lead to written to, nor does the file become one that he has made.
+/// Whoever may write to the directory of a file that is moved puts links in the place of the new
+/// one: neither is what they lead to written to, nor does the file become one that he has made.
 #[test]
 fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
     let dir = file_systems()[0].dir();

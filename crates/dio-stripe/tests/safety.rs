@@ -1,5 +1,6 @@
-//! What other programs, other processes and crashes do to striped files, and what must not be lost by it: files that somebody
-//! has open when they are to be striped, copies of descriptors, names that change meanwhile.
+//! What other programs, other processes and crashes do to striped files, and what must not be lost
+//! by it: files that somebody has open when they are to be striped, copies of descriptors, names
+//! that change meanwhile.
 
 use std::fs;
 use std::io::Write;
@@ -83,7 +84,8 @@ impl Other {
     }
 }
 
-/// An empty file that another process has open, for whatever, is not taken its name; what that process writes then is there.
+/// An empty file that another process has open, for whatever, is not taken its name; what that
+/// process writes then is there.
 #[test]
 fn an_empty_file_that_somebody_has_open_is_not_striped() {
     for fs in file_systems() {
@@ -116,8 +118,9 @@ fn an_empty_file_that_somebody_has_open_is_not_striped() {
     }
 }
 
-/// Many make, fill and stripe files of the same name at once: who is told that it is striped finds it so, and what anyone has
-/// written through an open of the name is there as long as the name leads to it.
+/// Many make, fill and stripe files of the same name at once: who is told that it is striped finds
+/// it so, and what anyone has written through an open of the name is there as long as the name
+/// leads to it.
 #[test]
 fn of_several_who_stripe_one_file_one_does() {
     let place = first();
@@ -155,7 +158,8 @@ fn of_several_who_stripe_one_file_one_does() {
     }
 }
 
-/// Somebody opens the file by its name and writes, while it is being striped again and again: no line is ever lost.
+/// Somebody opens the file by its name and writes, while it is being striped again and again: no
+/// line is ever lost.
 #[test]
 fn what_is_written_while_a_file_is_striped_is_not_lost() {
     let place = first();
@@ -209,7 +213,8 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
     }
 }
 
-/// A copy of the descriptor leads to the bytes, read-only; it is removed alone, and is no way to change the file.
+/// A copy of the descriptor leads to the bytes, read-only; it is removed alone, and is no way to
+/// change the file.
 #[test]
 fn a_copy_of_a_descriptor_is_known_for_one() {
     for fs in file_systems() {
@@ -257,8 +262,8 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
     }
 }
 
-/// An adoption that was interrupted between two objects: neither the file nor the copy is removed, nor any byte, until one of
-/// them is made the file.
+/// An adoption that was interrupted between two objects: neither the file nor the copy is removed,
+/// nor any byte, until one of them is made the file.
 #[test]
 fn a_file_that_is_half_adopted_is_not_removed() {
     for first in [0, 1] {
@@ -318,7 +323,8 @@ fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T +
     std::thread::scope(|scope| scope.spawn(refused).join().unwrap())
 }
 
-/// As long as it is not durable that a name has gone, a crash may bring it back: it must have its objects then.
+/// As long as it is not durable that a name has gone, a crash may bring it back: it must have its
+/// objects then.
 #[test]
 fn the_objects_of_a_name_that_may_come_back_stay() {
     let place = first();
@@ -348,8 +354,8 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     assert_eq!(place.objects(), 8);
 }
 
-/// On targets that cannot allocate space, several who write behind the end lose nothing of each other: neither those who fill
-/// gaps, nor those whose bytes end the file at that moment.
+/// On targets that cannot allocate space, several who write behind the end lose nothing of each
+/// other: neither those who fill gaps, nor those whose bytes end the file at that moment.
 #[test]
 fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
     const PIECE: usize = 4096 + 100;
@@ -427,8 +433,8 @@ fn a_file_that_is_written_to_keeps_its_name() {
     }
 }
 
-/// An empty file that has other names, or rights that objects could not have, stays what it is; and objects get no rights from the
-/// directory of their target.
+/// An empty file that has other names, or rights that objects could not have, stays what it is; and
+/// objects get no rights from the directory of their target.
 #[test]
 fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     let place = first();
@@ -439,7 +445,8 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::EXIST);
     assert!(apply_default(&path).unwrap().is_none());
     fs::remove_file(&link).unwrap();
-    // Owner, a user and the others, and the bound that the mode shows for the group (include/uapi/linux/posix_acl_xattr.h).
+    // Owner, a user and the others, and the bound that the mode shows for the group
+    // (include/uapi/linux/posix_acl_xattr.h).
     let entries: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
@@ -465,7 +472,8 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     );
 }
 
-/// Until it is certain that a new striped file stays, who has found it waits; if it does not stay, he is told.
+/// Until it is certain that a new striped file stays, who has found it waits; if it does not stay,
+/// he is told.
 #[test]
 fn nobody_writes_to_a_file_that_may_be_taken_back() {
     let place = first();
@@ -489,8 +497,8 @@ fn nobody_writes_to_a_file_that_may_be_taken_back() {
     assert_eq!(outcome.unwrap_err().errno(), Errno::STALE);
 }
 
-/// While an empty file is striped, some open it for reading, so that it is taken back now and then, and one opens it for writing:
-/// what he is told was written to the striped file is there.
+/// While an empty file is striped, some open it for reading, so that it is taken back now and then,
+/// and one opens it for writing: what he is told was written to the striped file is there.
 #[test]
 fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
     let place = first();
@@ -535,7 +543,8 @@ fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
     println!("written in {both} rounds of 60, taken back in {back}");
 }
 
-/// One target that is full, read-only or gone: the error names its object, and what the others hold is as it was.
+/// One target that is full, read-only or gone: the error names its object, and what the others hold
+/// is as it was.
 #[test]
 fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     let place = first();
@@ -559,7 +568,8 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     assert!(held.len() >= 500_000 && whole.starts_with(&held), "{} bytes", held.len());
     assert!(held.len() as u64 <= error.offset().unwrap());
 
-    // A child that another test is just starting may have a copy of a descriptor that is open for writing here.
+    // A child that another test is just starting may have a copy of a descriptor that is open for
+    // writing here.
     until("it can be remounted", || mount(&["-o", "remount,ro"]));
     let error = writer(&path).unwrap_err();
     assert_eq!(error.errno(), Errno::ROFS, "{error}");

@@ -1,15 +1,16 @@
-//! Locks of single bytes that belong to an open file description, not to a process (`fcntl(2)`, "Open file description locks").
+//! Locks of single bytes that belong to an open file description, not to a process (`fcntl(2)`,
+//! "Open file description locks").
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-/// Locks a byte, which keeps out everybody who locks it through another description, until [`unlock_byte`] or the end of this one;
-/// never waits.
+/// Locks a byte, which keeps out everybody who locks it through another description, until
+/// [`unlock_byte`] or the end of this one; never waits.
 ///
 /// # Errors
-/// `EAGAIN` or `EACCES` where somebody else has it; `EBADF` for a file that is not open for writing; `EINVAL`, `EOPNOTSUPP`,
-/// `ENOSYS` or `ENOLCK` where there are no such locks.
+/// `EAGAIN` or `EACCES` where somebody else has it; `EBADF` for a file that is not open for
+/// writing; `EINVAL`, `EOPNOTSUPP`, `ENOSYS` or `ENOLCK` where there are no such locks.
 pub fn try_lock_byte(fd: BorrowedFd<'_>, at: i64) -> Result<()> {
     set(fd, libc::F_WRLCK, at)
 }
@@ -31,7 +32,8 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, at: i64) -> Result<()> {
         // As this operation demands.
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open as long as the borrow lasts, and the kernel only reads the live value behind the pointer.
+    // SAFETY: the descriptor is open as long as the borrow lasts, and the kernel only reads the
+    // live value behind the pointer.
     let answer = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if answer < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));

@@ -22,8 +22,8 @@ struct BackingMap {
     padding: u64,
 }
 
-/// Opens the device of FUSE once more, for the connection that `device` belongs to. What is read from one descriptor must be
-/// answered through the same (`FUSE_DEV_IOC_CLONE`, fuse(4)).
+/// Opens the device of FUSE once more, for the connection that `device` belongs to. What is read
+/// from one descriptor must be answered through the same (`FUSE_DEV_IOC_CLONE`, fuse(4)).
 ///
 /// # Errors
 /// What opening `/dev/fuse` answers, `EINVAL` where `device` is no device of FUSE with a mount.
@@ -34,12 +34,14 @@ pub fn clone_device(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(new)
 }
 
-/// Hands the kernel a file whose data it may read, write and map by itself; returns the number to name it by, which stays
-/// valid until [`backing_close`], or until the connection ends (`FUSE_DEV_IOC_BACKING_OPEN`, Linux 6.9).
+/// Hands the kernel a file whose data it may read, write and map by itself; returns the number to
+/// name it by, which stays valid until [`backing_close`], or until the connection ends
+/// (`FUSE_DEV_IOC_BACKING_OPEN`, Linux 6.9).
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN` in the initial user namespace or without passthrough in the handshake, `ELOOP` if the
-/// file lies on a file system stacked too deep, `EBADF`, `EOPNOTSUPP` for what is no regular file, `ENOTTY` before Linux 6.9.
+/// `EPERM` without `CAP_SYS_ADMIN` in the initial user namespace or without passthrough in the
+/// handshake, `ELOOP` if the file lies on a file system stacked too deep, `EBADF`, `EOPNOTSUPP` for
+/// what is no regular file, `ENOTTY` before Linux 6.9.
 pub fn backing_open(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<u32> {
     let request = Backing(BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 });
     // SAFETY: see `Backing`.
@@ -57,8 +59,9 @@ pub fn backing_close(device: BorrowedFd<'_>, number: u32) -> io::Result<()> {
 
 struct Backing(BackingMap);
 
-// SAFETY: the opcode reads one `struct fuse_backing_map`, to which the pointer leads for the time of the call, and writes
-// nothing; what it returns is a positive number or an error, never a pointer.
+// SAFETY: the opcode reads one `struct fuse_backing_map`, to which the pointer leads for the time
+// of the call, and writes nothing; what it returns is a positive number or an error, never a
+// pointer.
 unsafe impl Ioctl for Backing {
     type Output = u32;
     const IS_MUTATING: bool = false;
@@ -80,7 +83,8 @@ unsafe impl Ioctl for Backing {
 mod tests {
     use super::*;
 
-    /// The numbers of `include/uapi/linux/fuse.h`, computed by hand: direction << 30 | size << 16 | 229 << 8 | number.
+    /// The numbers of `include/uapi/linux/fuse.h`, computed by hand: direction << 30 | size << 16 |
+    /// 229 << 8 | number.
     #[test]
     fn the_opcodes_are_those_of_the_kernel() {
         let computed =

@@ -1,5 +1,6 @@
-//! FUSE over io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`, `include/uapi/linux/fuse.h` from 7.42 on): requests
-//! come by completions of a ring, and the call that answers one waits for the next.
+//! FUSE over io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`,
+//! `include/uapi/linux/fuse.h` from 7.42 on): requests come by completions of a ring, and the call
+//! that answers one waits for the next.
 
 use std::io;
 use std::ops::Range;
@@ -50,8 +51,8 @@ struct InOut {
 
 const _: () = assert!(size_of::<Headers>() == 288);
 
-/// One place at which the kernel can put one request of one queue at a time. There is a queue for each processor; a program's
-/// request goes to that of the processor on which it runs.
+/// One place at which the kernel can put one request of one queue at a time. There is a queue for
+/// each processor; a program's request goes to that of the processor on which it runs.
 ///
 /// Only the thread that made it may use it (`IORING_SETUP_SINGLE_ISSUER`).
 pub struct FuseRing<M: StableMemory> {
@@ -60,8 +61,9 @@ pub struct FuseRing<M: StableMemory> {
     queue: u16,
     /// Where payloads lie in the block.
     payload: Range<usize>,
-    /// Invariant: while the kernel may write to it, that is from `register` or `answer` until the completion has been taken,
-    /// nothing here reads or writes it, and it is not freed; the same for `block`.
+    /// Invariant: while the kernel may write to it, that is from `register` or `answer` until the
+    /// completion has been taken, nothing here reads or writes it, and it is not freed; the same
+    /// for `block`.
     headers: Box<Headers>,
     /// `Some` for just that time.
     block: Option<M>,
@@ -82,7 +84,8 @@ impl<M: StableMemory> std::fmt::Debug for FuseRing<M> {
 /// Memory that is lent to the kernel for as long as a request takes.
 ///
 /// # Safety
-/// The bytes stay at their address while the value is moved, belong to it alone, and stay mapped when it is forgotten.
+/// The bytes stay at their address while the value is moved, belong to it alone, and stay mapped
+/// when it is forgotten.
 pub unsafe trait StableMemory {
     /// Address of the first byte.
     fn address(&self) -> usize;
@@ -104,11 +107,12 @@ pub struct Arrived<M> {
 }
 
 impl<M: StableMemory> FuseRing<M> {
-    /// A place for requests of `queue` of the mount of `device`. Payloads of requests and answers lie in `payload` of the
-    /// block that is lent to it.
+    /// A place for requests of `queue` of the mount of `device`. Payloads of requests and answers
+    /// lie in `payload` of the block that is lent to it.
     ///
     /// # Errors
-    /// What `io_uring_setup(2)` answers: `EPERM` where `kernel.io_uring_disabled` forbids it, `EINVAL` before Linux 6.1.
+    /// What `io_uring_setup(2)` answers: `EPERM` where `kernel.io_uring_disabled` forbids it,
+    /// `EINVAL` before Linux 6.1.
     pub fn new(device: Arc<OwnedFd>, queue: u16, payload: Range<usize>) -> io::Result<FuseRing<M>> {
         let ring = build()?;
         // Saves looking the ring up at each system call; a refusal costs just that.
@@ -126,12 +130,13 @@ impl<M: StableMemory> FuseRing<M> {
         })
     }
 
-    /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue has a place. False if the
-    /// mount is gone.
+    /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue
+    /// has a place. False if the mount is gone.
     ///
     /// # Errors
-    /// What the kernel answers: `EOPNOTSUPP` if rings are switched off (`fuse.enable_uring`) or `device` is none of FUSE,
-    /// `EINVAL` if they were not agreed on, the payload is too small or there is no such queue.
+    /// What the kernel answers: `EOPNOTSUPP` if rings are switched off (`fuse.enable_uring`) or
+    /// `device` is none of FUSE, `EINVAL` if they were not agreed on, the payload is too small or
+    /// there is no such queue.
     ///
     /// # Panics
     /// If there is a block already, or the payload does not lie in this one.
@@ -146,8 +151,8 @@ impl<M: StableMemory> FuseRing<M> {
         ];
         let place = vector.as_ptr().expose_provenance() as u64;
         let mut entry = self.entry(REGISTER, 0).addr(Some(place)).build();
-        // SAFETY: `Entry128` is `struct io_uring_sqe` and 64 bytes more (`repr(C)`), in which `len` is a u32 at this offset;
-        // the crate leaves it 0 for commands.
+        // SAFETY: `Entry128` is `struct io_uring_sqe` and 64 bytes more (`repr(C)`), in which `len`
+        // is a u32 at this offset; the crate leaves it 0 for commands.
         unsafe { (&raw mut entry).byte_add(SQE_LEN).cast::<u32>().write(vector.len() as u32) };
         self.push(&entry, block);
         // The vector is read here, and never again.
@@ -192,11 +197,13 @@ impl<M: StableMemory> FuseRing<M> {
         (&self.headers.header, &self.headers.operation)
     }
 
-    /// Answers the request that has come with `header` (a `fuse_out_header`) and the first `payload` bytes of the payload in
-    /// its block, which is lent again, and asks for the next. Both happen with [`FuseRing::wait`], in one system call.
+    /// Answers the request that has come with `header` (a `fuse_out_header`) and the first
+    /// `payload` bytes of the payload in its block, which is lent again, and asks for the next.
+    /// Both happen with [`FuseRing::wait`], in one system call.
     ///
     /// # Panics
-    /// If there is nothing to answer, the payload is longer than agreed on, or the block is another one.
+    /// If there is nothing to answer, the payload is longer than agreed on, or the block is another
+    /// one.
     pub fn answer(&mut self, block: M, header: &[u8; 16], payload: usize) {
         assert!(self.block.is_none() && payload <= self.payload.len());
         // The kernel goes on to use the memory that it was told of.
@@ -226,8 +233,9 @@ impl<M: StableMemory> FuseRing<M> {
 
     fn push(&mut self, entry: &squeue::Entry128, block: M) {
         self.block = Some(block);
-        // SAFETY: headers and block, to which the kernel writes, stay where they are and untouched until the completion has
-        // been taken, see the invariant; `drop` gives them up if it never is.
+        // SAFETY: headers and block, to which the kernel writes, stay where they are and untouched
+        // until the completion has been taken, see the invariant; `drop` gives them up if it never
+        // is.
         unsafe { self.ring.submission().push(entry) }.expect("no other command is under way");
     }
 
@@ -283,8 +291,8 @@ pub fn trial() -> io::Result<Trial> {
     build().map(Trial)
 }
 
-/// Completions then come when the thread looks for them, and cost it no interruption. Requests of FUSE are commands of 80
-/// bytes, for which entries are large.
+/// Completions then come when the thread looks for them, and cost it no interruption. Requests of
+/// FUSE are commands of 80 bytes, for which entries are large.
 fn build() -> io::Result<IoUring<squeue::Entry128>> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES)
 }

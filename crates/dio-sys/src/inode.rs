@@ -1,4 +1,5 @@
-//! Inodes by handle, permissions of what is open only as a place, and the file creation mask of a thread.
+//! Inodes by handle, permissions of what is open only as a place, and the file creation mask of a
+//! thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,11 +11,12 @@ use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 /// The most bytes of a handle (`MAX_HANDLE_SZ` of `include/linux/exportfs.h`).
 pub const LONGEST_HANDLE: usize = 128;
 
-/// Number of the system call `faccessat2`, the same on every architecture (`scripts/syscall.tbl`, 439).
+/// Number of the system call `faccessat2`, the same on every architecture (`scripts/syscall.tbl`,
+/// 439).
 const SYS_FACCESSAT2: libc::c_long = 439;
 
-/// What a file system calls an inode: it finds it again for as long as the inode exists, whatever its names are, and is
-/// never that of a later inode with the same number (`name_to_handle_at(2)`).
+/// What a file system calls an inode: it finds it again for as long as the inode exists, whatever
+/// its names are, and is never that of a later inode with the same number (`name_to_handle_at(2)`).
 #[derive(Debug, Clone, Copy)]
 pub struct FileHandle {
     kind: i32,
@@ -23,7 +25,8 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
-    /// A handle of parts that [`FileHandle::kind`] and [`FileHandle::bytes`] gave; `None` if it is too long for one.
+    /// A handle of parts that [`FileHandle::kind`] and [`FileHandle::bytes`] gave; `None` if it is
+    /// too long for one.
     pub fn new(kind: i32, handle: &[u8]) -> Option<FileHandle> {
         let mut bytes = [0; LONGEST_HANDLE];
         bytes.get_mut(..handle.len())?.copy_from_slice(handle);
@@ -60,13 +63,15 @@ struct RawHandle {
 /// The handle of an open inode, `O_PATH` included.
 ///
 /// # Errors
-/// `EOPNOTSUPP` from file systems that have none, `EOVERFLOW` from one whose handles are longer than [`LONGEST_HANDLE`].
+/// `EOPNOTSUPP` from file systems that have none, `EOVERFLOW` from one whose handles are longer
+/// than [`LONGEST_HANDLE`].
 pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
     let mut raw =
         RawHandle { handle_bytes: LONGEST_HANDLE as libc::c_uint, handle_type: 0, f_handle: [0; LONGEST_HANDLE] };
     let mut mount: libc::c_int = 0;
-    // SAFETY: the path is a C string; the handle has the layout of the kernel and says how many bytes it has room for;
-    // the kernel writes to nothing but it and `mount`, both alive during the call.
+    // SAFETY: the path is a C string; the handle has the layout of the kernel and says how many
+    // bytes it has room for; the kernel writes to nothing but it and `mount`, both alive during the
+    // call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -81,15 +86,16 @@ pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
     Ok(FileHandle { kind: raw.handle_type, length: raw.handle_bytes, bytes: raw.f_handle })
 }
 
-/// Opens the inode of a handle on the mounted file system of `mount`, a descriptor of anything there that is not
-/// `O_PATH`. Symbolic links can be opened with `O_PATH` only.
+/// Opens the inode of a handle on the mounted file system of `mount`, a descriptor of anything
+/// there that is not `O_PATH`. Symbolic links can be opened with `O_PATH` only.
 ///
 /// # Errors
 /// `EPERM` without CAP_DAC_READ_SEARCH, `ESTALE` if the inode is gone, those of `open(2)`.
 pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
     let mut raw = RawHandle { handle_bytes: handle.length, handle_type: handle.kind, f_handle: handle.bytes };
-    // SAFETY: the handle has the layout of the kernel, is alive during the call and holds the bytes that it says it
-    // does (`FileHandle::new` and `handle_of` see to it); no other memory is passed.
+    // SAFETY: the handle has the layout of the kernel, is alive during the call and holds the bytes
+    // that it says it does (`FileHandle::new` and `handle_of` see to it); no other memory is
+    // passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -115,13 +121,14 @@ pub fn access_of(fd: BorrowedFd<'_>, access: Access) -> Result<()> {
     answer(result).map(drop)
 }
 
-/// Gives this thread a file creation mask of its own (and with it a working and a root directory), which other threads
-/// neither see nor change (`unshare(2)` with `CLONE_FS`).
+/// Gives this thread a file creation mask of its own (and with it a working and a root directory),
+/// which other threads neither see nor change (`unshare(2)` with `CLONE_FS`).
 ///
 /// # Errors
 /// `EPERM` where a system call filter refuses it.
 pub fn take_own_umask() -> Result<()> {
-    // SAFETY: no memory is passed, and what is no longer shared is no resource that Rust's types stand for.
+    // SAFETY: no memory is passed, and what is no longer shared is no resource that Rust's types
+    // stand for.
     let result = unsafe { libc::unshare(libc::CLONE_FS) };
     answer(libc::c_long::from(result)).map(drop)
 }
@@ -133,7 +140,8 @@ fn answer(result: libc::c_long) -> Result<libc::c_long> {
     Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// Bytes of `struct fsxattr` (`include/uapi/linux/fs.h`): flags, hints of extent sizes and the project of an inode.
+/// Bytes of `struct fsxattr` (`include/uapi/linux/fs.h`): flags, hints of extent sizes and the
+/// project of an inode.
 pub const EXTENDED_FLAGS_BYTES: usize = 28;
 
 const GET_EXTENDED_FLAGS: Opcode = opcode::read::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 31);
@@ -144,7 +152,8 @@ const SET_EXTENDED_FLAGS: Opcode = opcode::write::<[u8; EXTENDED_FLAGS_BYTES]>(b
 /// # Errors
 /// `ENOTTY` or `EOPNOTSUPP` from file systems that have nothing to tell.
 pub fn extended_flags(fd: BorrowedFd<'_>) -> Result<[u8; EXTENDED_FLAGS_BYTES]> {
-    // SAFETY: the request writes one `struct fsxattr`, which is as long as the output type and may hold any bytes.
+    // SAFETY: the request writes one `struct fsxattr`, which is as long as the output type and may
+    // hold any bytes.
     unsafe { ioctl(fd, Getter::<GET_EXTENDED_FLAGS, [u8; EXTENDED_FLAGS_BYTES]>::new()) }
 }
 
@@ -153,7 +162,8 @@ pub fn extended_flags(fd: BorrowedFd<'_>) -> Result<[u8; EXTENDED_FLAGS_BYTES]> 
 /// # Errors
 /// As there; `EPERM` for who neither owns the inode nor is privileged.
 pub fn set_extended_flags(fd: BorrowedFd<'_>, flags: [u8; EXTENDED_FLAGS_BYTES]) -> Result<()> {
-    // SAFETY: the request reads one `struct fsxattr`, which is as long as the input type, and writes nothing.
+    // SAFETY: the request reads one `struct fsxattr`, which is as long as the input type, and
+    // writes nothing.
     unsafe { ioctl(fd, Setter::<SET_EXTENDED_FLAGS, [u8; EXTENDED_FLAGS_BYTES]>::new(flags)) }
 }
 

@@ -1,10 +1,12 @@
-//! Leases on open files: to know that nobody else has a file open, and to learn of who wants to (`fcntl(2)`, "Leases").
+//! Leases on open files: to know that nobody else has a file open, and to learn of who wants to
+//! (`fcntl(2)`, "Leases").
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-/// The operation of `fcntl(2)` that chooses the signal of a lease (`include/uapi/asm-generic/fcntl.h`).
+/// The operation of `fcntl(2)` that chooses the signal of a lease
+/// (`include/uapi/asm-generic/fcntl.h`).
 const F_SETSIG: libc::c_int = 10;
 
 /// What a lease keeps away.
@@ -16,15 +18,18 @@ pub enum Lease {
     Everybody,
 }
 
-/// Takes a lease. Who opens the file against it waits until it is given up, by [`end_lease`] or by closing `fd`, at most as long
-/// as `/proc/sys/fs/lease-break-time` says; [`has_lease`] tells that somebody waits.
+/// Takes a lease. Who opens the file against it waits until it is given up, by [`end_lease`] or by
+/// closing `fd`, at most as long as `/proc/sys/fs/lease-break-time` says; [`has_lease`] tells that
+/// somebody waits.
 ///
 /// # Errors
-/// `EAGAIN` if somebody has the file open that it would keep away, through whatever descriptor; `EACCES` if it belongs to somebody
-/// else; `EINVAL`, `EOPNOTSUPP` or `ENOLCK` where the file system has none.
+/// `EAGAIN` if somebody has the file open that it would keep away, through whatever descriptor;
+/// `EACCES` if it belongs to somebody else; `EINVAL`, `EOPNOTSUPP` or `ENOLCK` where the file
+/// system has none.
 pub fn take_lease(fd: BorrowedFd<'_>, lease: Lease) -> Result<()> {
-    // Whoever is kept waiting makes the kernel send a signal. That of its own choice, SIGIO, would end the process; this one is
-    // ignored by whoever has not asked for it, and `has_lease` is what is asked here.
+    // Whoever is kept waiting makes the kernel send a signal. That of its own choice, SIGIO, would
+    // end the process; this one is ignored by whoever has not asked for it, and `has_lease` is what
+    // is asked here.
     fcntl(fd, F_SETSIG, libc::SIGURG)?;
     let kind = match lease {
         Lease::Writers => libc::F_RDLCK,
@@ -54,7 +59,8 @@ pub fn has_lease(fd: BorrowedFd<'_>, lease: Lease) -> Result<bool> {
 }
 
 fn fcntl(fd: BorrowedFd<'_>, operation: libc::c_int, argument: libc::c_int) -> Result<libc::c_int> {
-    // SAFETY: the descriptor is open as long as the borrow lasts, and the operations above take a number and touch no memory.
+    // SAFETY: the descriptor is open as long as the borrow lasts, and the operations above take a
+    // number and touch no memory.
     let answer = unsafe { libc::fcntl(fd.as_raw_fd(), operation, argument) };
     if answer < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));

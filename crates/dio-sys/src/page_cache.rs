@@ -4,13 +4,15 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Number of the system call `cachestat`, the same on every architecture (`scripts/syscall.tbl`, 451).
+/// Number of the system call `cachestat`, the same on every architecture (`scripts/syscall.tbl`,
+/// 451).
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Pages looked at by one `mincore` call: 256 MiB of file at 4 KiB pages, 64 KiB of answer.
 const WINDOW_PAGES: u64 = 64 * 1024;
 
-/// What the page cache holds of a range of a file, in pages (`struct cachestat` of `include/uapi/linux/mman.h`).
+/// What the page cache holds of a range of a file, in pages (`struct cachestat` of
+/// `include/uapi/linux/mman.h`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStat {
@@ -36,25 +38,28 @@ struct CacheStatRange {
 /// Counts the resident pages of `len` bytes from `offset`; `len` 0 means to the end of the file.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.5 (or `EPERM` where a system call filter refuses it), `EPERM` if the caller may
-/// neither write the file nor owns it, `EOPNOTSUPP` on hugetlbfs. File systems that hand their files' data
-/// to another inode (overlayfs, FUSE passthrough) answer 0 whatever is cached.
+/// `ENOSYS` before Linux 6.5 (or `EPERM` where a system call filter refuses it), `EPERM` if the
+/// caller may neither write the file nor owns it, `EOPNOTSUPP` on hugetlbfs. File systems that hand
+/// their files' data to another inode (overlayfs, FUSE passthrough) answer 0 whatever is cached.
 pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheStat> {
     let range = CacheStatRange { offset, len };
     let mut stat = CacheStat::default();
-    // SAFETY: both pointers are to live values of the layout the kernel documents, borrowed for the call
-    // only; `fd` is open for as long as it is borrowed. The kernel writes nothing but `stat`.
+    // SAFETY: both pointers are to live values of the layout the kernel documents, borrowed for the
+    // call only; `fd` is open for as long as it is borrowed. The kernel writes nothing but `stat`.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0 as libc::c_uint) };
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts writing the dirty pages of `range` (bytes) and waits for them, those already on their way included.
+/// Starts writing the dirty pages of `range` (bytes) and waits for them, those already on their way
+/// included.
 ///
-/// It flushes neither metadata nor the device's cache, so it makes nothing durable (`sync_file_range(2)`).
+/// It flushes neither metadata nor the device's cache, so it makes nothing durable
+/// (`sync_file_range(2)`).
 ///
 /// # Errors
-/// `EIO` and `ENOSPC` from writing the pages, `ESPIPE` for what is no regular file, device or directory.
+/// `EIO` and `ENOSPC` from writing the pages, `ESPIPE` for what is no regular file, device or
+/// directory.
 pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> {
     // A length of 0 would mean "to the end of the file".
     if range.is_empty() {
@@ -68,7 +73,8 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts writing all dirty pages of a file and does not wait for them (`sync_file_range(2)`, `SYNC_FILE_RANGE_WRITE`).
+/// Starts writing all dirty pages of a file and does not wait for them (`sync_file_range(2)`,
+/// `SYNC_FILE_RANGE_WRITE`).
 ///
 /// # Errors
 /// As [`sync_file_range`]; `ENOSYS` where the kernel has no such call.
@@ -78,15 +84,17 @@ pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Visits the runs of resident pages in the pages `pages` of a file, in order, as ranges of page numbers.
+/// Visits the runs of resident pages in the pages `pages` of a file, in order, as ranges of page
+/// numbers.
 ///
-/// Adjacent runs may be reported separately where a window ends. Pages beyond the end of the file are
-/// reported absent. The descriptor must be open for reading; mapping it may update the access time.
+/// Adjacent runs may be reported separately where a window ends. Pages beyond the end of the file
+/// are reported absent. The descriptor must be open for reading; mapping it may update the access
+/// time.
 ///
 /// # Errors
-/// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system cannot map. Of a file that the
-/// caller neither owns nor may write, the kernel says "all resident" without an error (`mincore(2)`):
-/// callers must rule that out themselves.
+/// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system cannot map. Of a file that
+/// the caller neither owns nor may write, the kernel says "all resident" without an error
+/// (`mincore(2)`): callers must rule that out themselves.
 pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut(Range<u64>)) -> io::Result<()> {
     let mut answer = Vec::new();
     let mut first = pages.start;
@@ -118,9 +126,10 @@ fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u
     answer.clear();
     answer.resize(count, 0);
     loop {
-        // SAFETY: the window is mapped with exactly `length` bytes, a multiple of the page size, and
-        // `answer` has one byte for each of its pages. Only the page tables and the page cache are
-        // looked at: the mapped memory itself is never touched, so a shrinking file cannot fault.
+        // SAFETY: the window is mapped with exactly `length` bytes, a multiple of the page size,
+        // and `answer` has one byte for each of its pages. Only the page tables and the page cache
+        // are looked at: the mapped memory itself is never touched, so a shrinking file cannot
+        // fault.
         let result = unsafe { libc::mincore(window.address, length, answer.as_mut_ptr()) };
         if result == 0 {
             return Ok(());
@@ -143,7 +152,8 @@ struct Window {
 impl Window {
     fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
-        // SAFETY: a null hint without MAP_FIXED replaces no mapping, and no reference into it is made.
+        // SAFETY: a null hint without MAP_FIXED replaces no mapping, and no reference into it is
+        // made.
         let address = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, fd, offset) }?;
         Ok(Self { address, length })
     }

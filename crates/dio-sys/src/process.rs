@@ -5,12 +5,14 @@ use std::io;
 
 use crate::start::{pipes_were_ignored, was_closed};
 
-/// Gives this process mounts of its own (`CLONE_NEWNS`, `mount_namespaces(7)`) and, with `user`, a user namespace that owns
-/// them (`CLONE_NEWUSER`, `user_namespaces(7)`). Of several threads only the calling one is moved.
+/// Gives this process mounts of its own (`CLONE_NEWNS`, `mount_namespaces(7)`) and, with `user`, a
+/// user namespace that owns them (`CLONE_NEWUSER`, `user_namespaces(7)`). Of several threads only
+/// the calling one is moved.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, and where the system refuses user namespaces; `ENOSPC` and `EUSERS` at the limits of
-/// `/proc/sys/user`; `EINVAL` with `user` in a process of several threads.
+/// `EPERM` without `CAP_SYS_ADMIN`, and where the system refuses user namespaces; `ENOSPC` and
+/// `EUSERS` at the limits of `/proc/sys/user`; `EINVAL` with `user` in a process of several
+/// threads.
 pub fn unshare_mounts(user: bool) -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     let flags = if user { UnshareFlags::NEWNS | UnshareFlags::NEWUSER } else { UnshareFlags::NEWNS };
@@ -32,9 +34,11 @@ struct SchedulingAttributes {
     period: u64,
 }
 
-/// Asks the scheduler for slices of so many nanoseconds for the calling thread and those that it starts from now on. Who asks for
-/// short ones gets no more time, but is run the sooner when it has something to do: what a server wants whose clients wait for it
-/// (EEVDF with `sched_attr::sched_runtime`, Linux 6.12, `kernel/sched/fair.c`). Threads with a policy of their own keep it.
+/// Asks the scheduler for slices of so many nanoseconds for the calling thread and those that it
+/// starts from now on. Who asks for short ones gets no more time, but is run the sooner when it has
+/// something to do: what a server wants whose clients wait for it (EEVDF with
+/// `sched_attr::sched_runtime`, Linux 6.12, `kernel/sched/fair.c`). Threads with a policy of their
+/// own keep it.
 ///
 /// # Errors
 /// Those of `sched_setattr(2)`. Kernels that know no such thing pass it over.
@@ -47,7 +51,8 @@ pub fn ask_for_slices(nanoseconds: u64) -> io::Result<()> {
     attributes.runtime = nanoseconds;
     let own: libc::pid_t = 0;
     let address = &raw const attributes;
-    // SAFETY: the kernel reads as many bytes of the structure as its first field says, which is its size.
+    // SAFETY: the kernel reads as many bytes of the structure as its first field says, which is its
+    // size.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, own, address, 0 as libc::c_uint) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -58,12 +63,14 @@ fn attributes() -> io::Result<SchedulingAttributes> {
     let mut attributes = SchedulingAttributes::default();
     let own: libc::pid_t = 0;
     let address = &raw mut attributes;
-    // SAFETY: the kernel writes at most `size` bytes to the structure, which is that large and has no invalid values.
+    // SAFETY: the kernel writes at most `size` bytes to the structure, which is that large and has
+    // no invalid values.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, own, address, size, 0 as libc::c_uint) };
     if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has every descriptor above the standard streams closed when another program is executed (`close_range(2)`).
+/// Has every descriptor above the standard streams closed when another program is executed
+/// (`close_range(2)`).
 ///
 /// # Errors
 /// `EINVAL` before Linux 5.11.
@@ -74,13 +81,15 @@ pub fn close_on_exec() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes this process another program, found and run as by `execvp(3)`; returns why that was impossible.
+/// Makes this process another program, found and run as by `execvp(3)`; returns why that was
+/// impossible.
 ///
-/// The program starts with what this one was started with: standard streams that were closed are closed again, and SIGPIPE
-/// is ignored only if it was. The mask of signals stays as it is.
+/// The program starts with what this one was started with: standard streams that were closed are
+/// closed again, and SIGPIPE is ignored only if it was. The mask of signals stays as it is.
 pub fn execute(program: &CStr, arguments: &[&CStr]) -> io::Error {
     for fd in (0..3).filter(|&fd| was_closed(fd)) {
-        // SAFETY: no memory is passed; the stand-in that the standard library has put there is closed by the execution only.
+        // SAFETY: no memory is passed; the stand-in that the standard library has put there is
+        // closed by the execution only.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
@@ -89,8 +98,9 @@ pub fn execute(program: &CStr, arguments: &[&CStr]) -> io::Error {
         // SAFETY: the default action needs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
-    // SAFETY: all strings end with a zero byte and live during the call, and the array ends with a null pointer. On success
-    // nothing of this program is left that could be harmed; on failure nothing has changed.
+    // SAFETY: all strings end with a zero byte and live during the call, and the array ends with a
+    // null pointer. On success nothing of this program is left that could be harmed; on failure
+    // nothing has changed.
     unsafe { libc::execvp(program.as_ptr(), pointers.as_ptr()) };
     let error = io::Error::last_os_error();
     // SAFETY: no handler is needed either to ignore it again, as the standard library does.

@@ -8,8 +8,8 @@ use crate::Rng;
 /// How many ways [`damage`] knows.
 pub const DAMAGES: u64 = 7;
 
-/// Damages `file` in one of [`DAMAGES`] ways, and says in which. `other` is a file that belongs to it,
-/// `old` what `file` held at some time before.
+/// Damages `file` in one of [`DAMAGES`] ways, and says in which. `other` is a file that belongs to
+/// it, `old` what `file` held at some time before.
 ///
 /// # Panics
 /// When a file cannot be read or written, or `file` holds less than 1024 bytes.

@@ -19,7 +19,8 @@ impl LoopDevice {
     /// What a new device is full of.
     pub const GARBAGE: u8 = 0xaa;
 
-    /// A device of `size` bytes in blocks of `block`, over the new file `image`. Where there can be none, it is said aloud.
+    /// A device of `size` bytes in blocks of `block`, over the new file `image`. Where there can be
+    /// none, it is said aloud.
     ///
     /// # Panics
     /// When the file cannot be made.
@@ -77,7 +78,8 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // Used for a moment more by whoever looks at new devices: the kernel takes it down when that is over.
+        // Used for a moment more by whoever looks at new devices: the kernel takes it down when
+        // that is over.
         crate::run(Command::new("losetup").arg("--detach").arg(&self.path));
     }
 }

@@ -145,8 +145,9 @@ pub struct Output {
 pub fn run(command: &mut Command) -> Output {
     let out = loop {
         match command.stdin(Stdio::null()).output() {
-            // A program that was just written is busy while a child that another test forked still holds the descriptor
-            // it was written through; that child is about to close it by executing something.
+            // A program that was just written is busy while a child that another test forked still
+            // holds the descriptor it was written through; that child is about to close it by
+            // executing something.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             other => break other.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display())),
         }
@@ -160,8 +161,9 @@ pub fn run(command: &mut Command) -> Output {
 
 /// Copies a program so that it can be run at once.
 ///
-/// Another process copies it: a child that another thread of this one forks meanwhile would hold the copy open for
-/// writing until it executes something, and the kernel refuses to run such a file (`ETXTBSY`, `execve(2)`).
+/// Another process copies it: a child that another thread of this one forks meanwhile would hold
+/// the copy open for writing until it executes something, and the kernel refuses to run such a file
+/// (`ETXTBSY`, `execve(2)`).
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let output = run(Command::new("cp").arg("--").args([from.as_ref(), to.as_ref()]));

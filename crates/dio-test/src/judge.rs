@@ -9,13 +9,15 @@ use crate::fs::{TestFs, file_systems};
 /// The modes of a mount, as `-o` names them.
 pub const MODES: [&str; 4] = ["dio", "cio", "cached", "auto"];
 
-/// Whether everything is to be judged at full length (`DIO_JUDGES=full`): each mode on each file system.
+/// Whether everything is to be judged at full length (`DIO_JUDGES=full`): each mode on each file
+/// system.
 #[must_use]
 pub fn judge_fully() -> bool {
     std::env::var_os("DIO_JUDGES").is_some_and(|value| value == "full")
 }
 
-/// On what to judge which mode: each mode once, on file systems by turns, or each on each when that is asked for.
+/// On what to judge which mode: each mode once, on file systems by turns, or each on each when that
+/// is asked for.
 #[must_use]
 pub fn judged() -> Vec<(TestFs, &'static str)> {
     let all: Vec<TestFs> = file_systems();
@@ -23,12 +25,13 @@ pub fn judged() -> Vec<(TestFs, &'static str)> {
         return all.iter().flat_map(|fs| MODES.map(|mode| (fs.clone(), mode))).collect();
     }
     let named = |name: &str| all.iter().find(|fs| fs.name == name).unwrap_or(&all[0]).clone();
-    // Direct mode where the kernel's own lock would serialise extending writes, concurrent mode where it would not.
+    // Direct mode where the kernel's own lock would serialise extending writes, concurrent mode
+    // where it would not.
     MODES.iter().zip(["ext4", "xfs", "btrfs", "tmpfs"]).map(|(mode, fs)| (named(fs), *mode)).collect()
 }
 
-/// By what way the requests of a mount on this file system come, as an option: on half of them by io_uring where the kernel
-/// can do that, so that each way is judged.
+/// By what way the requests of a mount on this file system come, as an option: on half of them by
+/// io_uring where the kernel can do that, so that each way is judged.
 #[must_use]
 pub fn way(fs: &TestFs) -> &'static str {
     let switch = Path::new("/sys/module/fuse/parameters/enable_uring");

@@ -9,7 +9,8 @@
 //! - [`undisturbed`]: what stays in the page cache, unless the kernel itself takes it away;
 //! - [`until`]: waiting for what comes sooner or later;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
-//! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
+//! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge
+//!   them.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -9,18 +9,19 @@ use std::time::Duration;
 /// Where the controller of memory is mounted (`cgroups(7)`, version 1).
 const CONTROLLER: &str = "/sys/fs/cgroup/memory";
 
-/// A control group whose processes have only so much memory, the page cache for their files included.
+/// A control group whose processes have only so much memory, the page cache for their files
+/// included.
 ///
-/// It is removed when dropped. Processes join it by writing their id into [`MemoryGroup::procs`], and must have ended by
-/// then.
+/// It is removed when dropped. Processes join it by writing their id into [`MemoryGroup::procs`],
+/// and must have ended by then.
 #[derive(Debug)]
 pub struct MemoryGroup {
     path: PathBuf,
 }
 
 impl MemoryGroup {
-    /// A group that is limited to `bytes`. `None`, and a [skip](crate::skip!), where none can be made: that takes root and
-    /// the controller of version 1.
+    /// A group that is limited to `bytes`. `None`, and a [skip](crate::skip!), where none can be
+    /// made: that takes root and the controller of version 1.
     ///
     /// # Panics
     /// As [`skip!`](crate::skip!) does.

@@ -21,7 +21,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` by the program `dio` with the options of `-o`, on a directory beside it that all users may enter.
+    /// Mounts `source` by the program `dio` with the options of `-o`, on a directory beside it that
+    /// all users may enter.
     ///
     /// # Panics
     /// When it is not mounted within a minute, with what the program said.
@@ -75,7 +76,8 @@ impl Mounted {
         self.server.as_ref().map_or(0, Child::id)
     }
 
-    /// Kills the server (SIGKILL) and waits until it is gone. The mount stays, without anybody who answers.
+    /// Kills the server (SIGKILL) and waits until it is gone. The mount stays, without anybody who
+    /// answers.
     ///
     /// # Panics
     /// When it had ended before.
@@ -147,7 +149,8 @@ impl Drop for Mounted {
 #[must_use]
 pub fn mount_type(path: &Path) -> Option<String> {
     let path: PathBuf = path.parent().and_then(|parent| parent.canonicalize().ok())?.join(path.file_name()?);
-    // `36 35 98:0 /root /at options tag:1 - type source options`; scratch directories need no escapes.
+    // `36 35 98:0 /root /at options tag:1 - type source options`; scratch directories need no
+    // escapes.
     let table = fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
     let of = |line: &str| {
         let (before, after) = line.split_once(" - ")?;

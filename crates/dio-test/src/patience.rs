@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Long enough for a machine that does everything a hundred times slower for a while: what is waited for never comes
-/// otherwise.
+/// Long enough for a machine that does everything a hundred times slower for a while: what is
+/// waited for never comes otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so, at most [`PATIENCE`], and returns how long it took.

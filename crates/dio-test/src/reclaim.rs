@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 /// Attempts, when the kernel takes pages away during each.
 const ATTEMPTS: u32 = 5;
 
-/// Runs a test of what stays in the page cache; once more where it fails while the kernel took pages of files away by itself,
-/// as it does where memory is short or a proactive reclaimer is at work (`Documentation/admin-guide/mm/damon/`).
+/// Runs a test of what stays in the page cache; once more where it fails while the kernel took
+/// pages of files away by itself, as it does where memory is short or a proactive reclaimer is at
+/// work (`Documentation/admin-guide/mm/damon/`).
 ///
 /// # Panics
 /// With the message of an attempt that failed although nothing was taken away, or of the last one.
@@ -21,15 +22,17 @@ pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
 }
 
 /// What the kernel has taken away so far, in a measure that only grows: pages of files that were
-/// reclaimed (`/proc/vmstat`), and bytes that proactive reclaimers have paged out, which that does not
-/// count. What a program drops is not among them. 0 where this is not known, so that nothing is excused.
+/// reclaimed (`/proc/vmstat`), and bytes that proactive reclaimers have paged out, which that does
+/// not count. What a program drops is not among them. 0 where this is not known, so that nothing is
+/// excused.
 fn reclaimed() -> u64 {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
     let count = text.lines().find_map(|line| line.strip_prefix("pgsteal_file "));
     count.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) + paged_out()
 }
 
-/// Bytes to which the schemes of DAMON were applied (`Documentation/admin-guide/mm/damon/usage.rst`).
+/// Bytes to which the schemes of DAMON were applied
+/// (`Documentation/admin-guide/mm/damon/usage.rst`).
 fn paged_out() -> u64 {
     let each = |dir: &Path| -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };

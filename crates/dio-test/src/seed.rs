@@ -12,8 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed in `DIO_SEED` (decimal or `0x…`), or else a new one if the run looks for what is unknown
-    /// (`DIO_SOAK_SECONDS`, set by `cargo xtask soak`), or else one that is the same in each run of the test.
+    /// The seed in `DIO_SEED` (decimal or `0x…`), or else a new one if the run looks for what is
+    /// unknown (`DIO_SOAK_SECONDS`, set by `cargo xtask soak`), or else one that is the same in
+    /// each run of the test.
     ///
     /// Whether a change passes does not depend on luck.
     ///
@@ -76,8 +77,8 @@ fn parse(text: &str) -> Option<u64> {
     }
 }
 
-/// The next seed of this test, by its file (not the line, which moves), its thread, which has its name, and how
-/// many it had before.
+/// The next seed of this test, by its file (not the line, which moves), its thread, which has its
+/// name, and how many it had before.
 fn of_caller(caller: &Location) -> u64 {
     /// Of the hash by Fowler, Noll and Vo (64 bits).
     const PRIME: u64 = 0x0100_0000_01b3;

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use crate::Seed;
 
-/// How often a long run says how far it is. The harness kills test programs that are silent for three minutes.
+/// How often a long run says how far it is. The harness kills test programs that are silent for
+/// three minutes.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// The cases of a random test, each with a seed of its own.
 ///
-/// An ordinary run tries a small number of cases, the same each time: whether a change passes does not
-/// depend on luck. `DIO_SOAK_SECONDS` (set by `cargo xtask soak`) tries new ones until that time is over:
-/// that is where what is still unknown is looked for. `DIO_SEED`, as printed by the case that failed,
-/// repeats that one case alone.
+/// An ordinary run tries a small number of cases, the same each time: whether a change passes does
+/// not depend on luck. `DIO_SOAK_SECONDS` (set by `cargo xtask soak`) tries new ones until that
+/// time is over: that is where what is still unknown is looked for. `DIO_SEED`, as printed by the
+/// case that failed, repeats that one case alone.
 ///
 /// Name tests that use it `soak_…`: that is how `cargo xtask soak` finds them.
 ///

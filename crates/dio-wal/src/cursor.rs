@@ -36,8 +36,8 @@ pub(crate) struct Cursor {
     evidence: Option<(u64, u64)>,
     /// Bytes of memory of a window, which is also how much is read at a time.
     window_bytes: usize,
-    /// Bytes that the next window holds at most: [`FIRST_READ_BYTES`] where no record was found, and
-    /// four times as much with each window from there, up to `window_bytes`.
+    /// Bytes that the next window holds at most: [`FIRST_READ_BYTES`] where no record was found,
+    /// and four times as much with each window from there, up to `window_bytes`.
     next_read_bytes: usize,
     window: Block,
     window_start: u64,
@@ -396,11 +396,11 @@ impl Cursor {
         }
     }
 
-    /// Finds a mark at or behind `from` which says that the log was durable beyond `broken`. Returns
-    /// its LSN, and up to where the log was durable.
+    /// Finds a mark at or behind `from` which says that the log was durable beyond `broken`.
+    /// Returns its LSN, and up to where the log was durable.
     ///
-    /// The mark that was found last is remembered: where every block begins with a mark and only the
-    /// last one says so, a log with many gaps is read once and not once for each gap.
+    /// The mark that was found last is remembered: where every block begins with a mark and only
+    /// the last one says so, a log with many gaps is read once and not once for each gap.
     ///
     /// # Errors
     /// As [`Cursor::next`].
@@ -414,7 +414,8 @@ impl Cursor {
         Ok(self.evidence)
     }
 
-    /// What [`Cursor::find_evidence`] found last, if it lies behind `broken` and says so of `broken`.
+    /// What [`Cursor::find_evidence`] found last, if it lies behind `broken` and says so of
+    /// `broken`.
     pub(crate) fn known_evidence(&self, broken: u64) -> Option<(u64, u64)> {
         self.evidence.filter(|(lsn, durable)| *lsn >= broken && *durable > broken)
     }

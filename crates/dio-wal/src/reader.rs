@@ -125,8 +125,9 @@ impl Reader {
         Reader::begin(segments, &listing, from)
     }
 
-    /// A reader from the last certain mark before `from` in the run of segments that `from` lies in,
-    /// or from the run's beginning. A run without a mark cannot be read, so the one before it is.
+    /// A reader from the last certain mark before `from` in the run of segments that `from` lies
+    /// in, or from the run's beginning. A run without a mark cannot be read, so the one before it
+    /// is.
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
         let layout = segments.layout;
         let (last, last_run) = listing.segments.last().zip(listing.last_run()).ok_or_else(WalError::no_segments)?;

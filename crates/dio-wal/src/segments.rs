@@ -94,8 +94,8 @@ impl Segments {
         bad_headers.faults.iter().map(|(number, fault)| self.bad_header(*number, fault)).collect()
     }
 
-    /// The headers that were ignored so far without the first `count` of them, in the order in which
-    /// they were met.
+    /// The headers that were ignored so far without the first `count` of them, in the order in
+    /// which they were met.
     pub(crate) fn bad_headers_since(&self, count: usize) -> Vec<BadHeader> {
         let Some(bad_headers) = &self.bad_headers else { return Vec::new() };
         let bad_headers = bad_headers.lock();

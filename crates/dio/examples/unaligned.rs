@@ -1,7 +1,9 @@
-//! What it costs not to know about alignment: requests of 64 MiB that begin at a multiple of 1 MiB, in memory and in the file,
-//! beside the same one byte further on both, which are copied through aligned blocks.
+//! What it costs not to know about alignment: requests of 64 MiB that begin at a multiple of 1 MiB,
+//! in memory and in the file, beside the same one byte further on both, which are copied through
+//! aligned blocks.
 //!
-//! `cargo run --release -p dio --example unaligned -- DIRECTORY`, or a file that `dio stripe set` has made.
+//! `cargo run --release -p dio --example unaligned -- DIRECTORY`, or a file that `dio stripe set`
+//! has made.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Direct I/O for Linux: files that move bytes between the storage and the caller's memory without the page cache,
-//! under no alignment rule that the caller must know.
+//! Direct I/O for Linux: files that move bytes between the storage and the caller's memory without
+//! the page cache, under no alignment rule that the caller must know.
 //!
 //! The layers, each knowing only those below it:
 //!

@@ -39,8 +39,8 @@ pub fn quoted(name: impl AsRef<OsStr>) -> String {
     out
 }
 
-/// `name` at the start of a message, before a colon: as it is where a shell would take it so, else as [`quoted`]
-/// (gnulib's `quotef`).
+/// `name` at the start of a message, before a colon: as it is where a shell would take it so, else
+/// as [`quoted`] (gnulib's `quotef`).
 pub fn named(name: impl AsRef<OsStr>) -> String {
     let name = name.as_ref();
     match name.to_str() {
@@ -49,7 +49,8 @@ pub fn named(name: impl AsRef<OsStr>) -> String {
     }
 }
 
-/// Whether a shell would take the text as it is, and a reader would not take a part of it for the message.
+/// Whether a shell would take the text as it is, and a reader would not take a part of it for the
+/// message.
 fn plain(text: &str) -> bool {
     let special = |(i, c): (usize, char)| match c {
         '#' | '~' => i == 0,

@@ -1,7 +1,7 @@
 //! Where io_uring is refused, files work all the same, and [`dio::Io::engine_reason`] says why.
 //!
-//! Each refusal is arranged for a process of its own: this test program starts itself again for one test, with a variable
-//! that says what to arrange.
+//! Each refusal is arranged for a process of its own: this test program starts itself again for one
+//! test, with a variable that says what to arrange.
 
 mod common;
 
@@ -44,7 +44,8 @@ fn work(io: &Io) -> Vec<Vec<u8>> {
             bytes[70_001..75_001].copy_from_slice(&back[..5000]);
             assert!(back[..300_000] == bytes, "{} {mode:?}", fs.name);
             contents.push(back);
-            // Extending a file is what rings need worker threads for, and writing into what was only allocated.
+            // Extending a file is what rings need worker threads for, and writing into what was
+            // only allocated.
             let path = dir.path().join(format!("{mode:?}"));
             let file = Arc::new(options.open(&path).unwrap());
             let mut stream = Writer::new(Arc::clone(&file)).unwrap();
@@ -131,8 +132,8 @@ fn in_a_process_of_its_own() {
     println!("engine {}: {}", io.engine_name(), io.engine_reason().unwrap_or("no reason"));
 }
 
-/// Works in a thread after which the user gets no more. Worker threads belong to the thread that submits, and stay: this one
-/// has none, and gets none.
+/// Works in a thread after which the user gets no more. Worker threads belong to the thread that
+/// submits, and stay: this one has none, and gets none.
 fn without_more_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let (limit, limited) = std::sync::mpsc::channel();
@@ -181,7 +182,8 @@ fn rings_that_are_refused_later_become_threads() {
     in_own_process("later", |_| {});
 }
 
-/// A user with hardly any locked memory: registered buffers are refused, rings may be; the bytes are the same.
+/// A user with hardly any locked memory: registered buffers are refused, rings may be; the bytes
+/// are the same.
 #[test]
 fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
     if !rustix::process::geteuid().is_root() {
@@ -193,8 +195,9 @@ fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
     assert!(said.contains("engine uring") || said.contains("RLIMIT_MEMLOCK"), "{said}");
 }
 
-/// Where the kernel may start no worker thread for a ring (`ulimit -u`), requests that need one would never be done: the
-/// ring is refused, and where that shows only later the calling thread does the work.
+/// Where the kernel may start no worker thread for a ring (`ulimit -u`), requests that need one
+/// would never be done: the ring is refused, and where that shows only later the calling thread
+/// does the work.
 #[test]
 fn rings_without_worker_threads_do_not_hang() {
     if !rustix::process::geteuid().is_root() {

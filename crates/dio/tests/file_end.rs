@@ -16,12 +16,14 @@ fn open(path: &std::path::Path, io: &Io, mode: Mode) -> File {
     OpenOptions::new().read(true).write(true).create(true).mode(mode).io(io).open(path).unwrap()
 }
 
-/// Appends of any length, one after the other. Another process, asking all the time, sees the size grow only to places
-/// within what has been handed over: no block is rounded up for a while and cut off later. What was acknowledged reads
-/// back as it was written, also while more is being appended to the same block or page.
+/// Appends of any length, one after the other. Another process, asking all the time, sees the size
+/// grow only to places within what has been handed over: no block is rounded up for a while and cut
+/// off later. What was acknowledged reads back as it was written, also while more is being appended
+/// to the same block or page.
 ///
-/// Of bytes that are not acknowledged yet nothing is said: the kernel shows the new size of a direct write a moment before
-/// it drops a page with the old end that a reader has cached, so they may read as zeros (seen on ext4; open(2), NOTES).
+/// Of bytes that are not acknowledged yet nothing is said: the kernel shows the new size of a
+/// direct write a moment before it drops a page with the old end that a reader has cached, so they
+/// may read as zeros (seen on ext4; open(2), NOTES).
 #[test]
 fn others_never_see_a_size_that_was_rounded_up() {
     for fs in file_systems() {
@@ -89,8 +91,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// After any history of growing and shrinking, a hole behind an old end reads as zeros, from the cache and from the
-/// disk: nothing that was padded or cut off comes back.
+/// After any history of growing and shrinking, a hole behind an old end reads as zeros, from the
+/// cache and from the disk: nothing that was padded or cut off comes back.
 #[test]
 fn what_was_cut_off_never_comes_back() {
     for fs in file_systems() {

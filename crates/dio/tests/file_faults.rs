@@ -1,7 +1,9 @@
-//! Files on simulated disks that fail: every operation of a script goes wrong in every way, one at a time.
+//! Files on simulated disks that fail: every operation of a script goes wrong in every way, one at
+//! a time.
 //!
-//! What is transient must not show. What is not must be reported with its place and number, and after a failed write or
-//! sync nothing may report success. A power cut at any moment loses nothing that a sync acknowledged.
+//! What is transient must not show. What is not must be reported with its place and number, and
+//! after a failed write or sync nothing may report success. A power cut at any moment loses nothing
+//! that a sync acknowledged.
 
 mod common;
 
@@ -266,8 +268,8 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
     let hit = trace.entries.iter().find_map(|entry| entry.fault.map(|fault| (fault, entry.action)));
     match hit {
         Some((fault, action)) if !transient(fault) => {
-            // Only a question for the size that decides nothing may fail unseen (the end of a read is then found by
-            // reading), and a request behind the end that was found.
+            // Only a question for the size that decides nothing may fail unseen (the end of a read
+            // is then found by reading), and a request behind the end that was found.
             let unseen = action == Action::Size || world.failed_behind_end;
             assert!(!errors.is_empty() || unseen, "{fault:?} of {action:?} was not reported");
             if let Some(first) = errors.first() {
@@ -323,7 +325,8 @@ fn constant_transient_trouble_does_not_show() {
     }
 }
 
-/// A disk that dies: from some operation on everything fails, and nothing after the first failure is acknowledged.
+/// A disk that dies: from some operation on everything fails, and nothing after the first failure
+/// is acknowledged.
 #[test]
 fn a_disk_that_dies_acknowledges_nothing_more() {
     let seed = Seed::new();
@@ -343,7 +346,8 @@ fn a_disk_that_dies_acknowledges_nothing_more() {
     }
 }
 
-/// A full disk: the write that finds no space says so, with a cure, and what was written before stays.
+/// A full disk: the write that finds no space says so, with a cure, and what was written before
+/// stays.
 #[test]
 fn a_full_disk_is_reported_with_its_cure() {
     let clock = SimClock::new();

@@ -1,5 +1,6 @@
-//! Files, plain and striped, against a plain vector: any mix of reads, writes, vectored I/O, truncates, allocations, holes and syncs, through
-//! two handles in any two modes, with any limits, memory alignments and engines, on every file system.
+//! Files, plain and striped, against a plain vector: any mix of reads, writes, vectored I/O,
+//! truncates, allocations, holes and syncs, through two handles in any two modes, with any limits,
+//! memory alignments and engines, on every file system.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What files leave in the page cache: nothing that was not there before, and nothing of anyone else's goes.
+//! What files leave in the page cache: nothing that was not there before, and nothing of anyone
+//! else's goes.
 
 mod common;
 
@@ -61,8 +62,8 @@ fn for_each_setting(mut work: impl FnMut(&TestFs, &Io, Mode, &mut Rng)) {
     }
 }
 
-/// Runs a check that pages stay, again when something else on the machine has emptied the whole cache meanwhile: the page
-/// of a file that nobody touches tells.
+/// Runs a check that pages stay, again when something else on the machine has emptied the whole
+/// cache meanwhile: the page of a file that nobody touches tells.
 fn unless_dropped_by_others(fs: &TestFs, mut check: impl FnMut() -> Result<(), String>) {
     for _ in 0..10 {
         let dir = fs.dir();
@@ -172,7 +173,8 @@ fn pages_of_others_stay() {
     });
 }
 
-/// What another reader loads while a file is open, at a place that the file does not touch, stays too.
+/// What another reader loads while a file is open, at a place that the file does not touch, stays
+/// too.
 #[test]
 fn pages_that_others_load_elsewhere_meanwhile_stay() {
     for_each_setting(|fs, io, mode, _| {

@@ -24,7 +24,8 @@ fn open(medium: Arc<dyn Medium>) -> File {
     open_with(&io_of("blocking", LIMITS), medium, Mode::Direct)
 }
 
-/// A file that grows while it is read: the first request of several finds the old end, the second does not.
+/// A file that grows while it is read: the first request of several finds the old end, the second
+/// does not.
 #[test]
 fn a_read_ends_where_its_first_short_request_ended() {
     let inner = sim_disk(512, 1).file(&[7; 16_384]);
@@ -37,8 +38,8 @@ fn a_read_ends_where_its_first_short_request_ended() {
     assert_eq!(file.read_at(&mut misaligned[1..], 100).unwrap(), 3996);
 }
 
-/// What another process cuts off between the question for the size and the read of a block to patch must not become
-/// whatever the bounce block held before.
+/// What another process cuts off between the question for the size and the read of a block to patch
+/// must not become whatever the bounce block held before.
 #[test]
 fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     let io = io_of("blocking", LIMITS);
@@ -98,8 +99,8 @@ fn reversed_ranges_are_refused() {
     assert_eq!(file.allocate(100..50, true).unwrap_err().errno(), Errno::INVAL);
 }
 
-/// The kernel reports a lost write to one sync of a descriptor only. Another that was under way at the same time and
-/// came out well must not acknowledge what was lost.
+/// The kernel reports a lost write to one sync of a descriptor only. Another that was under way at
+/// the same time and came out well must not acknowledge what was lost.
 #[test]
 fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
     let inner = sim_disk(512, 6).file(&[7; 4096]);
@@ -193,7 +194,8 @@ fn requests_keep_to_their_limit() {
     }
 }
 
-/// Memory behind what was read is the caller's own: nothing of the file's last block may show there.
+/// Memory behind what was read is the caller's own: nothing of the file's last block may show
+/// there.
 #[test]
 fn memory_behind_the_end_is_left_alone_or_cleared() {
     for mode in common::MODES {
@@ -232,7 +234,8 @@ fn a_short_write_at_the_beginning_works_in_every_mode() {
     }
 }
 
-/// The rest of a block belongs to others, who may have synced it: only the bytes that are written may be put down.
+/// The rest of a block belongs to others, who may have synced it: only the bytes that are written
+/// may be put down.
 #[test]
 fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
     for mode in [Mode::Direct, Mode::Concurrent] {
@@ -262,7 +265,8 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
     }
 }
 
-/// A handle that patches a block must not undo what a handle through the cache writes beside it, in the same block.
+/// A handle that patches a block must not undo what a handle through the cache writes beside it, in
+/// the same block.
 #[test]
 fn patching_a_block_excludes_cached_writes_of_the_process() {
     let dir = dio_test::file_systems()[0].dir();
@@ -310,7 +314,8 @@ fn handles_of_different_ios_exclude_each_other() {
     });
 }
 
-/// Runs two writes side by side on a medium where each waits for the other so long; true when both were in flight at once.
+/// Runs two writes side by side on a medium where each waits for the other so long; true when both
+/// were in flight at once.
 fn in_flight_together(
     mode: Mode,
     size: usize,

@@ -1,8 +1,8 @@
 //! Files used by many threads at once.
 //!
-//! Direct mode: each write fills its range with one tag, so a read that overlaps a write sees all of its own part of it
-//! or nothing. Concurrent mode: threads write ranges of their own while the size changes under them. Each run is
-//! compared with a model that gives every byte an owner.
+//! Direct mode: each write fills its range with one tag, so a read that overlaps a write sees all
+//! of its own part of it or nothing. Concurrent mode: threads write ranges of their own while the
+//! size changes under them. Each run is compared with a model that gives every byte an owner.
 
 mod common;
 
@@ -51,8 +51,9 @@ impl Writes {
         self.ranges.lock().insert(tag, range);
     }
 
-    /// Checks that of each write that shows in `words` (of the file from `offset`) no earlier write shows through twice:
-    /// what is seen must be the result of the writes one after the other, in some order.
+    /// Checks that of each write that shows in `words` (of the file from `offset`) no earlier write
+    /// shows through twice: what is seen must be the result of the writes one after the other, in
+    /// some order.
     fn check(&self, offset: u64, words: &[u32]) {
         let ranges = self.ranges.lock();
         let seen = Range { start: offset, end: offset + words.len() as u64 * WORD };
@@ -64,7 +65,8 @@ impl Writes {
                 (*tag, range.start.max(seen.start)..range.end.min(seen.end))
             })
             .collect();
-        // `over[a]` holds b when a place of b's shows a: then a came after b, and not the other way round.
+        // `over[a]` holds b when a place of b's shows a: then a came after b, and not the other way
+        // round.
         let mut after: Vec<(u32, u32)> = Vec::new();
         for (at, tag) in (offset..).step_by(WORD as usize).zip(words) {
             if *tag != 0 {
@@ -146,7 +148,8 @@ fn direct_operations_are_atomic_to_each_other() {
     });
 }
 
-/// The stripe of bytes that thread `owner` of [`owners_keep_their_bytes`] may touch, within each period.
+/// The stripe of bytes that thread `owner` of [`owners_keep_their_bytes`] may touch, within each
+/// period.
 const STRIPE: u64 = 1300;
 const PERIOD: u64 = STRIPE * THREADS;
 
@@ -177,7 +180,8 @@ fn write_own(files: &[File; 2], rng: &mut Rng, owner: u64, rounds: usize) -> Own
     owned
 }
 
-/// Disjoint bytes of one file, written by many threads through handles of two modes, share blocks and extend the file.
+/// Disjoint bytes of one file, written by many threads through handles of two modes, share blocks
+/// and extend the file.
 fn owners_keep_their_bytes(modes: [Mode; 2]) {
     for_each_setting(|fs, engine, seed| {
         let dir = fs.dir();
@@ -240,7 +244,8 @@ fn owners_keep_their_bytes_across_modes() {
     owners_keep_their_bytes([Mode::Concurrent, Mode::Cached]);
 }
 
-/// Writers of whole blocks below a line, while another thread extends, cuts off and punches above it.
+/// Writers of whole blocks below a line, while another thread extends, cuts off and punches above
+/// it.
 #[test]
 fn resizing_behind_a_line_leaves_what_is_before_it() {
     const LINE: u64 = 256 << 10;

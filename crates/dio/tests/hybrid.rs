@@ -68,7 +68,8 @@ fn a_cached_and_a_direct_write_to_one_page_do_not_lose_each_other() {
         if align > 1024 {
             continue;
         }
-        // To each page at the same time: two threads write some bytes through the page cache, two a KiB each directly.
+        // To each page at the same time: two threads write some bytes through the page cache, two a
+        // KiB each directly.
         let pages = SIZE as u64 / 4096;
         std::thread::scope(|scope| {
             for which in 0..4u64 {

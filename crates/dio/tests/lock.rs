@@ -1,5 +1,5 @@
-//! Proves that the lock of a file excludes what it must while many threads use it at random, that nobody starves or is
-//! overtaken, and that a refused attempt leaves nothing behind.
+//! Proves that the lock of a file excludes what it must while many threads use it at random, that
+//! nobody starves or is overtaken, and that a refused attempt leaves nothing behind.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -42,8 +42,8 @@ impl Line {
         Line { table: Arc::clone(table), queued: 0, say, said }
     }
 
-    /// Takes a lock that has to be waited for in a thread of its own; returns when the request is queued. The lock is held
-    /// until the sender that is returned is dropped.
+    /// Takes a lock that has to be waited for in a thread of its own; returns when the request is
+    /// queued. The lock is held until the sender that is returned is dropped.
     fn queue(&mut self, name: &'static str, take: Take) -> mpsc::Sender<()> {
         let (hold, held) = mpsc::channel::<()>();
         let (table, say) = (Arc::clone(&self.table), self.say.clone());
@@ -76,7 +76,8 @@ fn conflicting_requests_are_served_in_order_and_others_pass() {
     let mut line = Line::new(&t);
     let first = t.shared(0..100, Read);
     let writer = line.queue("writer", |t| t.exclusive(50..60, Write));
-    // A reader that could share with the holder still goes behind the writer that it conflicts with …
+    // A reader that could share with the holder still goes behind the writer that it conflicts with
+    // …
     let reader = line.queue("reader", |t| t.shared(55..56, Read));
     assert!(t.try_shared(55..56, Read).is_none(), "overtakes the writer");
     // … and those in nobody's way do not wait at all.
@@ -140,8 +141,9 @@ fn an_attempt_does_not_overtake_a_waiter_for_the_whole_file() {
     }
 }
 
-/// Four threads take and release locks so that somebody nearly always holds one; `take` must be granted amid them, fifty
-/// times. Readers that came later would keep a writer out for ever if they were let past it.
+/// Four threads take and release locks so that somebody nearly always holds one; `take` must be
+/// granted amid them, fifty times. Readers that came later would keep a writer out for ever if they
+/// were let past it.
 fn amid_a_stream(stream: Take, take: Take) {
     let t = table();
     let stop = AtomicBool::new(false);
@@ -202,7 +204,8 @@ const BYTES: u64 = 24;
 #[derive(Default)]
 struct Shadow {
     holders: AtomicI64,
-    /// Incremented by plain load and store by those who are alone: an increment is lost if two were.
+    /// Incremented by plain load and store by those who are alone: an increment is lost if two
+    /// were.
     changes: AtomicU64,
     /// The same, counted atomically.
     expected: AtomicU64,
@@ -288,7 +291,8 @@ fn shared(bytes: &[Shadow], random: &mut Random) {
     }
 }
 
-/// One random operation, checked against the model while it holds its lock; false if an attempt was refused.
+/// One random operation, checked against the model while it holds its lock; false if an attempt was
+/// refused.
 fn operate(table: &Arc<LockTable>, model: &Model, random: &mut Random, whole_in: u64) -> bool {
     let attempt = random.below(4) == 0;
     let range = random.range();
@@ -333,7 +337,8 @@ fn seed() -> u64 {
     }
 }
 
-/// Runs `threads` threads of `operations` random operations each; one in `whole_in` takes the whole file.
+/// Runs `threads` threads of `operations` random operations each; one in `whole_in` takes the whole
+/// file.
 fn stress(policy: LockPolicy, threads: u64, operations: u64, whole_in: u64) {
     let seed = seed();
     println!("DIO_TEST_SEED={seed} ({policy:?}, one in {whole_in} takes the whole file)");

@@ -1,4 +1,5 @@
-//! Opening files as an ordinary user: what a file's permissions forbid later was granted when it was opened.
+//! Opening files as an ordinary user: what a file's permissions forbid later was granted when it
+//! was opened.
 
 mod common;
 
@@ -13,8 +14,8 @@ use rustix::io::Errno;
 const NOBODY: u32 = 65_534;
 const VARIABLE: &str = "DIO_TEST_AS_NOBODY";
 
-/// Runs one test of this program again as a user without privileges, when the user here has them; true when that was
-/// done.
+/// Runs one test of this program again as a user without privileges, when the user here has them;
+/// true when that was done.
 fn as_ordinary_user(test: &str) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
@@ -32,7 +33,8 @@ fn as_ordinary_user(test: &str) -> bool {
     true
 }
 
-/// A file that is created read-only, as a copy of a read-only file is, is written directly all the same.
+/// A file that is created read-only, as a copy of a read-only file is, is written directly all the
+/// same.
 #[test]
 fn a_file_created_read_only_is_direct() {
     if as_ordinary_user("a_file_created_read_only_is_direct") {

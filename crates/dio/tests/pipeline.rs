@@ -1,5 +1,6 @@
-//! The pipeline against the plain loop: random delays, errors and panics at random places, any number of threads. The
-//! sink must see the same items and the same failure come out, and the bound on the items must hold.
+//! The pipeline against the plain loop: random delays, errors and panics at random places, any
+//! number of threads. The sink must see the same items and the same failure come out, and the bound
+//! on the items must hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -232,7 +233,8 @@ fn a_broadcast_does_what_the_plain_loop_does() {
             let wanted = end(|| broadcast_loop(&case, &mut expected));
             let found = end(|| broadcast(&case, &mut seen, &census));
             assert_eq!(found, wanted, "{case:?}");
-            // The one that failed is where the loop would be; at an error of the source, and at the end, all are.
+            // The one that failed is where the loop would be; at an error of the source, and at the
+            // end, all are.
             let exact = |which| match found {
                 End::All => true,
                 End::Error((_, stage)) | End::Panic((_, stage)) => stage == SOURCE || stage == which + 1,

@@ -1,4 +1,5 @@
-//! Inputs and outputs over what a shell hands to a program: files at a position, appended files, pipes, files of the kernel.
+//! Inputs and outputs over what a shell hands to a program: files at a position, appended files,
+//! pipes, files of the kernel.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -268,7 +269,8 @@ fn options_without_sense_are_survived() {
     }
 }
 
-/// Asking a device for its size moves the position of the descriptor, which here is the only one to be had.
+/// Asking a device for its size moves the position of the descriptor, which here is the only one to
+/// be had.
 #[test]
 fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     if !rustix::process::geteuid().is_root() {
@@ -305,8 +307,8 @@ fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     assert!(held == bytes(100_000));
 }
 
-/// As with `command > log 2>&1`: what is written behind the producer's back must not end up where a message is, nor the
-/// other way round.
+/// As with `command > log 2>&1`: what is written behind the producer's back must not end up where a
+/// message is, nor the other way round.
 #[test]
 fn messages_in_between_are_where_they_were_written() {
     if std::env::var_os("MESSAGES_IN_BETWEEN").is_some() {

@@ -38,7 +38,8 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (master, slave)
 }
 
-/// Reads to the end in pieces of any size, sometimes late, so that the writer finds the channel full.
+/// Reads to the end in pieces of any size, sometimes late, so that the writer finds the channel
+/// full.
 fn read_slowly(fd: &OwnedFd, rng: &mut Rng, end: usize) -> Vec<u8> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 100_000]);
     while all.len() < end {
@@ -54,7 +55,8 @@ fn read_slowly(fd: &OwnedFd, rng: &mut Rng, end: usize) -> Vec<u8> {
     all
 }
 
-/// Held by tests that care how large pipes may be: one of them uses up what an ordinary user may have.
+/// Held by tests that care how large pipes may be: one of them uses up what an ordinary user may
+/// have.
 static ALLOWANCE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -79,7 +81,8 @@ fn only_pipes_have_a_capacity() {
     assert_eq!((pipe::capacity(&socket), pipe::enlarge(&socket, MIB)), (None, None));
 }
 
-/// The capabilities that exempt from the limit are a matter of the thread, so a thread gives them up.
+/// The capabilities that exempt from the limit are a matter of the thread, so a thread gives them
+/// up.
 #[test]
 fn a_user_with_many_pipes_gets_less_without_an_error() {
     let _allowance = ALLOWANCE.lock();
@@ -199,7 +202,8 @@ fn a_slow_terminal_is_waited_for() {
     assert!(shown == text);
 }
 
-/// Moves `bytes` from a file, pipe or socket to another, with somebody at each end; returns what arrived.
+/// Moves `bytes` from a file, pipe or socket to another, with somebody at each end; returns what
+/// arrived.
 fn spliced(
     from: &OwnedFd,
     to: OwnedFd,

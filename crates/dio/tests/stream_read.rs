@@ -1,4 +1,5 @@
-//! Streams of files against plain memory: every mix of reading, seeking and taking chunks, on disks that fail.
+//! Streams of files against plain memory: every mix of reading, seeking and taking chunks, on disks
+//! that fail.
 
 mod common;
 
@@ -62,7 +63,8 @@ impl World {
         &self.model[start..(start + len).min(self.model.len())]
     }
 
-    /// One random step; chunks that are kept come and go. An error is returned, and nothing may have moved.
+    /// One random step; chunks that are kept come and go. An error is returned, and nothing may
+    /// have moved.
     fn step(&mut self, rng: &mut Rng, kept: &mut Vec<(u64, Chunk)>, lent: usize) -> std::io::Result<()> {
         let at = self.reader.position();
         match rng.range(0..10) {
@@ -188,7 +190,8 @@ fn trouble_shows_where_it_is_or_not_at_all() {
     }
 }
 
-/// A place that cannot be read: everything before it is, then comes the error, with the place, again and again.
+/// A place that cannot be read: everything before it is, then comes the error, with the place,
+/// again and again.
 #[test]
 fn a_bad_place_is_reported_there() {
     for align in [512u64, 4096] {
@@ -295,8 +298,8 @@ fn random_reads_ask_for_what_is_wanted() {
     assert_eq!(world.reader.pattern(), AccessPattern::Forward);
 }
 
-/// The order of 4 KiB reads of a file of `len` bytes, all of which come out right, with the share that was waited for
-/// without having been asked for before.
+/// The order of 4 KiB reads of a file of `len` bytes, all of which come out right, with the share
+/// that was waited for without having been asked for before.
 fn misses(world: &mut World, places: impl Iterator<Item = u64>) -> f64 {
     let (mut buffer, mut count) = ([0; 4096], 0);
     let before = world.reader.stats().misses;
@@ -334,7 +337,8 @@ fn backward_strided_and_many_streams_are_read_ahead() {
 fn memory_is_what_was_promised_and_nothing_before_it_is_needed() {
     let limits = ReadAhead { min: 16 << 10, max: 256 << 10, request: 64 << 10, lent: 1 };
     let world = world(1, 512, MIB, limits);
-    // 32 small ones and 4 large ones, one of each with the consumer, one lent, and one small one to spare.
+    // 32 small ones and 4 large ones, one of each with the consumer, one lent, and one small one to
+    // spare.
     assert_eq!(world.reader.buffer_bytes(), (32 + 2 + 1) * (16 << 10) + (4 + 1 + 1) * (64 << 10));
     assert_eq!(requests(&world).len(), 0);
 }

@@ -1,5 +1,5 @@
-//! The writer on simulated disks that fail: what is transient does not show, what is not comes out once and for all, and a
-//! file that was being extended never holds a gap.
+//! The writer on simulated disks that fail: what is transient does not show, what is not comes out
+//! once and for all, and a file that was being extended never holds a gap.
 
 mod common;
 
@@ -127,7 +127,8 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
                     assert_eq!(again.to_string(), first.to_string());
                 }
                 let written = &live[5000..];
-                // The last request may have arrived in part; everything before its end is what was written, in order.
+                // The last request may have arrived in part; everything before its end is what was
+                // written, in order.
                 let torn = if fault == Fault::Torn { 2 * BLOCK } else { 0 };
                 let sure = written.len().saturating_sub(torn);
                 assert!(written[..sure] == bytes[..sure], "round {round}, {fault:?} from {number}: {seed:?}");

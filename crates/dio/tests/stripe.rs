@@ -435,8 +435,8 @@ fn no_page_of_an_object_stays() {
     }
 }
 
-/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after 45
-/// seconds.
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after
+/// 45 seconds.
 #[test]
 fn a_lease_keeps_those_waiting_who_open_the_file_and_not_those_who_look_at_it() {
     let place = first_place();

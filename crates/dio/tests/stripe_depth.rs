@@ -1,5 +1,5 @@
-//! How much of a striped file is under way at once, on simulated disks: something for every target, and a slow one stops the others
-//! only when the window is full.
+//! How much of a striped file is under way at once, on simulated disks: something for every target,
+//! and a slow one stops the others only when the window is full.
 
 mod common;
 
@@ -123,7 +123,8 @@ impl Seen {
         Seen { transfers, took, memory }
     }
 
-    /// The most that was under way at a time: requests to all disks, from when they were handed over or served.
+    /// The most that was under way at a time: requests to all disks, from when they were handed
+    /// over or served.
     fn most_at_once(&self, since: usize) -> usize {
         let all: Vec<_> = self.transfers.iter().flatten().collect();
         let at_once = |time: Duration| all.iter().filter(|it| it[since] <= time && time < it[2]).count();
@@ -136,7 +137,8 @@ impl Seen {
     }
 }
 
-/// However a file over sixteen targets is read or written, there is always something for each of them to do.
+/// However a file over sixteen targets is read or written, there is always something for each of
+/// them to do.
 #[test]
 fn all_targets_are_busy_at_once() {
     let extending: (&str, Way) = ("a writer that extends", |_, file, bytes| write(file, bytes));
@@ -153,9 +155,9 @@ fn all_targets_are_busy_at_once() {
     }
 }
 
-/// One of eight disks is fifty times slower. The others are done with all that there is room for in the window before the slow one
-/// is done with its first request; from then on it is what everybody waits for, and never without work. What is under way never
-/// takes more memory than was set aside.
+/// One of eight disks is fifty times slower. The others are done with all that there is room for in
+/// the window before the slow one is done with its first request; from then on it is what everybody
+/// waits for, and never without work. What is under way never takes more memory than was set aside.
 #[test]
 fn a_slow_target_stops_the_others_only_when_the_window_is_full() {
     let service = Duration::from_millis(50);

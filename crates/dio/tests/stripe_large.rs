@@ -1,5 +1,5 @@
-//! Striped files beyond what 32 bits count, and sparse ones of more than one object could be: what is written at the borders, where
-//! the holes are, what is cut off, and what is too large.
+//! Striped files beyond what 32 bits count, and sparse ones of more than one object could be: what
+//! is written at the borders, where the holes are, what is cut off, and what is too large.
 
 mod common;
 
@@ -66,7 +66,8 @@ fn expect(file: &File, at: u64, bytes: &[u8], context: &str) {
     assert_eq!(first_difference(&found, bytes), None, "{context}: at {at}");
 }
 
-/// Borders at which an offset of the file, or one of an object, needs another bit; each is in the middle of a piece.
+/// Borders at which an offset of the file, or one of an object, needs another bit; each is in the
+/// middle of a piece.
 fn borders(striped: &Striped) -> Vec<u64> {
     let of_objects = [2 * GIB, 4 * GIB, 2 * TIB, 4 * TIB].map(|offset| offset / striped.stripe * striped.row());
     [2 * GIB, 4 * GIB, 8 * TIB].into_iter().chain(of_objects).map(|border| border - PIECE as u64 / 2).collect()
@@ -158,8 +159,8 @@ fn a_huge_file_is_cut_off_to_the_byte() {
     }
 }
 
-/// The whole may be larger than any object, up to what the file system allows those; beyond, the error names the object, and the
-/// file is as it was.
+/// The whole may be larger than any object, up to what the file system allows those; beyond, the
+/// error names the object, and the file is as it was.
 #[test]
 fn a_file_may_be_larger_than_an_object() {
     for fs in file_systems() {

@@ -1,5 +1,5 @@
-//! Striped files on simulated disks: one target of many that fails, is full, is slow or loses its power; what is said of it,
-//! what stays, and how large the file is then.
+//! Striped files on simulated disks: one target of many that fails, is full, is slow or loses its
+//! power; what is said of it, what stays, and how large the file is then.
 
 mod common;
 
@@ -20,8 +20,9 @@ fn named(error: &FileError) -> &str {
     error.detail().unwrap_or("no object")
 }
 
-/// Every way in which one target of four can refuse a write or a read inside the file: the error has the place of the first
-/// byte that failed and the name of the object; what the others were given is there.
+/// Every way in which one target of four can refuse a write or a read inside the file: the error
+/// has the place of the first byte that failed and the name of the object; what the others were
+/// given is there.
 #[test]
 fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
     let model = SimDiskModel { channels: 4, ..SimDiskModel::default() };
@@ -37,7 +38,8 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
             rig.disks[bad].set_faults(Faults::none().from(rig.disks[bad].operations() + 1, fault));
             let error = file.write_at(&tagged(2, start, len), start).unwrap_err();
             assert_eq!(Some(error.errno()), fault.errno(), "{error}");
-            // The request begins with stripe 2: where the first stripe of it is that the bad disk has.
+            // The request begins with stripe 2: where the first stripe of it is that the bad disk
+            // has.
             let first = start + (bad as u64 + 4 - 2) % 4 * STRIPE;
             assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()), "{error}");
             rig.disks[bad].set_faults(Faults::none());
@@ -61,7 +63,8 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
     }
 }
 
-/// A full target: the file ends before the first byte that found no space, and what is before it is there.
+/// A full target: the file ends before the first byte that found no space, and what is before it is
+/// there.
 #[test]
 fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
     for full in 0..3 {
@@ -90,9 +93,9 @@ fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
     }
 }
 
-/// A write that makes the file longer fails at one of its requests: the file ends where the first byte is missing, and never holds
-/// zeros that nobody wrote. With few bytes in a request there are many of them; with many, one holds more stripes of an object
-/// than a vector takes.
+/// A write that makes the file longer fails at one of its requests: the file ends where the first
+/// byte is missing, and never holds zeros that nobody wrote. With few bytes in a request there are
+/// many of them; with many, one holds more stripes of an object than a vector takes.
 #[test]
 fn a_file_that_grows_holds_no_gap() {
     let model = SimDiskModel { channels: 4, reorder: true, ..SimDiskModel::default() };
@@ -166,7 +169,8 @@ fn a_target_without_space_leaves_the_size_as_it_was() {
     assert_eq!(file.size().unwrap(), 10_000);
 }
 
-/// A target that refuses to become longer leaves no trace on the others: what is added later is added where the file ended.
+/// A target that refuses to become longer leaves no trace on the others: what is added later is
+/// added where the file ended.
 #[test]
 fn a_resize_that_fails_leaves_nothing_behind_the_end() {
     for (refuses, later) in (0..3).flat_map(|refuses| (0..4).map(move |later| (refuses, later))) {
@@ -189,7 +193,8 @@ fn a_resize_that_fails_leaves_nothing_behind_the_end() {
     }
 }
 
-/// A sync concerns every target; the one that fails is named, and nothing is acknowledged from then on.
+/// A sync concerns every target; the one that fails is named, and nothing is acknowledged from then
+/// on.
 #[test]
 fn a_sync_that_fails_on_one_target_fails() {
     for bad in 0..3 {
@@ -205,7 +210,8 @@ fn a_sync_that_fails_on_one_target_fails() {
     }
 }
 
-/// One request over eight targets takes as long as the part of one, not of eight; what follows on one target is one request.
+/// One request over eight targets takes as long as the part of one, not of eight; what follows on
+/// one target is one request.
 #[test]
 fn all_stripes_are_submitted_before_one_is_waited_for() {
     let model = SimDiskModel { service: Duration::from_millis(10), ..SimDiskModel::default() };
@@ -228,7 +234,8 @@ fn all_stripes_are_submitted_before_one_is_waited_for() {
     }
 }
 
-/// A disk that is fifty times slower than the others: they do all of their part before it is waited for.
+/// A disk that is fifty times slower than the others: they do all of their part before it is waited
+/// for.
 #[test]
 fn a_slow_target_does_not_stop_the_others() {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
@@ -258,7 +265,8 @@ fn a_slow_target_does_not_stop_the_others() {
     }
 }
 
-/// As above with an engine that holds fewer operations than the window has parts: the places go to those who can use them.
+/// As above with an engine that holds fewer operations than the window has parts: the places go to
+/// those who can use them.
 #[test]
 fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
@@ -323,7 +331,8 @@ fn check_after_cut(cut: &Rig, old: &[u8], new: &[u8], between: bool, context: &s
     assert!(contents(&file)[end..].iter().all(|byte| *byte == 0), "{context}: old bytes behind the end");
 }
 
-/// The power goes at every operation of a truncation, on all disks at once: the size is the old one or the new one.
+/// The power goes at every operation of a truncation, on all disks at once: the size is the old one
+/// or the new one.
 #[test]
 fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
     let seed = Seed::new();
@@ -332,8 +341,8 @@ fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
     }
 }
 
-/// A file is cut off and grows again, by a hole or by bytes, before anything is synced: nothing of what was cut off comes
-/// back as a part of what grew.
+/// A file is cut off and grows again, by a hole or by bytes, before anything is synced: nothing of
+/// what was cut off comes back as a part of what grew.
 #[test]
 fn a_crash_after_cutting_off_and_growing_brings_nothing_back() {
     let seed = Seed::new();
@@ -358,7 +367,8 @@ fn a_crash_after_cutting_off_and_growing_brings_nothing_back() {
     }
 }
 
-/// The same for a file that grows, by a hole or by bytes: any size between, and no byte that was there is lost.
+/// The same for a file that grows, by a hole or by bytes: any size between, and no byte that was
+/// there is lost.
 #[test]
 fn a_crash_while_extending_loses_nothing_that_was_there() {
     let seed = Seed::new();

@@ -1,4 +1,5 @@
-//! The copy loop in the simulator: both disks kept busy, faults reported or invisible, nothing wrong written.
+//! The copy loop in the simulator: both disks kept busy, faults reported or invisible, nothing
+//! wrong written.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -122,7 +123,8 @@ fn lasting_troubles_are_reported_with_their_side_and_drained() {
     }
 }
 
-/// After a write that failed the target holds what is complete, and not the space that was reserved for the rest.
+/// After a write that failed the target holds what is complete, and not the space that was reserved
+/// for the rest.
 #[test]
 fn a_copy_that_fails_is_cut_to_what_is_complete() {
     let size = 8 * MIB + 77;

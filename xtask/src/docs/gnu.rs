@@ -1,4 +1,5 @@
-//! What docs/gnu says of each tool's options, compared with the tables of options that the tools have.
+//! What docs/gnu says of each tool's options, compared with the tables of options that the tools
+//! have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -92,8 +93,9 @@ fn has(arg: &Arg, option: &str) -> bool {
     }
 }
 
-/// The options in a text, `-x` and `--name`, each from its own pair of backticks, without the value behind the name. An
-/// option with a value of small letters (`-a sha2`) is one use of it, and `-NUMBER` is digits: both are passed over.
+/// The options in a text, `-x` and `--name`, each from its own pair of backticks, without the value
+/// behind the name. An option with a value of small letters (`-a sha2`) is one use of it, and
+/// `-NUMBER` is digits: both are passed over.
 fn options_in(text: &str) -> impl Iterator<Item = String> {
     let spans = text.split('`').skip(1).step_by(2);
     let is_use =

@@ -1,8 +1,8 @@
 //! Which modules of a crate may name which: the layers in ARCHITECTURE.md, and circles of files.
 //!
-//! A module names only modules of layers below its own. A path is followed through re-exports to the
-//! file that defines what it names, so a parent that only re-exports its children may be named by
-//! them. Layers hold the modules of the first level below `src`, and each command of `commands`.
+//! A module names only modules of layers below its own. A path is followed through re-exports to
+//! the file that defines what it names, so a parent that only re-exports its children may be named
+//! by them. Layers hold the modules of the first level below `src`, and each command of `commands`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
 /// The line that begins the table; a fence ends it.
 const FENCE: &str = "```layers";
 
-/// Circles of files that are left, one a line: a crate, and its files below `src` in the order of the
-/// alphabet. The list only gets shorter.
+/// Circles of files that are left, one a line: a crate, and its files below `src` in the order of
+/// the alphabet. The list only gets shorter.
 const KNOWN_CIRCLES: &str = include_str!("known_circles");
 
 /// One file that is no test.
@@ -91,9 +91,9 @@ fn check_circles(circles: &[Circle], known: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The crates of the table in its order. A line is a layer, from the top of its crate to the bottom;
-/// the first of a crate begins with the crate's name, the others with a space. `a/{b c}` stands for
-/// `a/b a/c`, and a line that ends within the braces goes on in the next one.
+/// The crates of the table in its order. A line is a layer, from the top of its crate to the
+/// bottom; the first of a crate begins with the crate's name, the others with a space. `a/{b c}`
+/// stands for `a/b a/c`, and a line that ends within the braces goes on in the next one.
 fn table(document: &str) -> Vec<Layers> {
     let mut crates: Vec<Layers> = Vec::new();
     let mut group: Option<String> = None;
@@ -269,7 +269,8 @@ impl<'a> Names<'a> {
         for item in &file.items {
             let (line, path) = match item {
                 Item::Use { line, path, .. } => (*line, path.clone()),
-                // A path that begins with a name stands for one below this module, or imported into it.
+                // A path that begins with a name stands for one below this module, or imported into
+                // it.
                 Item::Path { line, path, within } => match self.begin(within, &file.module, &path[0]) {
                     Some(mut whole) => {
                         whole.extend_from_slice(&path[1..]);

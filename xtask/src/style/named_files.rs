@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::imports::DOCUMENT;
 
-/// Appends each name between backticks that ends in `.rs` or `/` and is the end of no path in `files`.
+/// Appends each name between backticks that ends in `.rs` or `/` and is the end of no path in
+/// `files`.
 pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) {
     let paths: Vec<String> = files.iter().map(|path| format!("/{}", path.display())).collect();
     for (number, line) in document.lines().enumerate() {

@@ -97,7 +97,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/dio-mount/src/serve/mod.rs", "dio::stripe", "says for whom a request follows descriptors"),
 ];
 
-/// Appends every use of a raw call, and of `dio::stripe`, that has no reason, and reasons without use.
+/// Appends every use of a raw call, and of `dio::stripe`, that has no reason, and reasons without
+/// use.
 pub(super) fn check(sources: &[(String, String)], found: &mut Vec<String>) {
     let mut used = vec![false; ALLOWED.len()];
     for (path, text) in sources {

@@ -17,7 +17,8 @@ pub(super) struct Loaded {
     /// Their response times.
     pub(super) response: Response,
     pub(super) histogram: Vec<Bucket>,
-    /// Transactions per second of each second that ended at so many seconds after the run's beginning.
+    /// Transactions per second of each second that ended at so many seconds after the run's
+    /// beginning.
     pub(super) series: Vec<(f64, f64)>,
 }
 
@@ -70,7 +71,8 @@ pub(super) trait Engine {
     fn question(&self, place: &Place) -> Command;
     /// The signal by which it ends in order, whoever is connected.
     fn stop_signal(&self) -> Signal;
-    /// The signal by which it ends at once, whatever becomes of its data, and leaves nothing in the system.
+    /// The signal by which it ends at once, whatever becomes of its data, and leaves nothing in the
+    /// system.
     fn last_signal(&self) -> Signal;
     /// What is done before a load so that each begins with the same.
     fn tidy(&self, place: &Place) -> Result<(), BenchError>;

@@ -200,8 +200,8 @@ struct Ground<'a> {
 /// Runs every way in turns.
 ///
 /// # Errors
-/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load that fails, a mount without
-/// the right to one.
+/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load
+/// that fails, a mount without the right to one.
 pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     plan.check()?;
     Postgres.check_programs()?;

@@ -1,5 +1,5 @@
-//! MariaDB with InnoDB: one table space of fixed size, so that a lock of its file is met by all requests, or a raw device.
-//! Loaded by sysbench.
+//! MariaDB with InnoDB: one table space of fixed size, so that a lock of its file is met by all
+//! requests, or a raw device. Loaded by sysbench.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,8 @@ impl Mariadb {
         command
     }
 
-    /// The program for single statements, with no settings of the user's: they may name another server.
+    /// The program for single statements, with no settings of the user's: they may name another
+    /// server.
     fn client_program() -> Command {
         let mut command = Command::new("mariadb");
         command.arg("--no-defaults");
@@ -158,7 +159,8 @@ impl Engine for Mariadb {
     }
 }
 
-/// Reads `transactions: N (RATE per sec.)` and the lines `milliseconds |*** count` of the histogram.
+/// Reads `transactions: N (RATE per sec.)` and the lines `milliseconds |*** count` of the
+/// histogram.
 fn read(said: &str) -> Option<Loaded> {
     let line = said.lines().find_map(|line| line.trim().strip_prefix("transactions:"))?;
     let tps = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;

@@ -140,7 +140,8 @@ impl<'a> Ground<'a> {
 /// Runs every contender in turns, for each workload and size of the database's cache.
 ///
 /// # Errors
-/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load that fails.
+/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load
+/// that fails.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     plan.kind.engine().check_programs()?;

@@ -1,4 +1,5 @@
-//! PostgreSQL, which has no direct I/O of its own: its files go through the page cache, or below a mount. Loaded by pgbench.
+//! PostgreSQL, which has no direct I/O of its own: its files go through the page cache, or below a
+//! mount. Loaded by pgbench.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -159,7 +160,8 @@ fn rate(said: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The third field of a line of the log: `client transaction microseconds script seconds microseconds`.
+/// The third field of a line of the log:
+/// `client transaction microseconds script seconds microseconds`.
 fn microseconds(line: &str) -> Option<u64> {
     line.split(' ').nth(2)?.parse().ok()
 }

@@ -10,7 +10,8 @@ use super::engine::{Engine, Place, last_words};
 use crate::BenchError;
 use crate::commands::Running;
 
-/// How long a server may take to start or stop; recovery of a log or a full cache that is written may take a while.
+/// How long a server may take to start or stop; recovery of a log or a full cache that is written
+/// may take a while.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that runs; ended when dropped.

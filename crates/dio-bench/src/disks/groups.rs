@@ -1,11 +1,12 @@
 //! The control group whose limits hold a device, in either version of control groups.
 //!
-//! Version 1 (`Documentation/admin-guide/cgroup-v1/blkio-controller.rst`): the *root* group of `blkio`. What is written through the
-//! page cache goes to the device from threads of the kernel, which are in it; a limit of a group of the program alone would
-//! let that pass.
+//! Version 1 (`Documentation/admin-guide/cgroup-v1/blkio-controller.rst`): the *root* group of
+//! `blkio`. What is written through the page cache goes to the device from threads of the kernel,
+//! which are in it; a limit of a group of the program alone would let that pass.
 //!
-//! Version 2 (`Documentation/admin-guide/cgroup-v2.rst`, "IO"): the root group has no limits, so a group is made below it. What is
-//! written through the page cache belongs to the group that wrote it where that has the memory controller as well ("Writeback").
+//! Version 2 (`Documentation/admin-guide/cgroup-v2.rst`, "IO"): the root group has no limits, so a
+//! group is made below it. What is written through the page cache belongs to the group that wrote
+//! it where that has the memory controller as well ("Writeback").
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ fn mounted<'a>(mounts: &'a str, file_system: &'a str) -> impl Iterator<Item = (P
     })
 }
 
-/// The group that a process is in, by its `/proc/PID/cgroup`. Inside of a container the path may lead out of what is mounted; then
-/// the root of the mount is home.
+/// The group that a process is in, by its `/proc/PID/cgroup`. Inside of a container the path may
+/// lead out of what is mounted; then the root of the mount is home.
 fn home(groups: &str, root: &Path, is_ours: impl Fn(&str) -> bool) -> PathBuf {
     let path = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -56,7 +57,8 @@ fn has_word(text: &str, separator: char, word: &str) -> bool {
 }
 
 impl Place {
-    /// Finds the place by `/proc/self/mounts` and `/proc/self/cgroup`; `name` is that of a group to make.
+    /// Finds the place by `/proc/self/mounts` and `/proc/self/cgroup`; `name` is that of a group to
+    /// make.
     ///
     /// # Errors
     /// Neither version has the controller.
@@ -113,17 +115,19 @@ impl Place {
         }
     }
 
-    /// Makes the group, where it is to be made, with its controllers. They stay enabled for groups below the root when it is
-    /// removed: another one may use them by then.
+    /// Makes the group, where it is to be made, with its controllers. They stay enabled for groups
+    /// below the root when it is removed: another one may use them by then.
     ///
     /// # Errors
-    /// No right to, or processes in the root group, which a container has and a machine's own root does not mind.
+    /// No right to, or processes in the root group, which a container has and a machine's own root
+    /// does not mind.
     pub(super) fn make(&self) -> Result<(), BenchError> {
         let Some(group) = self.own() else { return Ok(()) };
         let control = self.root.join("cgroup.subtree_control");
         let there = fs::read_to_string(&control).unwrap_or_default();
         if !has_word(&there, ' ', "memory") {
-            // Without it, what is written through the page cache is not limited, which the report tells.
+            // Without it, what is written through the page cache is not limited, which the report
+            // tells.
             let _ = fs::write(&control, "+memory");
         }
         if !has_word(&there, ' ', "io") {

@@ -1,5 +1,5 @@
-//! A child that knows which limits there are, and lifts them when this process has ended without having done so itself, by
-//! SIGKILL or a second Ctrl-C.
+//! A child that knows which limits there are, and lifts them when this process has ended without
+//! having done so itself, by SIGKILL or a second Ctrl-C.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::groups::Place;
 use crate::BenchError;
 
-/// Reads what is held and what is free, and at the end of its input lifts the rest and removes the group. Its arguments: what
-/// lifts a limit, the group or nothing, the files of limits.
+/// Reads what is held and what is free, and at the end of its input lifts the rest and removes the
+/// group. Its arguments: what lifts a limit, the group or nothing, the files of limits.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 off=$0 group=$1 held=
@@ -95,7 +95,8 @@ mod tests {
         }
         holder.free("7:1").unwrap();
         holder.free("7:12").unwrap();
-        // The kernel's file is no obstacle to removing the group; this one is, until what was written has been seen.
+        // The kernel's file is no obstacle to removing the group; this one is, until what was
+        // written has been seen.
         let tidy = std::thread::spawn(move || {
             let begin = Instant::now();
             let mut said = String::new();

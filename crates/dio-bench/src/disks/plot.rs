@@ -64,7 +64,8 @@ impl Figure<'_> {
     }
 }
 
-/// Throughput in each direction over the number of disks, each of which has the limit `rate`; and the processors' time for it.
+/// Throughput in each direction over the number of disks, each of which has the limit `rate`; and
+/// the processors' time for it.
 pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
     let figures = [
         Figure {

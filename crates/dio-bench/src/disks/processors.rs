@@ -1,7 +1,9 @@
-//! The processors' time of the kernel's own threads: those of loop devices, of file systems, of writing back.
+//! The processors' time of the kernel's own threads: those of loop devices, of file systems, of
+//! writing back.
 //!
-//! The counters of the whole machine (`/proc/stat`) would add what other programs do meanwhile. `/proc/PID/schedstat` has nanoseconds
-//! (`Documentation/scheduler/sched-stats.rst`), so many threads that each do little add up to the truth.
+//! The counters of the whole machine (`/proc/stat`) would add what other programs do meanwhile.
+//! `/proc/PID/schedstat` has nanoseconds (`Documentation/scheduler/sched-stats.rst`), so many
+//! threads that each do little add up to the truth.
 
 use std::collections::HashMap;
 use std::fs;
@@ -29,7 +31,8 @@ impl Threads {
         Threads(numbers.filter_map(run).collect())
     }
 
-    /// Seconds that they have run since an earlier reading. What threads did that have ended meanwhile is missing; there are few.
+    /// Seconds that they have run since an earlier reading. What threads did that have ended
+    /// meanwhile is missing; there are few.
     pub(super) fn since(&self, earlier: &Threads) -> f64 {
         let before = |number: &u32| earlier.0.get(number).copied().unwrap_or(0);
         let nanos: u64 = self.0.iter().map(|(number, nanos)| nanos.saturating_sub(before(number))).sum();
@@ -37,7 +40,8 @@ impl Threads {
     }
 }
 
-/// `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9; after the name, which may hold anything, `state` is field 3.
+/// `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9; after the name, which may hold
+/// anything, `state` is field 3.
 fn flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(9 - 3)?.parse().ok()
 }

@@ -19,7 +19,8 @@ impl Report {
         self.rows.iter().filter(|row| row.case.direction == direction).collect()
     }
 
-    /// The number of disks that is compared with the reference: that of the reference, or else the greatest.
+    /// The number of disks that is compared with the reference: that of the reference, or else the
+    /// greatest.
     fn compared(&self) -> Option<usize> {
         let counts = || self.rows.iter().map(|row| row.case.targets);
         counts().find(|count| *count == REFERENCE_TARGETS).or_else(|| counts().max())
@@ -31,7 +32,8 @@ impl Report {
         self.rows.iter().filter(|row| Some(row.case.targets) == compared).collect()
     }
 
-    /// Throughput divided by that of the raw devices in the same round; nothing where they were not measured.
+    /// Throughput divided by that of the raw devices in the same round; nothing where they were not
+    /// measured.
     fn to_raw(&self, row: &Row) -> Vec<f64> {
         let is_raw = |other: &&Row| {
             (other.case.targets, other.case.direction, other.case.way)
@@ -96,7 +98,8 @@ fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
     Dot::new(name, plot::tone(row.case.way), values).beside(published)
 }
 
-/// Every run on one number of disks, beside the published figures: as a part of raw, in bytes per second, and what it costs.
+/// Every run on one number of disks, beside the published figures: as a part of raw, in bytes per
+/// second, and what it costs.
 fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
     let share = rows.iter().filter(|row| row.case.way != Way::Raw).filter_map(|row| {
         let values = report.to_raw(row);

@@ -1,6 +1,8 @@
-//! Block devices that are made as slow as a disk: a limit to the bytes per second of each direction, by control groups.
+//! Block devices that are made as slow as a disk: a limit to the bytes per second of each
+//! direction, by control groups.
 //!
-//! While there are limits, this process is in the group that has them, so all its ways to the device meet the same one.
+//! While there are limits, this process is in the group that has them, so all its ways to the
+//! device meet the same one.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +15,8 @@ use super::holder::Holder;
 use crate::BenchError;
 use crate::undo::Undo;
 
-/// The group with the limits, with this process in it until it is dropped: it goes home before the holder ends.
+/// The group with the limits, with this process in it until it is dropped: it goes home before the
+/// holder ends.
 #[derive(Debug)]
 pub(super) struct Controller {
     _home: Option<Undo>,
@@ -109,7 +112,8 @@ struct Limit {
     limits: Arc<Limits>,
     number: String,
     rate: u64,
-    /// It was lifted for good. Held while the limit is written, so that nobody puts it in force behind who lifts it.
+    /// It was lifted for good. Held while the limit is written, so that nobody puts it in force
+    /// behind who lifts it.
     over: Mutex<bool>,
 }
 

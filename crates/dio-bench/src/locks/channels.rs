@@ -1,8 +1,10 @@
-//! What the threads of a command sleep in, looked at again and again: the way that needs no privileges.
+//! What the threads of a command sleep in, looked at again and again: the way that needs no
+//! privileges.
 //!
-//! `/proc/PID/task/TID/wchan` names the function in which a thread of one's own sleeps (`proc_pid_wchan(5)`); the functions of
-//! locks are skipped, so that it is the one that wants the lock. Sleeps between two looks are not seen, hence blocks are a
-//! lower bound, and times an estimate.
+//! `/proc/PID/task/TID/wchan` names the function in which a thread of one's own sleeps
+//! (`proc_pid_wchan(5)`); the functions of locks are skipped, so that it is the one that wants the
+//! lock. Sleeps between two looks are not seen, hence blocks are a lower bound, and times an
+//! estimate.
 
 use std::collections::HashMap;
 use std::fs;
@@ -88,7 +90,8 @@ impl Watcher {
     }
 }
 
-/// The lock that a thread waits for; none if it runs or waits for something else. An error where that may not be seen.
+/// The lock that a thread waits for; none if it runs or waits for something else. An error where
+/// that may not be seen.
 fn look(process: u32, thread: u32) -> Result<Option<Look>, ()> {
     let at = |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}"));
     let function = match at("wchan") {

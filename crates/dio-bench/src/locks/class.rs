@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The contents of a file: `i_rwsem` of its inode, which reads, writes and changes of the size take.
+    /// The contents of a file: `i_rwsem` of its inode, which reads, writes and changes of the size
+    /// take.
     Inode,
     /// The names in a directory: `i_rwsem` of the directory, the lock of renames.
     Directory,
-    /// Where the contents of a file lie on the device, and its pages against removal: `i_data_sem`, `ILOCK`, `invalidate_lock`.
+    /// Where the contents of a file lie on the device, and its pages against removal: `i_data_sem`,
+    /// `ILOCK`, `invalidate_lock`.
     Extents,
     /// The journal or the log of a file system.
     Journal,
@@ -189,7 +191,8 @@ const FUNCTIONS: [(&str, Class); 64] = [
     ("__get_user_pages", Class::Mmap),
 ];
 
-/// Parts of names of functions that read, write or change a file as a whole, whichever file system they belong to.
+/// Parts of names of functions that read, write or change a file as a whole, whichever file system
+/// they belong to.
 const WHOLE_FILE: [&str; 13] = [
     "write_iter",
     "read_iter",
@@ -219,7 +222,8 @@ pub(super) fn of_function(name: &str) -> Option<Class> {
 
 /// What the lock is, and the function that wanted it, by the functions from the innermost outwards.
 ///
-/// The innermost function that is not part of the lock decides; helpers that lock for others leave it to the next.
+/// The innermost function that is not part of the lock decides; helpers that lock for others leave
+/// it to the next.
 pub(super) fn of_stack<'a>(functions: &[&'a str]) -> (Class, &'a str) {
     let mut outside = functions.iter().skip_while(|name| is_machinery(name));
     let Some(first) = outside.next() else { return (Class::Other, functions.last().copied().unwrap_or("?")) };

@@ -13,10 +13,12 @@ const TOLD: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Every block, by the tracepoints `lock:contention_begin` and `lock:contention_end` with kernel stacks.
+    /// Every block, by the tracepoints `lock:contention_begin` and `lock:contention_end` with
+    /// kernel stacks.
     #[default]
     Tracepoint,
-    /// What the command's threads sleep in, looked at again and again: blocks are a lower bound, times an estimate.
+    /// What the command's threads sleep in, looked at again and again: blocks are a lower bound,
+    /// times an estimate.
     WaitChannels,
 }
 

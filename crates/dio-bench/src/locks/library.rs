@@ -1,5 +1,5 @@
-//! Blocks on the library's own locks in the processes of a command, as far as they are programs of dio: each reports its own
-//! when it ends ([`dio_common::lock_waits`]).
+//! Blocks on the library's own locks in the processes of a command, as far as they are programs of
+//! dio: each reports its own when it ends ([`dio_common::lock_waits`]).
 
 use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;

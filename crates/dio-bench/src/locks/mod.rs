@@ -1,5 +1,5 @@
-//! Blocks on locks, by class, while a command runs: those that the mounts of dio count, those of the library in programs of
-//! dio, and those of the kernel.
+//! Blocks on locks, by class, while a command runs: those that the mounts of dio count, those of
+//! the library in programs of dio, and those of the kernel.
 //!
 //! A *block* is a thread, or a request, that could not have a lock at once and waited.
 
@@ -108,8 +108,8 @@ impl Eye {
 /// Runs a command and counts what it was blocked on.
 ///
 /// # Errors
-/// The command cannot be started, a mount that was named cannot be asked, or the kernel's locks cannot be seen in the way
-/// that was asked for. A command that fails is none.
+/// The command cannot be started, a mount that was named cannot be asked, or the kernel's locks
+/// cannot be seen in the way that was asked for. A command that fails is none.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let words: Vec<String> = plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let Some((program, arguments)) = plan.command.split_first() else {

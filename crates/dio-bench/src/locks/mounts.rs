@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::processes::family;
 
-/// Time between two looks for mounts that have come, and at all that are there: one that goes is known as it was then.
+/// Time between two looks for mounts that have come, and at all that are there: one that goes is
+/// known as it was then.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Blocks by what was waited for.
@@ -70,7 +71,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// `began`: when the command did, in microseconds since 1970. What a later mount has done was done since.
+    /// `began`: when the command did, in microseconds since 1970. What a later mount has done was
+    /// done since.
     fn new(at: PathBuf, client: Result<Client, ControlError>, began: u64) -> Followed {
         let mut followed = Followed { at, client: None, first: None, last: None, error: None };
         match client {
@@ -159,7 +161,8 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Takes down what the mounts that are there have counted so far: those named, or all that this process sees.
+    /// Takes down what the mounts that are there have counted so far: those named, or all that this
+    /// process sees.
     ///
     /// # Errors
     /// [`ControlError`] of a mount that was named.

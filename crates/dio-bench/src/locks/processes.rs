@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fs;
 
-/// A process and its descendants, as far as they are seen now. One whose parent has ended is no descendant any more.
+/// A process and its descendants, as far as they are seen now. One whose parent has ended is no
+/// descendant any more.
 pub(crate) fn family(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut known = HashSet::from([root]);

@@ -1,8 +1,9 @@
 //! Every block on a lock of the kernel, by its own tracepoints.
 //!
-//! `lock:contention_begin` (Linux 5.19) says that a thread is about to wait for a lock, and how; `lock:contention_end` that it
-//! has it. Each processor has two rings of records, which one thread of this process empties. A wait may begin on one
-//! processor and end on another, so records are brought into the order of time first.
+//! `lock:contention_begin` (Linux 5.19) says that a thread is about to wait for a lock, and how;
+//! `lock:contention_end` that it has it. Each processor has two rings of records, which one thread
+//! of this process empties. A wait may begin on one processor and end on another, so records are
+//! brought into the order of time first.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -29,7 +30,8 @@ use super::symbols::Symbols;
 /// How often the rings are emptied.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Bytes of a ring for begins, and for ends, which have no stack. Where memory may not be locked (`RLIMIT_MEMLOCK`), less.
+/// Bytes of a ring for begins, and for ends, which have no stack. Where memory may not be locked
+/// (`RLIMIT_MEMLOCK`), less.
 const RINGS: [(usize, usize); 2] = [(1 << 20, 256 << 10), (32 << 10, 16 << 10)];
 
 /// Frames of a stack: the lock's own functions, and those that tell what for.
@@ -44,7 +46,8 @@ const FILTER: &CStr = c"!(flags & 1)";
 /// Whose blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Of the commands that the calling thread starts from now on, and of their descendants, from their execution on.
+    /// Of the commands that the calling thread starts from now on, and of their descendants, from
+    /// their execution on.
     Commands,
     /// Of all processes, from now on.
     System,
@@ -87,14 +90,16 @@ impl Point {
     }
 }
 
-/// The file system of the tracepoints, mounted nowhere (`fsmount(2)`); `None` without the right to that.
+/// The file system of the tracepoints, mounted nowhere (`fsmount(2)`); `None` without the right to
+/// that.
 fn mounted() -> Option<OwnedFd> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_create(context.as_fd()).ok()?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()
 }
 
-/// The place of a field in a record, by lines such as `field:void * lock_addr; offset:8; size:8; signed:0;`.
+/// The place of a field in a record, by lines such as
+/// `field:void * lock_addr; offset:8; size:8; signed:0;`.
 fn offset_of(format: &str, field: &str) -> Option<usize> {
     let line = format.lines().find(|line| {
         let declared = line.trim().strip_prefix("field:").and_then(|rest| rest.split(';').next());
@@ -216,7 +221,8 @@ impl Reader {
         while !stop.load(Ordering::Acquire) {
             thread::sleep(EVERY);
             let this = now();
-            // What was recorded before the last round began is in the rings by now, of all processors.
+            // What was recorded before the last round began is in the rings by now, of all
+            // processors.
             self.empty(before);
             before = this;
         }
@@ -301,8 +307,8 @@ impl Tracer {
     /// Begins to count.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to look into tracefs, `ENOENT` where there are no such
-    /// tracepoints.
+    /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to look into tracefs, `ENOENT` where
+    /// there are no such tracepoints.
     pub fn start(watch: Watch) -> io::Result<Tracer> {
         let reader = Reader::open(watch)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -311,8 +317,8 @@ impl Tracer {
         Ok(Tracer { stop, thread, since: Instant::now() })
     }
 
-    /// What was counted, of these processes or all that were watched. `seconds` is what rates are of, or the time since the
-    /// beginning.
+    /// What was counted, of these processes or all that were watched. `seconds` is what rates are
+    /// of, or the time since the beginning.
     pub fn finish(self, processes: Option<&[u32]>, seconds: Option<f64>) -> Kernel {
         let seconds = seconds.unwrap_or_else(|| self.since.elapsed().as_secs_f64());
         self.stop.store(true, Ordering::Release);
@@ -344,7 +350,8 @@ impl Tracer {
 /// The functions of a stack, the innermost first.
 fn names<'a>(symbols: &'a Symbols, stack: &[u64]) -> Vec<&'a str> {
     let frames = stack.iter().filter(|address| **address < MARKS).enumerate();
-    // All but the innermost are addresses to return to, which may lie behind the end of the function that called.
+    // All but the innermost are addresses to return to, which may lie behind the end of the
+    // function that called.
     let name = |(depth, address): (usize, &u64)| symbols.name(address - u64::from(depth > 0));
     frames.filter_map(name).collect()
 }

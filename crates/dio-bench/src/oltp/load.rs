@@ -22,7 +22,8 @@ use crate::study::{Bucket, Response};
 /// How often who waits looks whether a client has failed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Transactions and their response times, of the steady state only; transactions in each slot of all of the run.
+/// Transactions and their response times, of the steady state only; transactions in each slot of
+/// all of the run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) transactions: u64,
@@ -52,7 +53,8 @@ struct Hall<'a> {
 }
 
 impl Load<'_> {
-    /// Runs all clients. The calling thread calls `steady` twice: when the steady state begins, and when it ends.
+    /// Runs all clients. The calling thread calls `steady` twice: when the steady state begins, and
+    /// when it ends.
     pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<Outcome, BenchError> {
         let failed = |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
         let slots = (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
@@ -139,7 +141,8 @@ impl<'a> Client<'a> {
         Ok(Client { hall, number, random: Random::new(seed), pool, response: histogram() })
     }
 
-    /// One transaction after the other; clients come one by one while the load ramps up, and go likewise.
+    /// One transaction after the other; clients come one by one while the load ramps up, and go
+    /// likewise.
     fn run(mut self) -> io::Result<Histogram<u64>> {
         let plan = self.hall.load.plan;
         let part = self.number as f64 / plan.clients as f64;
@@ -166,10 +169,12 @@ impl<'a> Client<'a> {
         Ok(self.response)
     }
 
-    /// Reads pages, changes and writes some of them, keeping the locks of those to the end of the last one, and commits.
+    /// Reads pages, changes and writes some of them, keeping the locks of those to the end of the
+    /// last one, and commits.
     fn transaction(&mut self) -> Result<(), String> {
         let Load { plan, storage, versions, .. } = *self.hall.load;
-        // In the order of their numbers, so that no two transactions wait for each other; the first ones are changed.
+        // In the order of their numbers, so that no two transactions wait for each other; the first
+        // ones are changed.
         let mut pages: Vec<(u64, bool)> =
             (0..plan.reads.max(plan.writes)).map(|n| (self.random.below(versions.len()), n < plan.writes)).collect();
         pages.sort_unstable_by_key(|(page, changed)| (*page, !changed));
@@ -201,7 +206,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Reads pages that were changed and compares them with what was written: all of them, or so many at random.
+/// Reads pages that were changed and compares them with what was written: all of them, or so many
+/// at random.
 pub(super) fn verify(storage: &Storage, versions: &Versions, most: usize, seed: u64) -> Result<u64, String> {
     let mut changed = versions.changed();
     let mut random = Random::new(seed);

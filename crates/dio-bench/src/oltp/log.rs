@@ -1,4 +1,5 @@
-//! The log: one record for each commit, durable before the commit returns, several of them in one write where they meet.
+//! The log: one record for each commit, durable before the commit returns, several of them in one
+//! write where they meet.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -45,7 +46,8 @@ impl<'a> Log<'a> {
         Ok(Log { place, bytes, state: Mutex::default(), done: Condvar::new(), pool })
     }
 
-    /// Adds a record and returns when it is durable. Who finds nobody writing writes for all who came meanwhile.
+    /// Adds a record and returns when it is durable. Who finds nobody writing writes for all who
+    /// came meanwhile.
     pub(super) fn commit(&self) -> io::Result<()> {
         let mut state = self.lock();
         state.given += 1;

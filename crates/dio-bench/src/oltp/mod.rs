@@ -1,8 +1,10 @@
-//! A database's I/O without the database: what its files' lock costs, on a raw device, on bare files and below mounts.
+//! A database's I/O without the database: what its files' lock costs, on a raw device, on bare
+//! files and below mounts.
 //!
-//! Clients run transactions of several reads and writes of pages that are spread over a few large files, each ended by a
-//! durable write of the log. Pages have locks of their own, as in a database: the file's lock is in nobody's service. Every page
-//! that is read is checked against what was written last.
+//! Clients run transactions of several reads and writes of pages that are spread over a few large
+//! files, each ended by a durable write of the log. Pages have locks of their own, as in a
+//! database: the file's lock is in nobody's service. Every page that is read is checked against
+//! what was written last.
 
 mod load;
 mod log;
@@ -31,7 +33,8 @@ const CHECKED: usize = 2000;
 /// Runs every contender in turns.
 ///
 /// # Errors
-/// [`BenchError`]: what cannot be set up, I/O that failed, a page that is not what was written last.
+/// [`BenchError`]: what cannot be set up, I/O that failed, a page that is not what was written
+/// last.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     let bytes = plan.files * plan.size * (1 + u64::from(plan.contenders.contains(&Contender::Raw)));

@@ -71,7 +71,8 @@ pub(super) fn check(page: &[u8], number: u64, version: u64) -> Result<(), Damage
     if found == version { Ok(()) } else { Err(Damage::Version { found, expected: version }) }
 }
 
-/// The versions of all pages of one storage, each behind the lock that orders its I/O, as a database has it.
+/// The versions of all pages of one storage, each behind the lock that orders its I/O, as a
+/// database has it.
 #[derive(Debug)]
 pub(super) struct Versions(Box<[RwLock<u64>]>);
 

@@ -22,8 +22,8 @@ pub(crate) const WORDS: Words<'static> = Words {
            compared with what was written last.",
 };
 
-/// Measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving database performance with AIX concurrent
-/// I/O*, IBM 2003). Only their ratios mean anything elsewhere.
+/// Measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving database
+/// performance with AIX concurrent I/O*, IBM 2003). Only their ratios mean anything elsewhere.
 pub const REFERENCE: [Reference; 3] = [
     Reference { name: Cow::Borrowed("raw"), tps: 710.19, response_seconds: 0.06 },
     Reference { name: Cow::Borrowed("direct"), tps: 219.69, response_seconds: 0.12 },
@@ -83,7 +83,8 @@ impl Report {
         series::csv(&self.rows)
     }
 
-    /// Writes plots into a directory, which is made; those of figures that nobody measured are left out.
+    /// Writes plots into a directory, which is made; those of figures that nobody measured are left
+    /// out.
     ///
     /// # Errors
     /// [`BenchError`], such as no space.

@@ -1,4 +1,5 @@
-//! Where the pages and the log lie: a raw device, bare files, or files below a mount; made before and taken down after.
+//! Where the pages and the log lie: a raw device, bare files, or files below a mount; made before
+//! and taken down after.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -46,7 +47,8 @@ impl Storage {
         (&place.file, place.base + page % self.pages_of_file * self.page_bytes as u64)
     }
 
-    /// Writes every page in version 0, and all of the log: what was only allocated is not what is measured.
+    /// Writes every page in version 0, and all of the log: what was only allocated is not what is
+    /// measured.
     fn fill(&self) -> std::io::Result<()> {
         let pool = Pool::new(CHUNK, 1)?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
@@ -150,7 +152,8 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Opens the pages in one file or device, and the log behind them if it is the same, else in a file of its own.
+    /// Opens the pages in one file or device, and the log behind them if it is the same, else in a
+    /// file of its own.
     fn device(&self, path: &Path, log: &Path) -> Result<Storage, BenchError> {
         let data = Arc::new(open(path, OFlags::DIRECT)?);
         let base = if log == path { self.plan.files * self.plan.size } else { 0 };
@@ -159,8 +162,9 @@ impl<'a> Ground<'a> {
         Ok(self.storage((0..self.plan.files).map(place).collect(), log))
     }
 
-    /// Opens the device. Below a loop device of ours the log is a file beside it: a flush of such a device commits the
-    /// journal of the file system for the time of the image's last change, which no real device has to.
+    /// Opens the device. Below a loop device of ours the log is a file beside it: a flush of such a
+    /// device commits the journal of the file system for the time of the image's last change, which
+    /// no real device has to.
     fn raw(&self) -> Result<Storage, BenchError> {
         match &self.raw {
             Some(Device::Ours(device)) => self.device(device.device(), &self.scratch.path("image-log")),

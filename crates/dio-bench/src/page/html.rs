@@ -1,5 +1,5 @@
-//! The page as HTML. All text goes through maud, which escapes it; what does not is the style sheet and plots, which are escaped
-//! where they are drawn.
+//! The page as HTML. All text goes through maud, which escapes it; what does not is the style sheet
+//! and plots, which are escaped where they are drawn.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

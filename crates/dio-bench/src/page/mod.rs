@@ -1,16 +1,18 @@
 //! One self-contained page of HTML from the results of benchmarks.
 //!
-//! A result is the JSON that a benchmark of `dio bench` prints, or a record of the benchsuite. It is recognised by its content
-//! ([`read`]), turned into a [`Section`] by the module of its benchmark, and shown by `html`, which knows sections only, as the
-//! files of [`Page::plots`] and [`Page::tables`] do. Everything that a result says is text to the page, whatever it looks like.
+//! A result is the JSON that a benchmark of `dio bench` prints, or a record of the benchsuite. It
+//! is recognised by its content ([`read`]), turned into a [`Section`] by the module of its
+//! benchmark, and shown by `html`, which knows sections only, as the files of [`Page::plots`] and
+//! [`Page::tables`] do. Everything that a result says is text to the page, whatever it looks like.
 //!
 //! # How a benchmark is added
-//! 1. Its result implements [`Benchmark`]: the name, the fields by which a result without a name is known, and
-//!    [`Benchmark::section`]: findings, plots ([`crate::plot`]), tables. What older results lack is `#[serde(default)]`.
+//! 1. Its result implements [`Benchmark`]: the name, the fields by which a result without a name is
+//!    known, and [`Benchmark::section`]: findings, plots ([`crate::plot`]), tables. What older
+//!    results lack is `#[serde(default)]`.
 //! 2. It gets a line in [`KINDS`].
 //!
-//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with `points` over time, hands its
-//! words to `study::Study::section`, as `oltp` does.
+//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with
+//! `points` over time, hands its words to `study::Study::section`, as `oltp` does.
 
 mod html;
 mod recognise;
@@ -67,7 +69,8 @@ impl Page {
         files
     }
 
-    /// All tables, and the data of all plots, as CSV: names of files, and contents. Those of plots are called as the plots are.
+    /// All tables, and the data of all plots, as CSV: names of files, and contents. Those of plots
+    /// are called as the plots are.
     pub fn tables(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (section, block) in self.blocks() {

@@ -1,4 +1,5 @@
-//! What a file holds: by the name that results have, or by the fields of those that were written before they had one.
+//! What a file holds: by the name that results have, or by the fields of those that were written
+//! before they had one.
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -176,7 +177,8 @@ mod tests {
         }
     }
 
-    /// Results that were written before a field had its present form, or was there at all, must go on to be shown.
+    /// Results that were written before a field had its present form, or was there at all, must go
+    /// on to be shown.
     #[test]
     fn every_recorded_result_is_read_and_shown() {
         let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchsuite/runs");

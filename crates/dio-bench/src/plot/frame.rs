@@ -31,7 +31,8 @@ const GAP: i32 = 4;
 /// Pixels from one line of text to the next.
 pub(super) const LINE: i32 = 18;
 
-/// Whether a number can be one of a measurement, and so be drawn: pixels are whole numbers of a limited size.
+/// Whether a number can be one of a measurement, and so be drawn: pixels are whole numbers of a
+/// limited size.
 pub(super) fn plausible(value: f64) -> bool {
     value.is_finite() && value.abs() < 1e15
 }
@@ -52,7 +53,8 @@ pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Res
     text
 }
 
-/// Estimated width of text in pixels: nobody can know the font of the reader, but it is hardly wider than this.
+/// Estimated width of text in pixels: nobody can know the font of the reader, but it is hardly
+/// wider than this.
 pub(super) fn width_of(text: &str, size: f64) -> i32 {
     (text.chars().map(width).sum::<f64>() * size).ceil() as i32
 }
@@ -87,8 +89,8 @@ impl Mark {
     }
 }
 
-/// Leaves out numbers, given from left to right, that have no room beside their right neighbour. The last one, which may
-/// have the unit, stays.
+/// Leaves out numbers, given from left to right, that have no room beside their right neighbour.
+/// The last one, which may have the unit, stays.
 pub(super) fn apart(marks: Vec<Mark>) -> Vec<Mark> {
     let mut free = i32::MAX;
     let mut kept: Vec<Mark> = marks.into_iter().rev().collect();
@@ -167,7 +169,8 @@ impl Canvas<'_, '_> {
         Ok(title_height(title, unit, width))
     }
 
-    /// A square and a name for each colour, on as many lines as it takes; returns where the next thing can begin.
+    /// A square and a name for each colour, on as many lines as it takes; returns where the next
+    /// thing can begin.
     pub(super) fn legend(&self, entries: &[(String, RGBColor)], top: i32, width: u32) -> Result<i32, Trouble> {
         for (name, (x, line), colour) in placed(entries, width) {
             let y = top + line * LINE + LINE / 2;

@@ -1,8 +1,9 @@
-//! Plots as SVG, drawn once for everybody: `--plots` of a benchmark writes them into files, `dio report` puts them into its
-//! page. Beside each there is its data as CSV.
+//! Plots as SVG, drawn once for everybody: `--plots` of a benchmark writes them into files,
+//! `dio report` puts them into its page. Beside each there is its data as CSV.
 //!
-//! A plot is drawn on white. Every colour has a counterpart for dark surroundings, to which a style sheet turns it: that of the
-//! file itself, or of the page ([`dark`]). Nothing but colour and text is changed by it.
+//! A plot is drawn on white. Every colour has a counterpart for dark surroundings, to which a style
+//! sheet turns it: that of the file itself, or of the page ([`dark`]). Nothing but colour and text
+//! is changed by it.
 
 mod dots;
 mod frame;

@@ -16,8 +16,8 @@ pub(super) const GROUND: Tone = Tone(RGBColor(0xf0, 0xf2, 0xf4), RGBColor(0x24, 
 /// Idle with I/O under way: as good as nothing, and seen all the same.
 pub(super) const PALE: Tone = Tone(RGBColor(0xc8, 0xdc, 0xea), RGBColor(0x2d, 0x43, 0x54));
 
-/// Colours of data, after Okabe and Ito (2008), which people who see some colours alike can tell apart; darker where that had
-/// less than three times the luminance of white.
+/// Colours of data, after Okabe and Ito (2008), which people who see some colours alike can tell
+/// apart; darker where that had less than three times the luminance of white.
 pub(super) const TONES: [Tone; 7] = [
     Tone(RGBColor(0x33, 0x36, 0x3a), RGBColor(0xd9, 0xdc, 0xe0)),
     Tone(RGBColor(0x00, 0x72, 0xb2), RGBColor(0x56, 0xb4, 0xe9)),

@@ -1,4 +1,5 @@
-//! The processors' time over time: programs, the kernel, what other machines took, waiting for I/O; what is left is idle.
+//! The processors' time over time: programs, the kernel, what other machines took, waiting for I/O;
+//! what is left is idle.
 
 use plotters::prelude::*;
 

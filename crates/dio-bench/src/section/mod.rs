@@ -1,6 +1,6 @@
-//! A result, ready to be shown: what a terminal prints ([`Section::text`]), what the page shows (`page::html`) and what the
-//! files of tables hold come from this one form. Each benchmark makes a section of its result ([`Benchmark::section`]), and
-//! writes the result itself as JSON.
+//! A result, ready to be shown: what a terminal prints ([`Section::text`]), what the page shows
+//! (`page::html`) and what the files of tables hold come from this one form. Each benchmark makes a
+//! section of its result ([`Benchmark::section`]), and writes the result itself as JSON.
 
 mod table;
 mod text;
@@ -14,15 +14,18 @@ use crate::plot::Plot;
 use crate::quantity::Unit;
 pub use table::{Cell, Column, Rows, Table};
 
-/// The format of the results written here. A reader of a later one has to know both; fields that are only added leave it.
+/// The format of the results written here. A reader of a later one has to know both; fields that
+/// are only added leave it.
 pub const FORMAT: u32 = 1;
 
-/// The result of a benchmark. The same type writes the JSON and reads it again, so a field that earlier results lack is
-/// `#[serde(default)]`, as are those that repeat what others say (medians of runs that are there too).
+/// The result of a benchmark. The same type writes the JSON and reads it again, so a field that
+/// earlier results lack is `#[serde(default)]`, as are those that repeat what others say (medians
+/// of runs that are there too).
 pub trait Benchmark: Serialize + DeserializeOwned {
     /// The name, which is that of its command.
     const NAME: &'static str;
-    /// Fields that no other benchmark has all of: by these a result that was written before they had names is recognised.
+    /// Fields that no other benchmark has all of: by these a result that was written before they
+    /// had names is recognised.
     const FIELDS: &'static [&'static str];
 
     /// What is shown of it.
@@ -33,7 +36,8 @@ pub trait Benchmark: Serialize + DeserializeOwned {
         self.section().text()
     }
 
-    /// One JSON object, for people to look at and for `dio report`. It names its benchmark and the format.
+    /// One JSON object, for people to look at and for `dio report`. It names its benchmark and the
+    /// format.
     ///
     /// # Errors
     /// When it cannot be written as JSON.
@@ -54,7 +58,8 @@ struct Named<'a, R> {
 /// One result, ready to be shown.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// The benchmark, and the beginning of the names of its files: letters, digits and `-`; made unique by the page.
+    /// The benchmark, and the beginning of the names of its files: letters, digits and `-`; made
+    /// unique by the page.
     pub id: String,
     /// Its heading.
     pub title: String,

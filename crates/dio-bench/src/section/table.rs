@@ -121,8 +121,8 @@ pub struct Rows<'a, T: ?Sized> {
 }
 
 impl<'a, T: ?Sized> Rows<'a, T> {
-    /// A row of the table for each of `rows`, called as `title` says. `name` is that of the table's file, `head` says what the
-    /// rows are.
+    /// A row of the table for each of `rows`, called as `title` says. `name` is that of the table's
+    /// file, `head` says what the rows are.
     pub fn new(
         (name, head): (&str, &str),
         caption: impl Into<String>,

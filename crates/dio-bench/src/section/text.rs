@@ -9,7 +9,8 @@ use crate::quantity::Unit;
 use crate::stats::Summary;
 
 impl Section {
-    /// The report for a terminal: where and what, tables, what came out, what to know. Plots are left to the page.
+    /// The report for a terminal: where and what, tables, what came out, what to know. Plots are
+    /// left to the page.
     pub fn text(&self) -> String {
         let mut text = self.machine.clone();
         let _ = writeln!(text, "{}", self.brief.as_ref().unwrap_or(&self.lead));
@@ -72,7 +73,8 @@ impl Table {
         text
     }
 
-    /// The heading and the rows, cell by cell. Of the first column of runs, the least and the greatest have a column too.
+    /// The heading and the rows, cell by cell. Of the first column of runs, the least and the
+    /// greatest have a column too.
     fn lines(&self) -> Vec<Vec<String>> {
         let shown: Vec<usize> = (0..self.columns.len()).filter(|place| !self.columns[*place].only_on_page).collect();
         let several = |cell: &Cell| matches!(cell, Cell::Runs(Summary { min, max, .. }) if min != max);
@@ -143,7 +145,8 @@ impl Column {
     }
 }
 
-/// Lines of cells, two blanks between columns, each line ended: the first column is aligned left, the others right.
+/// Lines of cells, two blanks between columns, each line ended: the first column is aligned left,
+/// the others right.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

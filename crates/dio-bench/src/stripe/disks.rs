@@ -1,10 +1,11 @@
-//! The program behind the modelled disks: a file system whose only files are images in memory, each answered when the model
-//! of its disk says so.
+//! The program behind the modelled disks: a file system whose only files are images in memory, each
+//! answered when the model of its disk says so.
 //!
-//! It runs in a process of its own: who waits for a modelled disk may wait in the kernel, where no signal reaches it, and
-//! would keep the device of the very server open that it waits for. It is in a mount namespace of its own too, for the same
-//! reason: the last process of a namespace takes down what is mounted there. When its standard input ends, as with the process that
-//! started it, the server ends; the kernel answers what is open with errors, and whoever waits goes on.
+//! It runs in a process of its own: who waits for a modelled disk may wait in the kernel, where no
+//! signal reaches it, and would keep the device of the very server open that it waits for. It is in
+//! a mount namespace of its own too, for the same reason: the last process of a namespace takes
+//! down what is mounted there. When its standard input ends, as with the process that started it,
+//! the server ends; the kernel answers what is open with errors, and whoever waits goes on.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -31,7 +32,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::model::{Channels, Timing, Way};
 use crate::BenchError;
 
-/// Requests that the kernel may hand over before answers come: more than all disks' loop devices have.
+/// Requests that the kernel may hand over before answers come: more than all disks' loop devices
+/// have.
 const MOST_WAITING: u16 = 2048;
 /// Threads that take requests; they copy, and do not wait.
 const THREADS: usize = 3;
@@ -56,14 +58,16 @@ pub struct Service {
     pub timing: Timing,
 }
 
-/// Serves modelled disks until standard input ends. They answer at once until the first byte comes there.
+/// Serves modelled disks until standard input ends. They answer at once until the first byte comes
+/// there.
 ///
 /// # Errors
 /// [`BenchError`]: no memory, no right to mount.
 pub fn serve(service: &Service) -> Result<(), BenchError> {
     let failed = |operation| BenchError::system(operation, &service.at);
     let fuse = mount_images(&service.at)?;
-    // What is mounted upon the images must not go with this process: it would wait for answers that only this process gives.
+    // What is mounted upon the images must not go with this process: it would wait for answers that
+    // only this process gives.
     dio_sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
     let mounted = Mounted(&service.at);
     let timed = Arc::new(AtomicBool::new(false));

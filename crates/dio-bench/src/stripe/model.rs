@@ -26,9 +26,10 @@ pub(super) enum Way {
 
 /// The state of one disk: a channel for each direction, whose requests queue.
 ///
-/// A request has its turn in the channel when those before it are through, holds it for its bytes, and is answered when its
-/// bytes are through, but not before the service time is over. That time is spent beside what else is queued, as in a disk
-/// with a queue of commands, and unlike one whose arm must move for each.
+/// A request has its turn in the channel when those before it are through, holds it for its bytes,
+/// and is answered when its bytes are through, but not before the service time is over. That time
+/// is spent beside what else is queued, as in a disk with a queue of commands, and unlike one whose
+/// arm must move for each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     timing: Timing,
@@ -58,7 +59,8 @@ impl Channels {
         self.free[1].max(now) + self.service()
     }
 
-    /// Forgets what was accepted: the disk is idle from `now` on, at which a request without any time is answered.
+    /// Forgets what was accepted: the disk is idle from `now` on, at which a request without any
+    /// time is answered.
     pub(super) fn forget(&mut self, now: Instant) -> Instant {
         self.free = [now; 2];
         now

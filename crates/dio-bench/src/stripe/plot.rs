@@ -1,4 +1,5 @@
-//! Plots: throughput by the size of a request, one for each rig, layout and direction; and by the layout, for the largest requests.
+//! Plots: throughput by the size of a request, one for each rig, layout and direction; and by the
+//! layout, for the largest requests.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
 use dio_common::units::size;
 
-/// Writes plots into a directory, which is made. What was measured with one size or layout only has none of that.
+/// Writes plots into a directory, which is made. What was measured with one size or layout only has
+/// none of that.
 ///
 /// # Errors
 /// [`BenchError`], such as no space.
@@ -21,7 +23,8 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
     plot::write(&rigs.into_iter().flat_map(of).collect::<Vec<Plot>>(), directory)
 }
 
-/// What is drawn of one direction on one rig: by the layout first, then by the size of a request for each layout.
+/// What is drawn of one direction on one rig: by the layout first, then by the size of a request
+/// for each layout.
 pub(crate) fn plots(rows: &[Row], rig: Rig, direction: Direction) -> Vec<Plot> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
     let mut layouts: Vec<Vec<&Row>> = Vec::new();
@@ -79,7 +82,8 @@ fn by_transfer(rows: &[&Row]) -> Plot {
     }
 }
 
-/// The largest requests by the number of targets, or by the size of stripes, whichever was varied; rows of one rig and direction.
+/// The largest requests by the number of targets, or by the size of stripes, whichever was varied;
+/// rows of one rig and direction.
 fn by_layout(rows: &[&Row]) -> Option<Plot> {
     let most = rows.iter().map(|row| row.transfer_bytes).max()?;
     let rows: Vec<&Row> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();

@@ -98,7 +98,8 @@ fn name(row: &Row) -> String {
     format!("{}, {layout}, requests of {}", row.direction.name(), size(row.transfer_bytes))
 }
 
-/// Submitting all divided by another way, in the same round; of earlier results only the median and the extremes are known.
+/// Submitting all divided by another way, in the same round; of earlier results only the median and
+/// the extremes are known.
 fn ratios(row: &Row, other: &[f64], known: Summary) -> Vec<f64> {
     let pairs = row.samples_mib_s.submit_all.iter().zip(other).filter(|(_, other)| **other > 0.0);
     let ratios: Vec<f64> = pairs.map(|(all, other)| all / other).collect();
@@ -189,7 +190,8 @@ fn copying(copy: &Copy) -> Table {
         .table()
 }
 
-/// For each rig and direction the request that is like the reference's, or the largest on the most targets.
+/// For each rig and direction the request that is like the reference's, or the largest on the most
+/// targets.
 fn findings(report: &Report) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rig, called) in RIGS {

@@ -19,7 +19,8 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Over a file that is filled: extents that are only allocated would never reach the device below.
+    /// Over a file that is filled: extents that are only allocated would never reach the device
+    /// below.
     pub(crate) fn over(image: &Path) -> Result<Loop, BenchError> {
         let mut attach = Command::new("losetup");
         attach.args(["--find", "--show", "--direct-io=on"]).arg(image);
@@ -40,7 +41,8 @@ pub(crate) fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> 
     if !std::fs::metadata(device).map_err(failed("look at"))?.file_type().is_block_device() {
         return Err(BenchError::Asked(format!("'{}' is no block device", device.display())));
     }
-    // Exclusive opening fails while a file system on it is mounted (open(2), O_EXCL without O_CREAT).
+    // Exclusive opening fails while a file system on it is mounted (open(2), O_EXCL without
+    // O_CREAT).
     let exclusive = OFlags::EXCL.bits().cast_signed();
     let file =
         OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(device).map_err(failed("open"))?;

@@ -1,7 +1,9 @@
-//! A limit to the memory of a study, page cache included: with memory to spare, the page cache flatters what goes through it.
+//! A limit to the memory of a study, page cache included: with memory to spare, the page cache
+//! flatters what goes through it.
 //!
-//! Where the memory controller of version 1 is mounted, its `memory.limit_in_bytes` is used, else `memory.max` of version 2
-//! (`cgroups(7)`; `Documentation/admin-guide/cgroup-v1/memory.rst`, `cgroup-v2.rst`).
+//! Where the memory controller of version 1 is mounted, its `memory.limit_in_bytes` is used, else
+//! `memory.max` of version 2 (`cgroups(7)`; `Documentation/admin-guide/cgroup-v1/memory.rst`,
+//! `cgroup-v2.rst`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,14 +48,16 @@ fn place(own: &str, mounts: &str, name: &str) -> Option<Place> {
             wanted(controllers).then(|| path.trim_start_matches('/').to_owned())
         })
     };
-    // Inside of a container the path may lead out of what is mounted; then the root of the mount is home.
+    // Inside of a container the path may lead out of what is mounted; then the root of the mount is
+    // home.
     let home_of = |root: PathBuf, path: String| Some(root.join(path)).filter(|home| home.is_dir()).unwrap_or(root);
     if let Some(root) = mounted("cgroup", "memory") {
         let home = home_of(root, path(|controllers| controllers.split(',').any(|other| other == "memory"))?);
         let group = home.join(name);
         return Some(Place { home, group, limit: "memory.limit_in_bytes" });
     }
-    // A group of version 2 that has processes cannot have groups that are limited: ours is beside the one we are in.
+    // A group of version 2 that has processes cannot have groups that are limited: ours is beside
+    // the one we are in.
     let home = home_of(mounted("cgroup2", "")?, path(str::is_empty)?);
     let group = home.parent()?.join(name);
     Some(Place { home, group, limit: "memory.max" })

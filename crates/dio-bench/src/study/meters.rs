@@ -1,5 +1,6 @@
 //! Meters of the whole machine: processors (`/proc/stat`, `proc_stat(5)`) and the device
-//! (`/sys/class/block/NAME/stat`, `Documentation/block/stat.rst`), read once for each slot of the time series.
+//! (`/sys/class/block/NAME/stat`, `Documentation/block/stat.rst`), read once for each slot of the
+//! time series.
 
 use std::fs;
 use std::path::PathBuf;
@@ -119,8 +120,9 @@ impl Series {
     }
 }
 
-/// Clock ticks by the first line of `/proc/stat`, `cpu user nice system idle iowait irq softirq steal …`: of programs, of the
-/// kernel, waiting for I/O, idle, taken by others (steal).
+/// Clock ticks by the first line of `/proc/stat`,
+/// `cpu user nice system idle iowait irq softirq steal …`: of programs, of the kernel, waiting for
+/// I/O, idle, taken by others (steal).
 pub(crate) fn processors(text: &str) -> Option<[u64; 5]> {
     let fields = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();

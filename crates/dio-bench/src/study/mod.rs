@@ -1,5 +1,5 @@
-//! What studies of storages have in common, whatever works on them: who takes part, what is measured while they work, and
-//! how it is told.
+//! What studies of storages have in common, whatever works on them: who takes part, what is
+//! measured while they work, and how it is told.
 
 mod contender;
 pub(crate) mod device;
@@ -42,8 +42,8 @@ pub(crate) fn said_by(command: &mut Command) -> Result<String, BenchError> {
     said(&shown, Running::start(command, &shown)?.output())
 }
 
-/// Whose turn it is: contenders one after the other, each round beginning one further down the list. Pairs of the round and the
-/// contender's place.
+/// Whose turn it is: contenders one after the other, each round beginning one further down the
+/// list. Pairs of the round and the contender's place.
 pub(crate) fn turns(rounds: usize, contenders: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..rounds).flat_map(move |round| (0..contenders).map(move |turn| (round, (turn + round) % contenders)))
 }

@@ -1,4 +1,5 @@
-//! What the machine, the mount and the kernel's locks did in the steady state of a run, and slot by slot in all of it.
+//! What the machine, the mount and the kernel's locks did in the steady state of a run, and slot by
+//! slot in all of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ pub(crate) struct Observer {
     meters: Meters,
     series: Series,
     client: Option<Client>,
-    /// The process whose waits for the kernel's locks count, with its descendants and the server of the mount.
+    /// The process whose waits for the kernel's locks count, with its descendants and the server of
+    /// the mount.
     root: u32,
     tracer: Option<Tracer>,
     readings: Vec<Reading>,
@@ -45,8 +47,8 @@ pub(crate) struct Observed {
 }
 
 impl Observer {
-    /// Watches the device below `seen`, a mount where there is one, and the locks that the process `root` and its descendants
-    /// wait for. A slot of the time series is `every` long.
+    /// Watches the device below `seen`, a mount where there is one, and the locks that the process
+    /// `root` and its descendants wait for. A slot of the time series is `every` long.
     pub(crate) fn start(seen: &Path, mount: Option<&Path>, root: u32, every: Duration) -> Result<Observer, BenchError> {
         let client = match mount {
             Some(at) => Some(control::connect(at).map_err(|error| BenchError::Asked(error.to_string()))?),
@@ -114,8 +116,9 @@ impl Observer {
 }
 
 impl Observed {
-    /// The time series: `tps` gives the transactions per second of the slot with this number. What ends after `ramp_up` and not
-    /// later than `steady` after that, as far as clocks can tell, is steady.
+    /// The time series: `tps` gives the transactions per second of the slot with this number. What
+    /// ends after `ramp_up` and not later than `steady` after that, as far as clocks can tell, is
+    /// steady.
     pub(crate) fn points(
         &self,
         slots: usize,

@@ -166,7 +166,8 @@ pub(crate) fn distribution_plot(name: &str, title: String, series: Vec<Series>) 
     Plot::lines(name, title, about, Lines { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
 }
 
-/// The parts of all values in each bucket, of several histograms with the same limits together; `None` without values.
+/// The parts of all values in each bucket, of several histograms with the same limits together;
+/// `None` without values.
 pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Option<Vec<(f64, f64)>> {
     let mut counts: Vec<Bucket> = histograms.flatten().copied().collect();
     counts.retain(|bucket| bucket.seconds > 0.0 && bucket.seconds.is_finite());
@@ -195,7 +196,8 @@ pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -
 /// The longest time of a bucket divided by that of the one before, or nearly so.
 const WIDER: f64 = 1.1;
 
-/// A class of blocks: a name, and the rate of a contender's run; `None` without a mount, or where nobody saw.
+/// A class of blocks: a name, and the rate of a contender's run; `None` without a mount, or where
+/// nobody saw.
 pub(super) type Class = (&'static str, fn(Contender, &Run) -> Option<f64>);
 
 /// Blocks per second on the kernel's locks of one class.

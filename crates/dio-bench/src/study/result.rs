@@ -23,11 +23,13 @@ pub struct Reference {
 /// A result of this shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Study<'a> {
-    /// The contenders, in the order in which they are shown. Runs of the same place were made in the same round.
+    /// The contenders, in the order in which they are shown. Runs of the same place were made in
+    /// the same round.
     pub(crate) rows: &'a [Row],
     /// Published figures of the same kind of storage.
     pub(crate) reference: &'a [Reference],
-    /// What it was run with, whatever it is called; `seconds` are those of ramp-up, steady state and ramp-down.
+    /// What it was run with, whatever it is called; `seconds` are those of ramp-up, steady state
+    /// and ramp-down.
     pub(crate) settings: &'a Map<String, Value>,
     /// What was missing.
     pub(crate) notes: &'a [String],
@@ -51,7 +53,8 @@ impl Row {
 }
 
 impl Study<'_> {
-    /// The contender to which the others are compared: the raw device, else the bare files, else the first one.
+    /// The contender to which the others are compared: the raw device, else the bare files, else
+    /// the first one.
     pub(super) fn first(&self) -> Option<&Row> {
         let named = |name: Contender| self.rows.iter().find(|row| row.contender == name);
         named(Contender::Raw)
@@ -69,7 +72,8 @@ impl Study<'_> {
         self.reference.iter().find(|reference| reference.name == name)
     }
 
-    /// The published figure of the same kind of storage: direct I/O with one writer took the lock of the file there.
+    /// The published figure of the same kind of storage: direct I/O with one writer took the lock
+    /// of the file there.
     pub(super) fn published(&self, row: &Row) -> Option<&Reference> {
         self.reference(if row.contender == Contender::DirectFile { "direct" } else { row.contender.name() })
     }

@@ -70,7 +70,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The buckets of times in nanoseconds, each a tenth wider than the one before, from the first that has some.
+    /// The buckets of times in nanoseconds, each a tenth wider than the one before, from the first
+    /// that has some.
     pub(crate) fn of(nanos: &Histogram<u64>) -> Vec<Bucket> {
         let steps = nanos.iter_log(BUCKETS.0, BUCKETS.1);
         let bucket = |step: hdrhistogram::iterators::IterationValue<u64>| Bucket {
@@ -140,9 +141,11 @@ pub struct Run {
     /// Blocks counted by the mount; empty without one.
     #[serde(default)]
     pub mount_blocks: Vec<mounts::Row>,
-    /// Blocks on the kernel's locks, of the program that works and the mount's server; `None` where they cannot be seen.
+    /// Blocks on the kernel's locks, of the program that works and the mount's server; `None` where
+    /// they cannot be seen.
     pub kernel_blocks: Option<Kernel>,
-    /// Changed pages that were read again afterwards, without the mount, and compared, where the workload does that.
+    /// Changed pages that were read again afterwards, without the mount, and compared, where the
+    /// workload does that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_checked: Option<u64>,
     /// The time series, ramps included.
@@ -172,8 +175,8 @@ pub struct Row {
     /// 99th percentile of each run, in seconds.
     #[serde(default)]
     pub p99_seconds: Summary,
-    /// Transactions per second divided by those of the raw device in the same round, or of the bare files where there is no
-    /// raw one; the median of that.
+    /// Transactions per second divided by those of the raw device in the same round, or of the bare
+    /// files where there is no raw one; the median of that.
     pub to_first: Option<f64>,
     /// Blocks per second on the file's lock of the mount, ranges not included.
     pub file_blocks_per_second: Option<f64>,
@@ -186,7 +189,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The rows of contenders and their runs, compared with the raw device, or with the bare files where there is none.
+    /// The rows of contenders and their runs, compared with the raw device, or with the bare files
+    /// where there is none.
     pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<Run>>) -> Vec<Row> {
         let place = |contender| contenders.iter().position(|other| *other == contender);
         let first = place(Contender::Raw).or_else(|| place(Contender::Bare)).or_else(|| place(Contender::Buffered));

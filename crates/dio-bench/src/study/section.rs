@@ -35,7 +35,8 @@ const PROCESSORS: &str =
 const PUBLISHED: &str = "Published figures: Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: Improving database performance \
                          with AIX concurrent I/O, IBM 2003). Only their ratios mean anything elsewhere.";
 
-/// Throughput of the best run divided by that of the worst from which the machine is not to be trusted.
+/// Throughput of the best run divided by that of the worst from which the machine is not to be
+/// trusted.
 const UNSTEADY: f64 = 1.5;
 
 impl Study<'_> {

@@ -14,7 +14,8 @@ pub(crate) fn csv(rows: &[Row]) -> String {
     beside("", [("", rows)])
 }
 
-/// The same of several parts, with more columns before: their names, and what each line of a part begins with.
+/// The same of several parts, with more columns before: their names, and what each line of a part
+/// begins with.
 pub(crate) fn beside<'a>(names: &str, parts: impl IntoIterator<Item = (&'a str, &'a [Row])>) -> String {
     let mut text = format!("{names}{COLUMNS}");
     for (before, rows) in parts {

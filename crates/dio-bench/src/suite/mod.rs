@@ -1,4 +1,5 @@
-//! Records of the benchsuite: comparisons with other programs. The benchsuite makes and writes them, and `dio report` shows them.
+//! Records of the benchsuite: comparisons with other programs. The benchsuite makes and writes
+//! them, and `dio report` shows them.
 
 mod section;
 
@@ -55,7 +56,8 @@ impl Report {
     }
 }
 
-/// The machine a comparison ran on, without its name: what a reader needs to know to judge the figures.
+/// The machine a comparison ran on, without its name: what a reader needs to know to judge the
+/// figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// Name of the processor.
@@ -217,7 +219,8 @@ impl Group {
         group
     }
 
-    /// The same measurements with ratios of each peer to the first contender, which is what is to be reached.
+    /// The same measurements with ratios of each peer to the first contender, which is what is to
+    /// be reached.
     #[must_use]
     pub fn against_first(mut self, compared: &[&str]) -> Group {
         self.to_first = true;

@@ -9,7 +9,8 @@ use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug};
 
-/// Quantities with a name of their own, in the order of the columns; the first one that a group has is plotted.
+/// Quantities with a name of their own, in the order of the columns; the first one that a group has
+/// is plotted.
 const QUANTITIES: [(&str, &str); 29] = [
     ("wall_seconds", "elapsed"),
     ("read_p99_nanoseconds", "read, p99"),

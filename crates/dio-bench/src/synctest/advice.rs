@@ -11,7 +11,8 @@ use super::row::Row;
 use super::work::{Figures, Outcome};
 use dio_common::units::{seconds, size};
 
-/// How much faster than what a program does by itself a setting must be to be advised: runs differ by some per cent.
+/// How much faster than what a program does by itself a setting must be to be advised: runs differ
+/// by some per cent.
 const WORTH: f64 = 1.1;
 
 /// The settings for one program.
@@ -25,7 +26,8 @@ pub struct Advice {
     pub why: Vec<String>,
 }
 
-/// The advice for every program that the rows allow one for; none where no setting makes a commit durable.
+/// The advice for every program that the rows allow one for; none where no setting makes a commit
+/// durable.
 pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
     if honesty.is_some_and(Honesty::leaves_no_setting) {
         return Vec::new();
@@ -80,7 +82,8 @@ impl Rows<'_> {
 /// What is best.
 struct Choice {
     chosen: Reached,
-    /// How much faster than the usual method the fastest one was; `None` if the usual one was not measured.
+    /// How much faster than the usual method the fastest one was; `None` if the usual one was not
+    /// measured.
     factor: Option<f64>,
     /// What speaks against resting anything on small differences.
     doubts: Vec<String>,
@@ -90,7 +93,8 @@ struct Choice {
 fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
     let rate = |reached: &Reached| reached.figures.per_second;
     let mut doubts = Vec::new();
-    // fsync does what fdatasync does and more, as O_SYNC does to O_DSYNC: neither can be the faster one.
+    // fsync does what fdatasync does and more, as O_SYNC does to O_DSYNC: neither can be the faster
+    // one.
     let lesser = |reached: &Reached| {
         let less = match reached.method {
             Method::Fsync => Method::Fdatasync,

@@ -20,7 +20,8 @@ pub enum Method {
     RwfSync,
     /// Each write has `RWF_DSYNC` (`pwritev2(2)`).
     RwfDsync,
-    /// `sync_file_range(2)` with all three flags after the writes. It flushes neither metadata nor the device's cache.
+    /// `sync_file_range(2)` with all three flags after the writes. It flushes neither metadata nor
+    /// the device's cache.
     SyncFileRange,
     /// Nothing.
     None,
@@ -39,7 +40,8 @@ impl Method {
         Method::None,
     ];
 
-    /// The name in options and reports; where PostgreSQL's `wal_sync_method` has the method, its name there.
+    /// The name in options and reports; where PostgreSQL's `wal_sync_method` has the method, its
+    /// name there.
     pub fn name(self) -> &'static str {
         match self {
             Method::Fsync => "fsync",
@@ -53,7 +55,8 @@ impl Method {
         }
     }
 
-    /// Whether what was written is durable afterwards, if the file system and the disk keep their word.
+    /// Whether what was written is durable afterwards, if the file system and the disk keep their
+    /// word.
     pub fn is_durable(self) -> bool {
         !matches!(self, Method::SyncFileRange | Method::None)
     }
@@ -114,7 +117,8 @@ pub enum Sharing {
     Own,
     /// The file; each syncs for itself.
     Shared,
-    /// The file and the sync: whoever is first writes the blocks of all who wait in one write, and syncs once (group commit).
+    /// The file and the sync: whoever is first writes the blocks of all who wait in one write, and
+    /// syncs once (group commit).
     Grouped,
 }
 

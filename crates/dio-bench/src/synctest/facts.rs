@@ -43,10 +43,11 @@ pub struct Disk {
     pub fua: Option<bool>,
     /// `queue/physical_block_size`, in bytes: what it writes at once at least.
     pub physical_block: Option<u64>,
-    /// `queue/atomic_write_unit_max_bytes`: the most that it writes whole or not at all when the power fails (NVMe's AWUPF).
+    /// `queue/atomic_write_unit_max_bytes`: the most that it writes whole or not at all when the
+    /// power fails (NVMe's AWUPF).
     pub atomic: Option<u64>,
-    /// Whether its requests pass the block layer's queues, which count its flushes; dm, md, bcache and NVMe's multipath pass
-    /// them on below, uncounted.
+    /// Whether its requests pass the block layer's queues, which count its flushes; dm, md, bcache
+    /// and NVMe's multipath pass them on below, uncounted.
     pub queued: bool,
     /// The file that counts requests, flushes among them.
     #[serde(skip)]
@@ -144,8 +145,9 @@ fn disk_of(sysfs: &Path, device: &Device) -> Disk {
 }
 
 impl Disk {
-    /// Whether a write of 512 bytes leaves what stands beside them alone, whenever the power fails. A disk with larger blocks reads
-    /// the whole one, changes a part and writes it again, which only an atomic write makes safe.
+    /// Whether a write of 512 bytes leaves what stands beside them alone, whenever the power fails.
+    /// A disk with larger blocks reads the whole one, changes a part and writes it again, which
+    /// only an atomic write makes safe.
     pub(crate) fn keeps_neighbours(&self) -> bool {
         let Some(physical) = self.physical_block else { return false };
         physical <= 512 || self.atomic.is_some_and(|atomic| atomic >= physical.max(4096))
@@ -157,8 +159,8 @@ impl Disk {
         Some(text.trim().parse::<u64>().ok()? * 512)
     }
 
-    /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5); `None` where
-    /// nobody counts them.
+    /// Flush requests that the disk has completed since it is there
+    /// (`Documentation/block/stat.rst`, Linux 5.5); `None` where nobody counts them.
     pub(crate) fn flushes(&self) -> Option<u64> {
         if !self.queued {
             return None;

@@ -35,8 +35,8 @@ impl Place {
     /// What a path means. A file that exists is left alone unless `force`.
     ///
     /// # Errors
-    /// [`SyncError::Asked`] for a file that exists and for what is neither a file, a directory nor a block device;
-    /// [`SyncError::System`] when it cannot be looked at.
+    /// [`SyncError::Asked`] for a file that exists and for what is neither a file, a directory nor
+    /// a block device; [`SyncError::System`] when it cannot be looked at.
     pub fn of(path: &Path, force: bool) -> Result<Place, SyncError> {
         let shown = path.display();
         match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -99,7 +99,8 @@ impl TestFile {
                 let path = fd_path(&held);
                 Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
             }
-            // What file systems without such files say; EISDIR comes from kernels that do not know them.
+            // What file systems without such files say; EISDIR comes from kernels that do not know
+            // them.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
                 static NEXT: AtomicU32 = AtomicU32::new(0);
                 let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -139,15 +140,16 @@ impl TestFile {
         &self.path
     }
 
-    /// Makes the file what a pattern starts from; `bytes` long unless it grows. What was written is durable, and without `cached`
-    /// none of it is in the page cache.
+    /// Makes the file what a pattern starts from; `bytes` long unless it grows. What was written is
+    /// durable, and without `cached` none of it is in the page cache.
     ///
-    /// With `cached` it is, written in pieces of that size. The page cache keeps what one write brings as one folio, and syncing
-    /// 8 KiB in a folio of 1 MiB took twice the time of those in one of 8 KiB (ext4, Linux 6.18): what is measured must not
-    /// depend on how the file was made.
+    /// With `cached` it is, written in pieces of that size. The page cache keeps what one write
+    /// brings as one folio, and syncing 8 KiB in a folio of 1 MiB took twice the time of those in
+    /// one of 8 KiB (ext4, Linux 6.18): what is measured must not depend on how the file was made.
     ///
     /// # Errors
-    /// [`SyncError::System`]; [`Errno::OPNOTSUPP`] as the source where the file cannot be such a one.
+    /// [`SyncError::System`]; [`Errno::OPNOTSUPP`] as the source where the file cannot be such a
+    /// one.
     pub(crate) fn prepare(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
         if self.device {
             return match pattern {

@@ -1,5 +1,5 @@
-//! Whether a disk is honest, as far as a test without pulling the plug can tell: a pure function of what the kernel says and of
-//! what was measured.
+//! Whether a disk is honest, as far as a test without pulling the plug can tell: a pure function of
+//! what the kernel says and of what was measured.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,12 @@ use super::facts::{Disk, Facts, Unreal};
 use super::sweep::{Measured, SamePlace};
 use dio_common::units::{seconds, size};
 
-/// Turns of the fastest disk that was ever sold, per second: 15,000 rpm. A synced overwrite of one place takes a turn at least.
+/// Turns of the fastest disk that was ever sold, per second: 15,000 rpm. A synced overwrite of one
+/// place takes a turn at least.
 pub const FASTEST_TURNS: f64 = 250.0;
 
-/// Seconds that programming a page of flash takes at least (SLC; others take five to twenty times that).
+/// Seconds that programming a page of flash takes at least (SLC; others take five to twenty times
+/// that).
 const FLASH_PROGRAM: f64 = 50e-6;
 
 /// Seconds within which no flush of a volatile cache comes back from any medium.
@@ -151,7 +153,8 @@ fn by_mount(facts: &Facts) -> Option<Decision> {
     }
 }
 
-/// Whether syncs reach the disk as flushes at all: what is made of other devices gets none that are counted, whatever it does.
+/// Whether syncs reach the disk as flushes at all: what is made of other devices gets none that are
+/// counted, whatever it does.
 fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
     let counts = disk.queued && disk.unreal() != Some(Unreal::Composed);
     let none = counts && place.flushes == Some(0) && place.syncs >= 8;

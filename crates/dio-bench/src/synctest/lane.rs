@@ -172,7 +172,8 @@ impl<'a> Lane<'a> {
         outcome.map_err(|errno| Refusal::of(SyncError::system(operation, &self.file.shown)(errno)))
     }
 
-    /// Makes room for an operation of `writers` where the space is used up; returns the time that took.
+    /// Makes room for an operation of `writers` where the space is used up; returns the time that
+    /// took.
     ///
     /// # Errors
     /// [`Refusal::Failed`].

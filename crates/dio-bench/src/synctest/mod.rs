@@ -1,4 +1,5 @@
-//! Which way to make writes durable is the fastest here, and does the disk keep its word? The workload of `dio synctest`.
+//! Which way to make writes durable is the fastest here, and does the disk keep its word? The
+//! workload of `dio synctest`.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -39,7 +40,8 @@ pub use work::{Asked, Figures, Outcome};
 
 use crate::environment::Environment;
 
-/// Bytes of the files of one case, unless said otherwise: as many as a segment of PostgreSQL's log has.
+/// Bytes of the files of one case, unless said otherwise: as many as a segment of PostgreSQL's log
+/// has.
 pub const FILE_SIZE: u64 = 16 << 20;
 
 /// The measurements to make.
@@ -59,8 +61,8 @@ pub struct Plan {
     pub honesty: bool,
 }
 
-/// Rounds that the time of each case is divided into. A disk that others use too, or that gives a credit of speed at first, is
-/// then the same for all cases of a section.
+/// Rounds that the time of each case is divided into. A disk that others use too, or that gives a
+/// credit of speed at first, is then the same for all cases of a section.
 const ROUNDS: u32 = 4;
 
 /// The shortest round: making the files takes some time too.
@@ -85,7 +87,8 @@ pub struct Progress<'a> {
 /// Measures every case of a plan. When `asked` says so it ends early, with what there is.
 ///
 /// # Errors
-/// [`SyncError`] when nothing can be measured there at all. What fails or is refused of a case is told in its row.
+/// [`SyncError`] when nothing can be measured there at all. What fails or is refused of a case is
+/// told in its row.
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Result<Report, SyncError> {
     let place = Place::of(&plan.path, plan.force)?;
     let (environment, storage) = describe(&place)?;

@@ -228,8 +228,8 @@ fn spread(figures: &Figures) -> Option<String> {
     (figures.rounds >= 2).then(|| format!("{:.0} %", 100.0 * far / figures.per_second))
 }
 
-/// Whether it was direct: what matters is what happened. `buffers`: direct writes were seen to pass through the cache, of
-/// which nothing need be left there.
+/// Whether it was direct: what matters is what happened. `buffers`: direct writes were seen to pass
+/// through the cache, of which nothing need be left there.
 fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
     match (case.direct, figures.cached_pages) {
         (false, _) => "no",

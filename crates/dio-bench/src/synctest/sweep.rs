@@ -47,7 +47,8 @@ pub struct SamePlace {
     pub p05: f64,
     /// The median.
     pub p50: f64,
-    /// Flush requests that the disk completed meanwhile, of everybody; `None` where the kernel does not count them.
+    /// Flush requests that the disk completed meanwhile, of everybody; `None` where the kernel does
+    /// not count them.
     pub flushes: Option<u64>,
 }
 

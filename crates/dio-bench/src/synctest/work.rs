@@ -27,7 +27,8 @@ pub struct Figures {
     /// Operations.
     #[serde(default)]
     pub count: u64,
-    /// Syncs, or groups of synced writes, that it took: fewer than operations where one is for many.
+    /// Syncs, or groups of synced writes, that it took: fewer than operations where one is for
+    /// many.
     #[serde(default)]
     pub syncs: u64,
     /// Mean of the times of operations.
@@ -158,7 +159,8 @@ pub(crate) fn measure(
     let files = files.map_err(Refusal::of)?;
     for file in &files {
         file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size)).map_err(Refusal::of)?;
-        // What is refused is refused at once; and the first operation finds things that later ones do not.
+        // What is refused is refused at once; and the first operation finds things that later ones
+        // do not.
         Lane::new(case, file, Space { start: 0, bytes })?.operation(1)?;
         renew(case, file, bytes).map_err(Refusal::of)?;
     }
@@ -186,8 +188,9 @@ impl End<'_> {
     }
 }
 
-/// Repeats `operation` until the end. It returns the time, within its own, that is not to be measured. The clock is read once
-/// for each: where writes are not synced they take little more than reading it.
+/// Repeats `operation` until the end. It returns the time, within its own, that is not to be
+/// measured. The clock is read once for each: where writes are not synced they take little more
+/// than reading it.
 fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<Counted, Refusal> {
     let mut counted = Counted::default();
     let start = Instant::now();
@@ -213,7 +216,8 @@ fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal
     }
 }
 
-/// Runs a writer on each of several threads, which wait for `go` when they are ready: none begins before all are started.
+/// Runs a writer on each of several threads, which wait for `go` when they are ready: none begins
+/// before all are started.
 fn together(
     threads: u32,
     end: &End<'_>,
@@ -296,7 +300,8 @@ fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec
     })
 }
 
-/// Group commit: who comes while another one syncs waits, and the first of those who wait syncs for all.
+/// Group commit: who comes while another one syncs waits, and the first of those who wait syncs for
+/// all.
 struct Group<'a> {
     state: Mutex<Commits>,
     changed: Condvar,

@@ -163,7 +163,8 @@ impl Report {
         findings
     }
 
-    /// What direct I/O gains over the same way through the page cache, pair by pair; `None` where only one was measured.
+    /// What direct I/O gains over the same way through the page cache, pair by pair; `None` where
+    /// only one was measured.
     fn gain(&self) -> Option<Plot> {
         let pair = |direct: &Commits| {
             let method = direct.way.method.name();

@@ -27,7 +27,8 @@ impl Buffers {
         }
     }
 
-    /// An empty buffer, with whatever room it has. For a pool of its own: what [`Buffers::take`] finds here it has to clear.
+    /// An empty buffer, with whatever room it has. For a pool of its own: what [`Buffers::take`]
+    /// finds here it has to clear.
     pub(super) fn take_empty(&self) -> Vec<u8> {
         let mut buffer = self.free.lock().pop().unwrap_or_default();
         buffer.clear();

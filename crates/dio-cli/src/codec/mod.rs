@@ -1,8 +1,10 @@
-//! Compressed formats as code: bytes in, bytes out, on all cores, in bounded memory. No grammar of any command is here.
+//! Compressed formats as code: bytes in, bytes out, on all cores, in bounded memory. No grammar of
+//! any command is here.
 //!
-//! An encoder reads its input to the end and writes one compressed stream; a decoder does the reverse and says, when it
-//! cannot, where in the compressed input the damage is. Both keep the order of the bytes and the first error in that
-//! order. Neither opens, syncs or removes anything: that belongs to the commands.
+//! An encoder reads its input to the end and writes one compressed stream; a decoder does the
+//! reverse and says, when it cannot, where in the compressed input the damage is. Both keep the
+//! order of the bytes and the first error in that order. Neither opens, syncs or removes anything:
+//! that belongs to the commands.
 
 pub mod gzip;
 pub mod pipe;
@@ -28,8 +30,9 @@ pub enum Format {
     Zstd,
 }
 
-/// The format that a stream with these first bytes is in, if it is one of ours: by the magic numbers of RFC 1952
-/// section 2.3.1 and RFC 8878 sections 3.1.1 and 3.1.2 (a skippable frame may come first).
+/// The format that a stream with these first bytes is in, if it is one of ours: by the magic
+/// numbers of RFC 1952 section 2.3.1 and RFC 8878 sections 3.1.1 and 3.1.2 (a skippable frame may
+/// come first).
 ///
 /// [`MAGIC_LEN`] bytes decide; of fewer, only a gzip stream can be recognised.
 pub fn detect(first_bytes: &[u8]) -> Option<Format> {
@@ -53,7 +56,8 @@ pub struct Moved {
     pub name: Option<Vec<u8>>,
     /// The time in the header of the first gzip member, in seconds since 1970, if it is not 0.
     pub mtime: Option<u32>,
-    /// The check value of the last member or frame that has one: a gzip member's CRC-32, a zstd frame's checksum.
+    /// The check value of the last member or frame that has one: a gzip member's CRC-32, a zstd
+    /// frame's checksum.
     pub check: Option<u32>,
 }
 
@@ -140,13 +144,14 @@ pub enum DecodeError {
     /// The stream is damaged.
     #[error("{what}, at byte {offset}")]
     Damaged {
-        /// In the compressed input, from 0: as near as can be known, and never before the sound part. A wrong checksum or
-        /// length is at its own place in the stream: the damage is somewhere in the member or frame that ends there.
+        /// In the compressed input, from 0: as near as can be known, and never before the sound
+        /// part. A wrong checksum or length is at its own place in the stream: the damage is
+        /// somewhere in the member or frame that ends there.
         offset: u64,
         /// What is wrong.
         what: Damage,
-        /// How many bytes of the output are sound: they belong to members or frames that were whole and right. What was
-        /// written beyond them may be right or not.
+        /// How many bytes of the output are sound: they belong to members or frames that were whole
+        /// and right. What was written beyond them may be right or not.
         sound: u64,
         /// What was read up to the damage, and what was written.
         moved: Moved,

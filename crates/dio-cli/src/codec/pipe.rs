@@ -1,12 +1,14 @@
-//! An encoder behind `Write` and a decoder behind `Read`, each in a thread of its own beside the workers it starts: for
-//! a program that makes or wants bytes one after the other, such as an archiver.
+//! An encoder behind `Write` and a decoder behind `Read`, each in a thread of its own beside the
+//! workers it starts: for a program that makes or wants bytes one after the other, such as an
+//! archiver.
 //!
 //! ```
 //! use std::io::{BufReader, Cursor, Read, Write};
 //! use dio_cli::codec::{gzip, pipe::{Compressor, Decompressor}};
 //!
 //! let encode = gzip::Encode { workers: 2, ..gzip::Encode::default() };
-//! let mut compressor = Compressor::new(Vec::new(), move |read, write| gzip::encode(read, write, &encode))?;
+//! let work = move |read, write| gzip::encode(read, write, &encode);
+//! let mut compressor = Compressor::new(Vec::new(), work)?;
 //! compressor.write_all(b"some bytes")?;
 //! let (compressed, moved) = compressor.finish()?;
 //! assert_eq!((moved.read, moved.written), (10, compressed.len() as u64));
@@ -91,7 +93,8 @@ struct Taker {
 }
 
 impl Taker {
-    /// What is there, waiting for something; empty at the end. An error if the other side went away before the end.
+    /// What is there, waiting for something; empty at the end. An error if the other side went away
+    /// before the end.
     fn fill(&mut self) -> Result<&[u8], Gone> {
         if self.at == self.filled && !self.ended {
             if !self.buffer.is_empty() {
@@ -129,7 +132,8 @@ impl Read for Plain {
     }
 }
 
-/// The writing end within a decoder. What was written goes on at once: whoever reads may be waiting for it.
+/// The writing end within a decoder. What was written goes on at once: whoever reads may be waiting
+/// for it.
 struct Decoded(Sender);
 
 impl Write for Decoded {
@@ -154,8 +158,8 @@ fn join<R>(thread: JoinHandle<R>) -> R {
 
 /// Compresses what is written to it and writes that to `W`.
 ///
-/// Memory: 6 blocks of 256 KiB beside the encoder's. An error of the encoder comes out of a later write or of
-/// [`Compressor::finish`]. One that is dropped before leaves an incomplete stream.
+/// Memory: 6 blocks of 256 KiB beside the encoder's. An error of the encoder comes out of a later
+/// write or of [`Compressor::finish`]. One that is dropped before leaves an incomplete stream.
 #[derive(Debug)]
 pub struct Compressor<W> {
     sender: Option<Sender>,
@@ -238,9 +242,10 @@ impl<W> Drop for Compressor<W> {
 
 /// Reads from `R` and gives what that decompresses to.
 ///
-/// Memory: 6 blocks of 256 KiB beside the decoder's. An error of the decoder comes out in its place, after what was
-/// decoded before, as an [`io::Error`] with the [`DecodeError`] inside; so does trailing garbage. One that is dropped
-/// before the end lets its thread end by itself, when it has read what it waits for.
+/// Memory: 6 blocks of 256 KiB beside the decoder's. An error of the decoder comes out in its
+/// place, after what was decoded before, as an [`io::Error`] with the [`DecodeError`] inside; so
+/// does trailing garbage. One that is dropped before the end lets its thread end by itself, when it
+/// has read what it waits for.
 #[derive(Debug)]
 pub struct Decompressor<R> {
     taker: Taker,

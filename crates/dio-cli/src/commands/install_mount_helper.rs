@@ -88,7 +88,8 @@ fn install(args: &InstallArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts the link in its place in one step, so that a `mount` at the same time finds the old one or the new one.
+/// Puts the link in its place in one step, so that a `mount` at the same time finds the old one or
+/// the new one.
 fn place(program: &Path, link: &Path) -> io::Result<()> {
     match fs::symlink_metadata(link) {
         Ok(there) if !there.is_symlink() => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -107,9 +108,9 @@ fn place(program: &Path, link: &Path) -> io::Result<()> {
 /// Most links on the way to one file, as for the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
-/// What others may write to on the way to a program, each link of it included: who may, decides what runs. A program that is
-/// not there yet is judged by its directories, of which the last one must not be shared, sticky or not: whoever makes the
-/// name first owns it.
+/// What others may write to on the way to a program, each link of it included: who may, decides
+/// what runs. A program that is not there yet is judged by its directories, of which the last one
+/// must not be shared, sticky or not: whoever makes the name first owns it.
 fn open_to_others(program: &Path) -> io::Result<Option<PathBuf>> {
     let program = std::path::absolute(program)?;
     let mut rest: Vec<PathBuf> = components(&program);
@@ -151,16 +152,16 @@ fn components(path: &Path) -> Vec<PathBuf> {
     parts.map(|part| PathBuf::from(part.as_os_str())).rev().collect()
 }
 
-/// Whether somebody else than root and this user may replace a file, or what is in a directory. In a sticky one, like /tmp,
-/// others replace only what is theirs, which is judged by itself.
+/// Whether somebody else than root and this user may replace a file, or what is in a directory. In
+/// a sticky one, like /tmp, others replace only what is theirs, which is judged by itself.
 fn may_be_written_by_others(path: &Path, found: &fs::Metadata) -> bool {
     const STICKY: u32 = 0o1000;
     let sticky = found.is_dir() && found.mode() & STICKY != 0;
     !is_trusted(found.uid()) || is_shared(path, found) && !sticky
 }
 
-/// Whether others may write to it by its mode. Where it has an access control list, the bits of the group are what the list
-/// gives to anybody at most (acl(5)).
+/// Whether others may write to it by its mode. Where it has an access control list, the bits of the
+/// group are what the list gives to anybody at most (acl(5)).
 fn is_shared(path: &Path, found: &fs::Metadata) -> bool {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
@@ -208,7 +209,8 @@ mod tests {
             assert_eq!(open("way/dio"), Some(PathBuf::from("way")));
             std::os::unix::fs::lchown(dir.join("way"), Some(0), None).unwrap();
         }
-        // An access control list (version 2, `struct posix_acl_xattr_header`) that lets user 65534 write.
+        // An access control list (version 2, `struct posix_acl_xattr_header`) that lets user 65534
+        // write.
         let entries = [(1u16, 7u16, u32::MAX), (2, 7, 65534), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
         let mut list = 2u32.to_le_bytes().to_vec();
         for (tag, rights, user) in entries {

@@ -20,18 +20,21 @@ use crate::tool::target::naming::open_parent;
 /// Most bytes of a result: a thousand times what a long study has.
 const MOST: u64 = 256 << 20;
 
-/// Make one page from the results of benchmarks, with plots, tables and the published figures beside them
+/// Make one page from the results of benchmarks, with plots, tables and the published figures
+/// beside them
 ///
-/// A result is what `dio bench … --json` prints, or a record of the benchsuite; it is recognised by its content. The page is one
-/// file of HTML that needs nothing else, no network and no script; it can be read in light and dark, on a phone and on paper.
-/// An existing page is replaced when the new one is whole, and not before. It is explained in docs/report.md.
+/// A result is what `dio bench … --json` prints, or a record of the benchsuite; it is recognised by
+/// its content. The page is one file of HTML that needs nothing else, no network and no script; it
+/// can be read in light and dark, on a phone and on paper. An existing page is replaced when the
+/// new one is whole, and not before. It is explained in docs/report.md.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
     /// Files with results; - is standard input
     #[arg(required = true, value_name = "RESULT", value_hint = clap::ValueHint::FilePath)]
     results: Vec<PathBuf>,
 
-    /// Write the page to FILE; - is standard output, which is used without this option unless it is a terminal
+    /// Write the page to FILE; - is standard output, which is used without this option unless it is
+    /// a terminal
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 
@@ -145,7 +148,8 @@ fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), ReportE
     files.iter().try_for_each(|(name, text)| write_file(&directory.join(name), text))
 }
 
-/// Writes a file that gets its name when it is whole. What has the name is replaced then; what a link points to, not the link.
+/// Writes a file that gets its name when it is whole. What has the name is replaced then; what a
+/// link points to, not the link.
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     let write = || {
         let special = OutputFile::special(&open_parent(path)?, path)?;

@@ -13,7 +13,8 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::mount::{Failure, helper};
 use crate::grammar::{Grammar, Program, Refusal, help, hidden, switch, value, version};
 
-/// Longest wait for the end of a server, in seconds: ample for the memory it may hold and a slow disk.
+/// Longest wait for the end of a server, in seconds: ample for the memory it may hold and a slow
+/// disk.
 const PATIENCE: i64 = 60;
 
 /// What the command line says.
@@ -52,8 +53,8 @@ fn grammar() -> Grammar<UmountArgs> {
 
 pub(crate) const PROGRAM: Program = Program { name: "umount", describe: |_| grammar().describe(), run };
 
-/// Unmounts every operand, whatever becomes of the others; statuses are those of `umount(8)`: 0, 1 for a wrong command line,
-/// 32 if something stays mounted.
+/// Unmounts every operand, whatever becomes of the others; statuses are those of `umount(8)`: 0, 1
+/// for a wrong command line, 32 if something stays mounted.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = grammar().resolve(line, |args| match args.mountpoints.is_empty() {
         true => Err(Refusal::usage("MOUNTPOINT is missing")),
@@ -93,8 +94,8 @@ fn server_of(mountpoint: &Path) -> Option<OwnedFd> {
     pidfd_open(server, PidfdFlags::empty()).ok()
 }
 
-/// Waits until the server has written everything and ended. It goes on if the mount can be seen elsewhere, from another mount
-/// namespace; then there is nothing to wait for.
+/// Waits until the server has written everything and ended. It goes on if the mount can be seen
+/// elsewhere, from another mount namespace; then there is nothing to wait for.
 fn wait_for(server: &OwnedFd) {
     let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
     // An error (a signal whose handler returns) ends the waiting like its end.

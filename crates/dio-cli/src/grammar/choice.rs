@@ -1,4 +1,5 @@
-//! Values that are words, which may be abbreviated as long as they mean one thing (gnulib's `argmatch`).
+//! Values that are words, which may be abbreviated as long as they mean one thing (gnulib's
+//! `argmatch`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,8 @@ pub(crate) type Choice<T> = (&'static str, T, &'static str);
 /// What a word stands for: a whole one, or the beginning of words that all stand for the same.
 ///
 /// # Errors
-/// It stands for nothing, or for several things; the text names what there is to choose from. `option` is what it was given for.
+/// It stands for nothing, or for several things; the text names what there is to choose from.
+/// `option` is what it was given for.
 pub(crate) fn meant<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[Choice<T>]) -> Result<T, Refusal> {
     let word = word.as_bytes();
     if let Some((_, whole, _)) = choices.iter().find(|(name, ..)| name.as_bytes() == word) {

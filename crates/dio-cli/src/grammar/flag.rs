@@ -20,7 +20,8 @@ pub(super) enum Takes {
 /// How an option is written.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`: names behind the first of a kind mean the same and are not shown.
+    /// `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`: names behind the first of a kind mean
+    /// the same and are not shown.
     pub(super) spec: &'static str,
     pub(super) shorts: Vec<u8>,
     pub(super) longs: Vec<&'static str>,
@@ -107,7 +108,8 @@ impl<L> Flag<L> {
     }
 }
 
-/// An option of dio's own, which the tool's model does not know: where names are abbreviated, it yields to the model's.
+/// An option of dio's own, which the tool's model does not know: where names are abbreviated, it
+/// yields to the model's.
 pub(crate) fn own<L>(flag: Flag<L>) -> Flag<L> {
     Flag { is_own: true, ..flag }
 }
@@ -122,7 +124,8 @@ pub(crate) fn repeated<L>(flag: Flag<L>) -> Flag<L> {
     Flag { is_repeated: true, ..flag }
 }
 
-/// An option of which help shows the value that is meant where none is given, which `L` has by default.
+/// An option of which help shows the value that is meant where none is given, which `L` has by
+/// default.
 pub(crate) fn by_default<L>(value: &'static str, flag: Flag<L>) -> Flag<L> {
     Flag { default: Some(value), ..flag }
 }

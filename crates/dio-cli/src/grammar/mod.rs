@@ -1,9 +1,10 @@
 //! The grammar of the tools that have a GNU model.
 //!
-//! A tool has one table of its options: a [`Flag`] says how an option is written, what help says of it, and what it does to
-//! the values that are read. `read` reads a command line by the table as `getopt_long(3)` does (clusters, abbreviations, values
-//! that are attached, options of old) and refuses with the words of the C library; `describe` makes help, man pages and
-//! completions of the same table. A [`Refusal`] is what any part of a tool says against a command line.
+//! A tool has one table of its options: a [`Flag`] says how an option is written, what help says of
+//! it, and what it does to the values that are read. `read` reads a command line by the table as
+//! `getopt_long(3)` does (clusters, abbreviations, values that are attached, options of old) and
+//! refuses with the words of the C library; `describe` makes help, man pages and completions of the
+//! same table. A [`Refusal`] is what any part of a tool says against a command line.
 
 mod choice;
 mod describe;
@@ -30,8 +31,8 @@ pub(crate) use name::{called_as, set_link};
 pub(crate) use refusal::Refusal;
 pub(crate) use stop::Stop;
 
-/// Whether the environment asks for POSIX of 2001, which took obsolete usage away (`_POSIX2_VERSION`); that of 2008 let it be
-/// again.
+/// Whether the environment asks for POSIX of 2001, which took obsolete usage away
+/// (`_POSIX2_VERSION`); that of 2008 let it be again.
 pub(crate) fn posix_of_2001() -> bool {
     let version = std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
     version.is_some_and(|version| (200_112..200_809).contains(&version))
@@ -117,8 +118,8 @@ impl<L: 'static> Grammar<L> {
         self
     }
 
-    /// Sets the operands, each a name (`FILE...` for several, `<FILE>` for one that must be) with what help says of it, and what
-    /// takes them.
+    /// Sets the operands, each a name (`FILE...` for several, `<FILE>` for one that must be) with
+    /// what help says of it, and what takes them.
     pub(crate) fn operands(self, operands: &[(&'static str, &'static str)], take: Operand<L>) -> Grammar<L> {
         Grammar { operands: operands.to_vec(), operand: Box::new(take), ..self }
     }
@@ -157,12 +158,14 @@ impl<L: 'static> Grammar<L> {
         Grammar { usage, ..self }
     }
 
-    /// Takes no beginnings of long options for them, and no word that looks like an option for a value.
+    /// Takes no beginnings of long options for them, and no word that looks like an option for a
+    /// value.
     pub(crate) fn literal(self) -> Grammar<L> {
         Grammar { is_literal: true, ..self }
     }
 
-    /// Sets the exit statuses of a command line that cannot be read, and of one that makes no sense.
+    /// Sets the exit statuses of a command line that cannot be read, and of one that makes no
+    /// sense.
     pub(crate) fn statuses(self, unreadable: u8, senseless: u8) -> Grammar<L> {
         Grammar { statuses: (unreadable, senseless), ..self }
     }
@@ -170,7 +173,8 @@ impl<L: 'static> Grammar<L> {
     /// Reads a command line and decides what it means.
     ///
     /// # Errors
-    /// The exit status, where there is nothing to be done: help was asked for, or something is wrong, which was told.
+    /// The exit status, where there is nothing to be done: help was asked for, or something is
+    /// wrong, which was told.
     pub(crate) fn resolve<T>(
         &self,
         words: Vec<OsString>,

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 /// The name of the link by which the program was called, if it is one of a tool.
 static LINK: OnceLock<&'static str> = OnceLock::new();
 
-/// Notes that the program was called by a link with a tool's name. A process is called once; a second command line, in a test,
-/// keeps the first name.
+/// Notes that the program was called by a link with a tool's name. A process is called once; a
+/// second command line, in a test, keeps the first name.
 pub(crate) fn set_link(name: &'static str) {
     let _ = LINK.set(name);
 }
 
-/// The name that messages of a command start with: `dio cat`, or `cat` for a tool that was called by a link of that name.
+/// The name that messages of a command start with: `dio cat`, or `cat` for a tool that was called
+/// by a link of that name.
 pub(crate) fn called_as(command: &str) -> String {
     let command = family(command);
     match LINK.get() {

@@ -51,8 +51,8 @@ impl<L: 'static> Grammar<L> {
         Ok(())
     }
 
-    /// Reads the first word of a command line if it is one of letters as tar had them before options had dashes: their values are
-    /// the words behind it, in the order of the letters.
+    /// Reads the first word of a command line if it is one of letters as tar had them before
+    /// options had dashes: their values are the words behind it, in the order of the letters.
     ///
     /// # Errors
     /// As [`Grammar::fold`].

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use super::name::{called_as, family};
 
-/// What is wrong with a command line, in the words of the tool's model. The messages may hold bytes that are no text.
+/// What is wrong with a command line, in the words of the tool's model. The messages may hold bytes
+/// that are no text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     messages: Vec<Vec<u8>>,
@@ -47,7 +48,8 @@ impl Refusal {
         Refusal { status: Some(status), ..self }
     }
 
-    /// Tells it as the tool `command` does; returns the exit status, which is `status` unless the refusal has its own.
+    /// Tells it as the tool `command` does; returns the exit status, which is `status` unless the
+    /// refusal has its own.
     pub(crate) fn tell(&self, command: &str, status: u8) -> ExitCode {
         let name = called_as(command);
         let mut text = Vec::new();

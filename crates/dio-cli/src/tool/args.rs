@@ -42,7 +42,8 @@ const SMALL: u64 = 64 << 10;
 /// Most bytes in the buffers of one stream.
 const MOST_BUFFERS: u64 = 64 << 20;
 
-/// Size of one request, and requests in flight. Measured: 1 MiB × 8 reads at the disk's limit; more only takes memory.
+/// Size of one request, and requests in flight. Measured: 1 MiB × 8 reads at the disk's limit; more
+/// only takes memory.
 const BLOCK: u64 = 1 << 20;
 const DEPTH: usize = 8;
 

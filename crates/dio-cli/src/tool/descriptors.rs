@@ -1,6 +1,7 @@
 //! How many files can be open.
 
-/// Raises the limit of open descriptors as far as so many need it and the hard limit lets it (`getrlimit(2)`).
+/// Raises the limit of open descriptors as far as so many need it and the hard limit lets it
+/// (`getrlimit(2)`).
 pub(crate) fn allow_descriptors(needed: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -19,7 +20,8 @@ pub(crate) fn are_descriptors_few() -> bool {
     free_descriptors() < FEW_DESCRIPTORS
 }
 
-/// How many more descriptors can be opened. Where that cannot be found out, the usual ones are taken to be open.
+/// How many more descriptors can be opened. Where that cannot be found out, the usual ones are
+/// taken to be open.
 pub(crate) fn free_descriptors() -> u64 {
     use rustix::process::{Resource, getrlimit};
     const USUAL: u64 = 16;

@@ -65,8 +65,8 @@ impl Destination {
     /// Opens it; `-` is standard output. `names` are the files that the command reads or writes.
     ///
     /// # Errors
-    /// Why a receipt cannot go there: it is one of `names`, for example, or would be if that were made.
-    /// Nothing was changed then.
+    /// Why a receipt cannot go there: it is one of `names`, for example, or would be if that were
+    /// made. Nothing was changed then.
     pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, ReceiptError> {
         let path = path.to_owned();
         if path == Path::new("-") {
@@ -111,7 +111,8 @@ impl Destination {
     /// Writes the receipt of a run.
     ///
     /// # Errors
-    /// What writing answers; it would replace a file that is listed, or one that was made meanwhile.
+    /// What writing answers; it would replace a file that is listed, or one that was made
+    /// meanwhile.
     pub(crate) fn print(
         self,
         ledger: &Ledger,
@@ -148,8 +149,8 @@ impl Destination {
     }
 }
 
-/// Whoever may write to the directory can put a link there at any time: only one that was seen to be
-/// this user's or root's is followed.
+/// Whoever may write to the directory can put a link there at any time: only one that was seen to
+/// be this user's or root's is followed.
 fn open(path: &Path) -> Result<OutputFile, Errno> {
     let wary = lstat(path).map_or(true, |there| is_file(&there) || !is_trusted(there.st_uid));
     OutputFile::open(path, Wish { hidden: true, wary, ..Wish::default() })

@@ -27,8 +27,8 @@ impl DontCache {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Runs one request with the flags it is to have. An interrupted one is run again; one that is refused for the flag runs
-    /// again without, as all that follow.
+    /// Runs one request with the flags it is to have. An interrupted one is run again; one that is
+    /// refused for the flag runs again without, as all that follow.
     ///
     /// # Errors
     /// What the request answers.

@@ -1,8 +1,8 @@
 //! Leaving no page of a small file behind where the kernel does not forget by itself.
 //!
-//! In a tree, small files are written plainly and their pages dropped in batches, each after one sync of the file
-//! system: `RWF_DONTCACHE` would start a write of its own for each file (measured: a fifth more CPU for 30,000 files).
-//! The batch bounds what waits in the cache.
+//! In a tree, small files are written plainly and their pages dropped in batches, each after one
+//! sync of the file system: `RWF_DONTCACHE` would start a write of its own for each file (measured:
+//! a fifth more CPU for 30,000 files). The batch bounds what waits in the cache.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -33,7 +33,8 @@ pub(crate) trait Reopen: Sync {
 #[derive(Debug)]
 pub(crate) struct Evictor<F> {
     waiting: Mutex<Batch<F>>,
-    /// Whether a sync leaves pages dirty, for they are in the journal too (ext4 with `data=journal`).
+    /// Whether a sync leaves pages dirty, for they are in the journal too (ext4 with
+    /// `data=journal`).
     journalled: OnceLock<bool>,
 }
 
@@ -57,13 +58,15 @@ impl<F> Default for Evictor<F> {
 }
 
 impl<F: Reopen> Evictor<F> {
-    /// Finds out, once, whether the file system journals data: it then refuses direct I/O to a file that could have it.
+    /// Finds out, once, whether the file system journals data: it then refuses direct I/O to a file
+    /// that could have it.
     pub(crate) fn journals(&self, fd: BorrowedFd<'_>) -> bool {
         let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
         *self.journalled.get_or_init(|| Geometry::of(fd).is_ok_and(refuses))
     }
 
-    /// A new target of `bytes` bytes, whose pages are dirty. When a batch is full, its file system is synced now.
+    /// A new target of `bytes` bytes, whose pages are dirty. When a batch is full, its file system
+    /// is synced now.
     pub(crate) fn wait_for_sync(&self, fd: BorrowedFd<'_>, file: F, bytes: u64) {
         self.journals(fd);
         let mut waiting = self.waiting.lock();

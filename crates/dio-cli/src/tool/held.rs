@@ -1,9 +1,10 @@
-//! Bytes that files have not got yet: for how long they may be kept back, and what a signal does about them.
+//! Bytes that files have not got yet: for how long they may be kept back, and what a signal does
+//! about them.
 //!
-//! A file is written in large blocks behind the producer's back, which is fast and which nobody sees while bytes keep
-//! coming. When they stop, whoever follows the file (`tail -f`) wants what there is; and a process that is told to end
-//! must not take it along. `cat` and `uniq` have one output ([`Held::wait_for`]); `tee` has many, and takes each step
-//! ([`Held::next`]) itself.
+//! A file is written in large blocks behind the producer's back, which is fast and which nobody
+//! sees while bytes keep coming. When they stop, whoever follows the file (`tail -f`) wants what
+//! there is; and a process that is told to end must not take it along. `cat` and `uniq` have one
+//! output ([`Held::wait_for`]); `tee` has many, and takes each step ([`Held::next`]) itself.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of an input that trickles without ever pausing are kept no longer than this.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A signalled process has this long to bring away what it holds, unless it is signalled again; a blocked pipe could make
-/// it last for ever.
+/// A signalled process has this long to bring away what it holds, unless it is signalled again; a
+/// blocked pipe could make it last for ever.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What to do before the next read.
@@ -63,8 +64,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// For outputs that write blocks of `block` bytes by themselves. Signals that end the process are caught from now on,
-    /// except SIGINT where it is to be ignored.
+    /// For outputs that write blocks of `block` bytes by themselves. Signals that end the process
+    /// are caught from now on, except SIGINT where it is to be ignored.
     pub(crate) fn new(block: usize, ignore_interrupts: bool) -> Held {
         Held { since: None, bytes: 0, block: block as u64, signals: Signals::catch(ignore_interrupts) }
     }
@@ -102,8 +103,8 @@ impl Held {
         Ok(if self.since.is_some() { Next::Flush } else { Next::Idle })
     }
 
-    /// Waits until `input` can be read. Meanwhile the only output gets what was held back; a caught signal ends the process
-    /// once it has everything.
+    /// Waits until `input` can be read. Meanwhile the only output gets what was held back; a caught
+    /// signal ends the process once it has everything.
     ///
     /// # Errors
     /// What `poll(2)` and writing answer.
@@ -152,7 +153,8 @@ impl Signals {
             }
         });
         if thread.is_err() {
-            // A blocked pipe is then ended by the second signal only; that is no reason to fail now.
+            // A blocked pipe is then ended by the second signal only; that is no reason to fail
+            // now.
             let once = Arc::new(AtomicBool::new(false));
             for signal in caught_ones {
                 let _ = flag::register_conditional_default(signal, Arc::clone(&once));

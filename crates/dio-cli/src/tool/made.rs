@@ -9,7 +9,8 @@ use dio::geometry::FileSystem;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-/// File systems on which a new file belongs to whoever made it. Others (those of the network, FUSE) may say otherwise.
+/// File systems on which a new file belongs to whoever made it. Others (those of the network, FUSE)
+/// may say otherwise.
 const OWNED_BY_MAKER: [&str; 11] =
     ["ext2/ext3/ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlayfs", "f2fs", "bcachefs", "zfs", "jfs", "nilfs2"];
 

@@ -1,5 +1,5 @@
-//! What the tools share: flags for how bytes move, streams that account for themselves, messages in GNU's manner, and the
-//! names they can be called by.
+//! What the tools share: flags for how bytes move, streams that account for themselves, messages in
+//! GNU's manner, and the names they can be called by.
 
 mod args;
 pub(crate) mod deep;

@@ -66,15 +66,18 @@ impl Tool {
         Tool { shared: Arc::new(shared) }
     }
 
-    /// What messages start with: `dio cat`, or `cat` for a tool that was called by a link of that name.
+    /// What messages start with: `dio cat`, or `cat` for a tool that was called by a link of that
+    /// name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Opens the receipt, where one is asked for, before anything is read or written; `names` are the operands.
+    /// Opens the receipt, where one is asked for, before anything is read or written; `names` are
+    /// the operands.
     ///
     /// # Errors
-    /// The exit status, if it cannot be written or is one of the operands: that is told, and nothing is to be done.
+    /// The exit status, if it cannot be written or is one of the operands: that is told, and
+    /// nothing is to be done.
     pub fn begin<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ExitCode> {
         let Some(path) = &self.shared.receipt else { return Ok(()) };
         match Destination::open(path, names) {
@@ -115,7 +118,8 @@ impl Tool {
         self.shared.progress.aside(|| said::say(format!("{}: {message}\n", self.name())));
     }
 
-    /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the library knows them.
+    /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the
+    /// library knows them.
     pub fn file_error(&self, path: &Path, error: &io::Error) {
         match file_error(error).filter(|error| {
             [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()].contains(&true)
@@ -125,7 +129,8 @@ impl Tool {
         }
     }
 
-    /// Prints text on standard output at once, so that it stands where it belongs among the messages.
+    /// Prints text on standard output at once, so that it stands where it belongs among the
+    /// messages.
     ///
     /// # Errors
     /// `EBADF` where the process was started without it; what writing answers.
@@ -140,8 +145,8 @@ impl Tool {
         })
     }
 
-    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes into one, unless
-    /// whoever started it ignores that signal; the rest is told.
+    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes
+    /// into one, unless whoever started it ignores that signal; the rest is told.
     pub fn write_failed(&self, error: &io::Error) {
         die_of_a_closed_pipe(errno_of(error));
         self.error(format_args!("write error: {}", words(errno_of(error))));
@@ -164,7 +169,8 @@ impl Tool {
         self.shared.durable.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks have been closed.
+    /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks
+    /// have been closed.
     pub fn finish(self) -> ExitCode {
         self.shared.progress.finish();
         let opened = self.shared.destination.lock().take();

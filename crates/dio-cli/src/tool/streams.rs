@@ -216,7 +216,8 @@ impl Sink {
         self.account.also.add(counters);
     }
 
-    /// Waits for everything written and closes the account. Dropping does the same, without news of an error.
+    /// Waits for everything written and closes the account. Dropping does the same, without news of
+    /// an error.
     ///
     /// # Errors
     /// As [`Output::finish`].

@@ -112,8 +112,8 @@ pub fn sign(header: &mut [u8]) {
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// All that can be seen of everything at and below `root`, the change time included: nothing can be done to a file without
-/// changing that.
+/// All that can be seen of everything at and below `root`, the change time included: nothing can be
+/// done to a file without changing that.
 pub fn strict(root: &Path) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut open = vec![root.to_owned()];

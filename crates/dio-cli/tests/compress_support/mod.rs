@@ -1,5 +1,5 @@
-//! What the tests of `gzip` and `zstd` share: links to the program under test, directories with files to work on, and what
-//! can be seen of a run.
+//! What the tests of `gzip` and `zstd` share: links to the program under test, directories with
+//! files to work on, and what can be seen of a run.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -112,7 +112,8 @@ fn look(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What is compressed, also twice, decompressed by the system's program; what cannot be is as it is.
+/// What is compressed, also twice, decompressed by the system's program; what cannot be is as it
+/// is.
 fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let program = match bytes.get(..4) {
         Some([0x1f, 0x8b, ..]) => "gzip",
@@ -201,7 +202,8 @@ pub fn contents(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A compressed file with something behind it, or with something wrong, or neither. `member` makes one member or frame.
+/// A compressed file with something behind it, or with something wrong, or neither. `member` makes
+/// one member or frame.
 pub fn compressed(rng: &mut Rng, member: impl Fn(&mut Rng) -> Vec<u8>) -> Vec<u8> {
     let mut all = member(rng);
     match rng.range(0..12) {

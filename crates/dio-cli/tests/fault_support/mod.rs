@@ -1,5 +1,5 @@
-//! What the tests of faults share: a mount over a file system of its own that can be made to fail, and programs that write
-//! below it and know what they were promised.
+//! What the tests of faults share: a mount over a file system of its own that can be made to fail,
+//! and programs that write below it and know what they were promised.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -40,7 +40,8 @@ pub fn errno<T>(outcome: io::Result<T>) -> Option<Errno> {
     outcome.err().and_then(|error| Errno::from_io_error(&error))
 }
 
-/// The options of a mount in a mode. What is held back is little, so that it is held back on a small file system too.
+/// The options of a mount in a mode. What is held back is little, so that it is held back on a
+/// small file system too.
 pub fn options(mode: &str) -> String {
     format!("{mode},allow_other,limit=64M")
 }
@@ -90,7 +91,8 @@ pub fn content(file: u64, range: Range<u64>) -> Vec<u8> {
     words.skip((range.start % 8) as usize).take((range.end - range.start) as usize).collect()
 }
 
-/// A file, open for reading and writing, to which 300,000 bytes have just been written, in order and without a sync.
+/// A file, open for reading and writing, to which 300,000 bytes have just been written, in order
+/// and without a sync.
 #[track_caller]
 pub fn pending(path: &Path, number: u64) -> File {
     let mut file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
@@ -148,7 +150,8 @@ impl Clock {
 /// What a writer was promised.
 struct Promise {
     kind: Kind,
-    /// Bytes in order that are durable, or for pages which version of which is at least there, and which was tried last.
+    /// Bytes in order that are durable, or for pages which version of which is at least there, and
+    /// which was tried last.
     durable: u64,
     pages: Vec<(u64, u64)>,
     error: io::Error,
@@ -186,9 +189,10 @@ impl Load {
         }
     }
 
-    /// Shuts the file system below down. Only what was answered before that is a promise: ext4 by itself, without any mount
-    /// of dio, answers some of the syncs well that are under way when it is shut down, and has lost their bytes (seen in one
-    /// of 25 runs on Linux 6.18). A power cut leaves no time for such an answer.
+    /// Shuts the file system below down. Only what was answered before that is a promise: ext4 by
+    /// itself, without any mount of dio, answers some of the syncs well that are under way when it
+    /// is shut down, and has lost their bytes (seen in one of 25 runs on Linux 6.18). A power cut
+    /// leaves no time for such an answer.
     #[track_caller]
     pub fn shut_down(&self, volume: &Volume) {
         self.clock.late.store(true, Ordering::SeqCst);
@@ -201,8 +205,9 @@ impl Load {
         self.end_but(expected, |_| false)
     }
 
-    /// As [`Load::end`], where the kernel goes on without the server: it writes to the source itself in cached mode, and whoever
-    /// asks for no sync needs no answer. What such a writer was promised is judged as of all others.
+    /// As [`Load::end`], where the kernel goes on without the server: it writes to the source
+    /// itself in cached mode, and whoever asks for no sync needs no answer. What such a writer was
+    /// promised is judged as of all others.
     #[track_caller]
     pub fn end_of_server(self, expected: &[Errno], mode: &str) -> Written {
         let cached = mode == "cached";

@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 
 use parking_lot::Mutex;
 
-/// A directory with links to dio by these names and no others, to be searched for programs before all other directories.
+/// A directory with links to dio by these names and no others, to be searched for programs before
+/// all other directories.
 pub fn links(names: &[&str]) -> &'static Path {
     static MADE: Mutex<BTreeMap<PathBuf, &'static Path>> = Mutex::new(BTreeMap::new());
     let name = format!("links-{}-{}", env!("CARGO_CRATE_NAME"), names.join("-"));

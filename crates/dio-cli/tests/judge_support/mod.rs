@@ -32,7 +32,8 @@ impl Stage {
         Stage::over(source, scratch, format!("{options} on {}", fs.name), &options)
     }
 
-    /// On a source that lies elsewhere, with everything else in a scratch directory; mounted with `options` for all users.
+    /// On a source that lies elsewhere, with everything else in a scratch directory; mounted with
+    /// `options` for all users.
     pub fn over(source: PathBuf, scratch: TempDir, name: String, options: &str) -> Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
@@ -42,7 +43,8 @@ impl Stage {
         Stage { name, mounted, options, source, scratch }
     }
 
-    /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was taken away.
+    /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was
+    /// taken away.
     pub fn mount_again(&mut self) {
         assert_eq!(dio_test::mount_type(self.mounted.path()), None, "{}", self.name);
         self.mounted = Mounted::within(self.scratch.path(), DIO, &self.source, &self.options);
@@ -73,7 +75,8 @@ impl Stage {
         path
     }
 
-    /// Unmounts; what is below is then judged without dio. The scratch directory goes with the value that is returned.
+    /// Unmounts; what is below is then judged without dio. The scratch directory goes with the
+    /// value that is returned.
     pub fn unmount(self) -> Below {
         self.mounted.unmount();
         Below { name: self.name, source: self.source, _scratch: self.scratch }

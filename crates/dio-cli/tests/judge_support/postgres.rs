@@ -59,8 +59,8 @@ impl Cluster {
         command
     }
 
-    /// Starts the postmaster and waits until it has recovered. One that was killed leaves others who hold its shared memory
-    /// for a moment: then it is started again.
+    /// Starts the postmaster and waits until it has recovered. One that was killed leaves others
+    /// who hold its shared memory for a moment: then it is started again.
     pub fn start(&self) -> Postmaster {
         let patience = Instant::now() + PATIENCE;
         loop {
@@ -116,8 +116,8 @@ pub fn acknowledged(report: &str) -> i64 {
     number.trim().parse().unwrap()
 }
 
-/// Of the transactions of pgbench, `told` were acknowledged to so many clients: those are there, at most one more of each, and
-/// all sums agree.
+/// Of the transactions of pgbench, `told` were acknowledged to so many clients: those are there, at
+/// most one more of each, and all sums agree.
 #[track_caller]
 pub fn adds_up(cluster: &Cluster, told: i64, clients: i64) {
     let sums = "SELECT (SELECT count(*) FROM pgbench_history), (SELECT coalesce(sum(delta), 0) FROM pgbench_history),

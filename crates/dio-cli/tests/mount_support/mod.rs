@@ -1,4 +1,5 @@
-//! What the tests of `dio mount` share: a source and a mount point, servers, and what the table of mounts says.
+//! What the tests of `dio mount` share: a source and a mount point, servers, and what the table of
+//! mounts says.
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
@@ -13,7 +14,8 @@ pub use dio_test::{PATIENCE, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-/// A source with a file, and a mount point beside it. Whatever is mounted there at the end is detached.
+/// A source with a file, and a mount point beside it. Whatever is mounted there at the end is
+/// detached.
 pub struct Scene {
     pub dir: TempDir,
     pub source: PathBuf,
@@ -47,8 +49,8 @@ impl Scene {
         command
     }
 
-    /// The server in the foreground, once it says that it is ready: until then it asks the mount for its attributes itself, and
-    /// whoever unmounts meanwhile finds the mount in use.
+    /// The server in the foreground, once it says that it is ready: until then it asks the mount
+    /// for its attributes itself, and whoever unmounts meanwhile finds the mount in use.
     #[track_caller]
     pub fn foreground(&self, command: &mut Command) -> Server {
         let own = command.get_envs().all(|(name, value)| name != "NOTIFY_SOCKET" || value.is_none());
@@ -149,7 +151,8 @@ pub fn server_of(at: &Path) -> Pid {
     Pid::from_raw(found[0]).unwrap()
 }
 
-/// Whether a process, given by its directory in /proc, is gone, or nobody has asked for its status yet.
+/// Whether a process, given by its directory in /proc, is gone, or nobody has asked for its status
+/// yet.
 pub fn has_ended(process: &Path) -> bool {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))

@@ -1,4 +1,5 @@
-//! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat, cmp).
+//! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat,
+//! cmp).
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
@@ -206,7 +207,8 @@ pub fn until_ignored(pid: Pid, signal: Signal) {
     until("the signal is ignored", || signals(pid, "SigIgn") & bit(signal) != 0);
 }
 
-/// Waits until the process has taken a signal that was sent, so that the next one comes on top of it.
+/// Waits until the process has taken a signal that was sent, so that the next one comes on top of
+/// it.
 #[track_caller]
 pub fn until_taken(pid: Pid, signal: Signal) {
     until("the signal is taken", || (signals(pid, "ShdPnd") | signals(pid, "SigPnd")) & bit(signal) == 0);
@@ -224,13 +226,15 @@ pub fn waiting(pipe: impl std::os::fd::AsFd) -> u64 {
     rustix::io::ioctl_fionread(pipe).unwrap()
 }
 
-/// Bytes of a file that are really stored: its size, where blocks were written and not only allocated.
+/// Bytes of a file that are really stored: its size, where blocks were written and not only
+/// allocated.
 pub fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
-/// Waits until a file that the process has open for writing, whether or not it has a name, holds the last of so many bytes,
-/// which are not zeros. Its size does not say that: space is allocated first.
+/// Waits until a file that the process has open for writing, whether or not it has a name, holds
+/// the last of so many bytes, which are not zeros. Its size does not say that: space is allocated
+/// first.
 #[track_caller]
 pub fn until_moved(running: &Running, bytes: u64) {
     let process = PathBuf::from(format!("/proc/{}", running.pid().as_raw_nonzero()));
@@ -257,7 +261,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Formats an image of `size` bytes and mounts it; `None`, said aloud, where that cannot be done.
+    /// Formats an image of `size` bytes and mounts it; `None`, said aloud, where that cannot be
+    /// done.
     #[track_caller]
     pub fn new(format: &[&str], size: u64) -> Option<Mounted> {
         if !is_root() {
@@ -290,8 +295,8 @@ impl Mounted {
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     }
 
-    /// EBUSY passes: a child that another test is just starting has copies of this process's descriptors until it
-    /// executes its program, and one of them may be open for writing here.
+    /// EBUSY passes: a child that another test is just starting has copies of this process's
+    /// descriptors until it executes its program, and one of them may be open for writing here.
     #[track_caller]
     pub fn remount_read_only(&self) {
         until("it can be remounted", || {
@@ -299,7 +304,8 @@ impl Mounted {
         });
     }
 
-    /// Stops the file system at once, without writing its log, as a power cut does, and mounts it again.
+    /// Stops the file system at once, without writing its log, as a power cut does, and mounts it
+    /// again.
     #[track_caller]
     pub fn cut_power(&self) {
         self.shut_down();

@@ -1,5 +1,5 @@
-//! Runs shell scripts with the system's `cat` and `tee` and with dio's, called by links of those names, and compares what
-//! was printed, the status, and every file that was left.
+//! Runs shell scripts with the system's `cat` and `tee` and with dio's, called by links of those
+//! names, and compares what was printed, the status, and every file that was left.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

@@ -1,5 +1,5 @@
-//! A browser without a window, driven by the DevTools protocol over pipes: JSON, each message ended by a zero byte
-//! (`--remote-debugging-pipe`).
+//! A browser without a window, driven by the DevTools protocol over pipes: JSON, each message ended
+//! by a zero byte (`--remote-debugging-pipe`).
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};

@@ -45,7 +45,8 @@ fn measure(line: &str, directory: &Path) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("standard output is JSON"))
 }
 
-/// Results of all benchmarks by their names. That of `oltp` has all storages, that of `stripe` modelled disks; `disks` is made up.
+/// Results of all benchmarks by their names. That of `oltp` has all storages, that of `stripe`
+/// modelled disks; `disks` is made up.
 pub(crate) fn results() -> &'static [(&'static str, Value)] {
     static RESULTS: OnceLock<Vec<(&'static str, Value)>> = OnceLock::new();
     RESULTS.get_or_init(|| {
@@ -67,7 +68,8 @@ pub(crate) fn results() -> &'static [(&'static str, Value)] {
     })
 }
 
-/// Makes a result of the bare files into one with every storage, as it takes root and time to measure.
+/// Makes a result of the bare files into one with every storage, as it takes root and time to
+/// measure.
 fn as_all_storages(result: &mut Value) {
     let bare = result["rows"][0].clone();
     let named = |(name, factor): (&str, f64)| {
@@ -122,7 +124,8 @@ fn with_modelled_disks(result: &mut Value) {
     result["copy"] = json!({"bytes": 192 << 20, "dio_cp_mib_s": 46.3, "dd_mib_s": 24.0, "gain": gain});
 }
 
-/// A result over up to eight disks, which take root and minutes to measure: what each way reaches of the limits, and its CPU.
+/// A result over up to eight disks, which take root and minutes to measure: what each way reaches
+/// of the limits, and its CPU.
 fn disks(environment: &Value) -> Value {
     const LIMIT: f64 = (100 << 20) as f64;
     const BYTES: f64 = (300 << 20) as f64;

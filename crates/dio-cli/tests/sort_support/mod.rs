@@ -1,5 +1,5 @@
-//! Runs `dio sort`, under the name `sort`, and the system's `sort` in directories of their own and compares everything that
-//! can be seen: the files, what was printed, the status.
+//! Runs `dio sort`, under the name `sort`, and the system's `sort` in directories of their own and
+//! compares everything that can be seen: the files, what was printed, the status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

@@ -1,5 +1,5 @@
-//! Runs `dio split`, under the name `split`, and the system's `split` in directories of their own and compares everything
-//! that can be seen: the files, what was printed, the status.
+//! Runs `dio split`, under the name `split`, and the system's `split` in directories of their own
+//! and compares everything that can be seen: the files, what was printed, the status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

@@ -1,4 +1,5 @@
-//! Runs a GNU tool and dio under its name in the same directory, and compares what they print and return.
+//! Runs a GNU tool and dio under its name in the same directory, and compares what they print and
+//! return.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

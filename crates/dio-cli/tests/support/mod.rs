@@ -182,7 +182,8 @@ impl Scratch {
         self.0.path()
     }
 
-    /// The program, where an unprivileged user can run it: the build directory may be closed to others.
+    /// The program, where an unprivileged user can run it: the build directory may be closed to
+    /// others.
     pub fn dio(&self) -> PathBuf {
         let here = self.path().join("dio");
         if !here.exists() {

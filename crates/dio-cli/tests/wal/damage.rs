@@ -1,5 +1,6 @@
-//! Damage at random: what `verify`, `dump`, `salvage`, `tail`, `archive` and the library's own recovery say of it agrees, nothing
-//! is made up, and no loss that can be noticed ends with status 0.
+//! Damage at random: what `verify`, `dump`, `salvage`, `tail`, `archive` and the library's own
+//! recovery say of it agrees, nothing is made up, and no loss that can be noticed ends with status
+//! 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -250,7 +251,8 @@ fn archive(dir: &Path, log: &Path, known: &Known, made_up: &impl Fn(&Records)) -
     if !segments(&to).is_empty() {
         let (status, records) = shown("dump --json --hex", &to);
         made_up(&records);
-        // Copies that begin behind the beginning miss it, unless they reach a mark that says that it was truncated.
+        // Copies that begin behind the beginning miss it, unless they reach a mark that says that
+        // it was truncated.
         let whole = known.written.keys().next() == known.expected.keys().next();
         if output.status.code() == Some(0) && whole {
             assert_eq!(status, 0, "what was archived: {output:?}");

@@ -1,7 +1,7 @@
 //! The structures of `include/uapi/linux/fuse.h` (7.45), in native byte order, with its names.
 //!
-//! Padding is spelt out, so that every byte of a structure belongs to a field. Sizes and offsets are
-//! checked at compile time against the numbers of the C header.
+//! Padding is spelt out, so that every byte of a structure belongs to a field. Sizes and offsets
+//! are checked at compile time against the numbers of the C header.
 
 mod header;
 mod layout;

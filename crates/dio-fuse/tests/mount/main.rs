@@ -204,7 +204,8 @@ fn a_directory_is_read_with_what_is_in_it() {
         for name in &names {
             File::create(mounted.path(name)).unwrap();
         }
-        // Creating files filled the kernel's cache. After this, only reading the directory fills it.
+        // Creating files filled the kernel's cache. After this, only reading the directory fills
+        // it.
         let node = INodeNo(mounted.fs.node("directory"));
         for name in &names {
             mounted.notifier.inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap())).unwrap();
@@ -269,7 +270,8 @@ fn the_kernel_reads_a_backing_file_by_itself() {
             return;
         }
         let mut file = file.unwrap();
-        // The file system determines the size. This one says 0, but the kernel uses the backing file.
+        // The file system determines the size. This one says 0, but the kernel uses the backing
+        // file.
         let mut text = vec![0; 24];
         file.read_exact(&mut text).unwrap();
         assert_eq!(text, b"straight from the source");

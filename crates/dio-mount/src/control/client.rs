@@ -123,7 +123,8 @@ fn list(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// A connection to the server of a mount. A call that fails otherwise than with [`ControlError::Refused`] ends it.
+/// A connection to the server of a mount. A call that fails otherwise than with
+/// [`ControlError::Refused`] ends it.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -131,8 +132,8 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Connects to the server of the mount that `path` is on: its root, or anything below. The server of the mount itself is not
-/// needed to find it, so one that hangs or has gone is said to be.
+/// Connects to the server of the mount that `path` is on: its root, or anything below. The server
+/// of the mount itself is not needed to find it, so one that hangs or has gone is said to be.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -148,9 +149,9 @@ pub fn connect_in(directory: &Path, path: impl AsRef<Path>) -> Result<Client, Co
     connect_among(path.as_ref(), |_| vec![directory.to_owned()])
 }
 
-/// As [`connect`], to the server of a mount that process `pid` sees: by the path that it has there, or without one where the
-/// process sees one mount of dio only, or one that this process does not see. So a mount in a namespace of its own is reached
-/// from outside.
+/// As [`connect`], to the server of a mount that process `pid` sees: by the path that it has there,
+/// or without one where the process sees one mount of dio only, or one that this process does not
+/// see. So a mount in a namespace of its own is reached from outside.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -193,7 +194,8 @@ fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> R
     connect_to(&device, None, path, directories)
 }
 
-/// Connects to the server of the mount of that number, which `process`, or this one, sees at `path`.
+/// Connects to the server of the mount of that number, which `process`, or this one, sees at
+/// `path`.
 fn connect_to(
     device: &str,
     process: Option<Pid>,
@@ -212,8 +214,8 @@ fn connect_to(
     Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
 }
 
-/// Connects to the server of a mount that this process sees, if that is to be asked. The mount itself is not touched, or whoever
-/// unmounts it meanwhile would be told that it is busy.
+/// Connects to the server of a mount that this process sees, if that is to be asked. The mount
+/// itself is not touched, or whoever unmounts it meanwhile would be told that it is busy.
 pub(crate) fn connect_by_table(mount: &table::Entry) -> Option<Client> {
     let device = format!("{}:{}", major(mount.device), minor(mount.device));
     let line = place::mount_line(None, &device);
@@ -301,7 +303,8 @@ impl Client {
     /// Changes settings; returns those that hold from now on.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] with what is wrong with the text, and then nothing has changed; others.
+    /// [`ControlError::Refused`] with what is wrong with the text, and then nothing has changed;
+    /// others.
     pub fn set(&mut self, text: &str) -> Result<String, ControlError> {
         self.ask(&Request::Set(text.to_owned()))
     }

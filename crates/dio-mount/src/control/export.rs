@@ -1,4 +1,5 @@
-//! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
+//! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on
+//! a socket.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -20,12 +21,12 @@ use crate::stats::{Stats, prometheus};
 /// How often a file is written.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Where statistics go: the options `stats_file=` and `stats_socket=` of a mount. Paths are taken from the root where they are
-/// absolute, as those of a daemon must be.
+/// Where statistics go: the options `stats_file=` and `stats_socket=` of a mount. Paths are taken
+/// from the root where they are absolute, as those of a daemon must be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// A file that is replaced every ten seconds, as the collector of text files of Prometheus' node exporter wants it. It
-    /// stays when the mount ends, with `dio_up` 0.
+    /// A file that is replaced every ten seconds, as the collector of text files of Prometheus'
+    /// node exporter wants it. It stays when the mount ends, with `dio_up` 0.
     pub file: Option<PathBuf>,
     /// A socket on which everyone who connects gets the text: everyone who may enter its directory.
     pub socket: Option<PathBuf>,
@@ -40,7 +41,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts what is asked for; each has a thread of its own. The file has been written once when this returns.
+    /// Starts what is asked for; each has a thread of its own. The file has been written once when
+    /// this returns.
     ///
     /// # Errors
     /// [`StartError::File`], [`StartError::Listen`].
@@ -78,8 +80,8 @@ fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
     )
 }
 
-/// Lets everybody connect, whatever mask the process has. Only a socket gets that: who may write to the directory can have put
-/// something else in its place.
+/// Lets everybody connect, whatever mask the process has. Only a socket gets that: who may write to
+/// the directory can have put something else in its place.
 fn allow_everybody(path: &Path) -> io::Result<()> {
     let place = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Socket {
@@ -130,8 +132,8 @@ impl Drop for FileWriter {
     }
 }
 
-/// Replaces a file, so that who reads it finds the old text or the new one. It is not synced: after a crash it is written
-/// anew.
+/// Replaces a file, so that who reads it finds the old text or the new one. It is not synced: after
+/// a crash it is written anew.
 ///
 /// # Errors
 /// That of `open(2)`, `write(2)` or `rename(2)`; nothing is left then.

@@ -1,4 +1,5 @@
-//! One thread that answers the clients of a Unix socket, however slow they are, with bounded memory.
+//! One thread that answers the clients of a Unix socket, however slow they are, with bounded
+//! memory.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +30,8 @@ const LONGEST_REQUEST: usize = 64 << 10;
 pub(super) enum Service {
     /// An answer to each line, for root and the user of this process.
     Lines(Box<dyn Fn(&str) -> String + Send>),
-    /// This text, when they come, and no more. Who may connect is a matter of the socket's permissions.
+    /// This text, when they come, and no more. Who may connect is a matter of the socket's
+    /// permissions.
     Text(Box<dyn Fn() -> String + Send>),
 }
 
@@ -46,7 +48,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Answers on a socket that was bound to `path`, in `directory`, if others make sockets there in turns.
+    /// Answers on a socket that was bound to `path`, in `directory`, if others make sockets there
+    /// in turns.
     pub(super) fn start(
         socket: UnixListener,
         path: PathBuf,

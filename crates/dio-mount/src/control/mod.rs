@@ -1,7 +1,8 @@
 //! Talking to a running mount: what it counts, its settings, and changing them.
 //!
-//! The server of a mount listens on a Unix socket (`unix(7)`) that is named after the device number of the mount, `MAJ:MIN`,
-//! in a directory that only its user may enter. A request is one line of JSON, and so is the answer:
+//! The server of a mount listens on a Unix socket (`unix(7)`) that is named after the device number
+//! of the mount, `MAJ:MIN`, in a directory that only its user may enter. A request is one line of
+//! JSON, and so is the answer:
 //!
 //! | request | answer |
 //! |---|---|
@@ -10,10 +11,11 @@
 //! | `{"set": "…"}` | `{"ok": "…"}`: the settings that hold from now on |
 //! | anything else | `{"error": "…"}` |
 //!
-//! Only root and the user of the server are answered (`SO_PEERCRED`), and the one who asks trusts none but root, itself and the
-//! user who mounted.
+//! Only root and the user of the server are answered (`SO_PEERCRED`), and the one who asks trusts
+//! none but root, itself and the user who mounted.
 //!
-//! The server starts everything with [`start`], after it has become the process that serves and once the mount is there.
+//! The server starts everything with [`start`], after it has become the process that serves and
+//! once the mount is there.
 
 mod client;
 mod error;
@@ -59,8 +61,9 @@ impl Control {
     }
 }
 
-/// Starts the control socket of the mount at `mountpoint`, and the exporters. Each has a thread of its own: call it after
-/// `fork(2)`, once the mount is there. The mount point need not be served yet: the kernel knows its number by itself.
+/// Starts the control socket of the mount at `mountpoint`, and the exporters. Each has a thread of
+/// its own: call it after `fork(2)`, once the mount is there. The mount point need not be served
+/// yet: the kernel knows its number by itself.
 ///
 /// # Errors
 /// [`StartError`]; nothing is left of what was started then. A mount can well do without.
@@ -73,8 +76,8 @@ pub fn start(
     start_for(&number_of(mountpoint)?, stats, commands, exports)
 }
 
-/// As [`start`], by the device number of the mount (`MAJ:MIN`), where its mount point is out of sight: in another mount
-/// namespace, say.
+/// As [`start`], by the device number of the mount (`MAJ:MIN`), where its mount point is out of
+/// sight: in another mount namespace, say.
 ///
 /// # Errors
 /// As [`start`].
@@ -93,8 +96,8 @@ fn number_of(mountpoint: &Path) -> Result<String, StartError> {
     place::device_of(mountpoint).map_err(failed)
 }
 
-/// As [`start`], with the socket in a directory of the caller's choice; it is made if it is missing. [`connect`] finds it if
-/// [`RUNTIME_DIRECTORY`] names it.
+/// As [`start`], with the socket in a directory of the caller's choice; it is made if it is
+/// missing. [`connect`] finds it if [`RUNTIME_DIRECTORY`] names it.
 ///
 /// # Errors
 /// As [`start`].

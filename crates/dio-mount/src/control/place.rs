@@ -15,7 +15,8 @@ use rustix::process::{Pid, geteuid, getuid};
 
 use crate::session::table::table_of;
 
-/// Names another directory for the sockets, for servers and for those who ask them. It is made, mode 0700, if it is missing.
+/// Names another directory for the sockets, for servers and for those who ask them. It is made,
+/// mode 0700, if it is missing.
 pub const RUNTIME_DIRECTORY: &str = "DIO_RUNTIME_DIR";
 
 /// Longest path of a socket, its end not counted (`unix(7)`).
@@ -28,14 +29,15 @@ pub(super) struct Directory {
     pub(super) fd: OwnedFd,
 }
 
-/// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server is not asked, so one
-/// that is gone or hangs does no harm (`AT_STATX_DONT_SYNC`).
+/// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server
+/// is not asked, so one that is gone or hangs does no harm (`AT_STATX_DONT_SYNC`).
 pub(crate) fn device_of(path: &Path) -> Result<String, Errno> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// The directory for sockets of this process, made if it is missing. The last one that failed, if all did.
+/// The directory for sockets of this process, made if it is missing. The last one that failed, if
+/// all did.
 pub(super) fn own_directory() -> Result<Directory, (PathBuf, io::Error)> {
     let mut failed = (PathBuf::from("/run/dio"), io::Error::from(io::ErrorKind::NotFound));
     for path in own_candidates() {
@@ -87,7 +89,8 @@ fn of_user(user: u32) -> [PathBuf; 2] {
 }
 
 impl Directory {
-    /// Opens a directory of ours, after making it if it is missing: not a symbolic link, and nobody else may enter it.
+    /// Opens a directory of ours, after making it if it is missing: not a symbolic link, and nobody
+    /// else may enter it.
     pub(super) fn make(path: &Path) -> io::Result<Directory> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -103,9 +106,9 @@ impl Directory {
     }
 }
 
-/// A socket for the mount of that number, and its path. Sockets of servers that have ended without removing them are
-/// removed, and so is one of this number: the kernel gives the number of a mount that is over to the next one, while the server
-/// of the old one may still be ending.
+/// A socket for the mount of that number, and its path. Sockets of servers that have ended without
+/// removing them are removed, and so is one of this number: the kernel gives the number of a mount
+/// that is over to the next one, while the server of the old one may still be ending.
 pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListener, PathBuf)> {
     // Between `bind` and `listen` another server's socket looks like one that was left behind.
     let _turn = Turn::take(&directory.fd)?;
@@ -191,14 +194,15 @@ pub(super) struct MountLine {
     pub(super) user: Option<u32>,
 }
 
-/// What the table of mounts of a process, or of this one, says of a device number; `None` if it is not there (or `/proc` is
-/// not).
+/// What the table of mounts of a process, or of this one, says of a device number; `None` if it is
+/// not there (or `/proc` is not).
 pub(super) fn mount_line(process: Option<Pid>, device: &str) -> Option<MountLine> {
     let table = std::fs::read(table_of(process)).ok()?;
     find_mount(&String::from_utf8_lossy(&table), device)
 }
 
-/// The fields of `proc_pid_mountinfo(5)`: third the device number, behind ` - ` type, source and options of the superblock.
+/// The fields of `proc_pid_mountinfo(5)`: third the device number, behind ` - ` type, source and
+/// options of the superblock.
 fn find_mount(table: &str, device: &str) -> Option<MountLine> {
     let line = table.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
     let mut fields = line.split_once(" - ")?.1.split(' ');

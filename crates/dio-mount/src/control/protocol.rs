@@ -28,8 +28,8 @@ enum Answer<T> {
 /// Takes over other settings, or says what is wrong with the text.
 pub type Change = dyn Fn(&str) -> Result<(), String> + Send;
 
-/// What the program that serves does on request. Both are called on a thread of the control, one at a time; a mount that
-/// ends waits for a call under way.
+/// What the program that serves does on request. Both are called on a thread of the control, one at
+/// a time; a mount that ends waits for a call under way.
 pub struct Commands {
     /// Its settings as the text of options.
     pub settings: Box<dyn Fn() -> String + Send>,

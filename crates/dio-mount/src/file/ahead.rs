@@ -1,9 +1,10 @@
 //! Reading ahead: what a program reads in order is there, or on its way, when it asks for it.
 //!
-//! A handle has a few streams, told apart by where each has come to. What is worth reading ahead of a stream is twice what it
-//! has read, between the bounds of the settings, so what is read in vain stays in proportion to what was useful. The bytes
-//! are used only while nothing of their range changes through this mount and no attributes show that the source has changed.
-//! A change beside the mount for which nobody asks for attributes shows after [`FRESH`].
+//! A handle has a few streams, told apart by where each has come to. What is worth reading ahead of
+//! a stream is twice what it has read, between the bounds of the settings, so what is read in vain
+//! stays in proportion to what was useful. The bytes are used only while nothing of their range
+//! changes through this mount and no attributes show that the source has changed. A change beside
+//! the mount for which nobody asks for attributes shows after [`FRESH`].
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +22,16 @@ use super::memory::{Chunk, LARGE, SIZES};
 use super::shared::Shared;
 use crate::stats::{Event, FileStats};
 
-/// How old bytes may be that were read ahead, from when their reading began, so that changes made beside the mount show. What
-/// a slow disk takes longer for may be used for as long after it has come, if the attributes are those of before.
+/// How old bytes may be that were read ahead, from when their reading began, so that changes made
+/// beside the mount show. What a slow disk takes longer for may be used for as long after it has
+/// come, if the attributes are those of before.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Streams of a handle that are told apart.
 const STREAMS: usize = 8;
 
-/// A stream may leave out, or arrive out of order by, so many bytes: threads that share a handle, and the kernel's own
-/// read-ahead, do not ask in order.
+/// A stream may leave out, or arrive out of order by, so many bytes: threads that share a handle,
+/// and the kernel's own read-ahead, do not ask in order.
 const SLACK: u64 = 2 << 20;
 
 /// Smallest and largest request.
@@ -127,8 +129,8 @@ impl Piece {
         self.fetched.get().and_then(Option::as_ref)
     }
 
-    /// The bytes of the range that it holds, waiting for them, and whether the file ends behind them; `None` where they are
-    /// not those of the file any more, or there are none.
+    /// The bytes of the range that it holds, waiting for them, and whether the file ends behind
+    /// them; `None` where they are not those of the file any more, or there are none.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<(&[u8], bool)> {
         let fetched = self.wait()?;
         if !self.holds(fetched) || self.watch.has_changed(&self.range) {
@@ -244,8 +246,9 @@ impl Ahead {
         self.state().note(range, (0, 0));
     }
 
-    /// What is held of the range a program reads, in order and without a gap from its start; and starts to read what it will
-    /// read next. What is missing of the range the caller reads, unless this thread has just done so.
+    /// What is held of the range a program reads, in order and without a gap from its start; and
+    /// starts to read what it will read next. What is missing of the range the caller reads, unless
+    /// this thread has just done so.
     pub(super) fn pieces(&self, shared: &Arc<Shared>, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
         let file = &from.file;
         let limits = shared.common.live.get().read_ahead;
@@ -304,7 +307,8 @@ impl Ahead {
     }
 }
 
-/// Where a request that starts at `at` ends: at the next multiple of its size, so that requests come to be aligned.
+/// Where a request that starts at `at` ends: at the next multiple of its size, so that requests
+/// come to be aligned.
 fn boundary(at: u64, request: u64) -> u64 {
     (at + 1).next_multiple_of(request)
 }

@@ -1,8 +1,9 @@
-//! Appends of a handle: wherever the file ends when they reach the source, whoever else appends there.
+//! Appends of a handle: wherever the file ends when they reach the source, whoever else appends
+//! there.
 //!
-//! The kernel names an offset for an append, the end of the file as it knows it. The file may have grown beside the mount,
-//! and bytes that are acknowledged may still be pending, so that offset counts only to find out what the kernel does not
-//! know.
+//! The kernel names an offset for an append, the end of the file as it knows it. The file may have
+//! grown beside the mount, and bytes that are acknowledged may still be pending, so that offset
+//! counts only to find out what the kernel does not know.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ pub(super) fn appends(how: How) -> bool {
 }
 
 impl Handle {
-    /// Appends all of `bytes`, for which the kernel names `offset`. Returns how most of them travelled, and whether they
-    /// waited for the device.
+    /// Appends all of `bytes`, for which the kernel names `offset`. Returns how most of them
+    /// travelled, and whether they waited for the device.
     pub(super) fn append(
         &self,
         routes: &Routes,
@@ -70,8 +71,8 @@ impl Handle {
         Ok((class, class == Class::Direct))
     }
 
-    /// Appends to a striped file, of which the server finds the end: nobody else may be about to write there, below the mount or
-    /// beside it, so the bytes are there when this returns.
+    /// Appends to a striped file, of which the server finds the end: nobody else may be about to
+    /// write there, below the mount or beside it, so the bytes are there when this returns.
     fn append_at_once(
         &self,
         routes: &Routes,
@@ -107,9 +108,10 @@ pub(super) fn end_of(start: u64, len: u64) -> Result<u64> {
 }
 
 impl Shared {
-    /// The kernel appends at `offset`, and the file ends at `end`. Where that is not the same, the file has changed beside
-    /// the mount: what the kernel has cached of it is wrong, and so is the size that it believes. It learns of the size by
-    /// asking, which nothing makes it do before the next append, so it is told once for each such change.
+    /// The kernel appends at `offset`, and the file ends at `end`. Where that is not the same, the
+    /// file has changed beside the mount: what the kernel has cached of it is wrong, and so is the
+    /// size that it believes. It learns of the size by asking, which nothing makes it do before the
+    /// next append, so it is told once for each such change.
     fn tell_of_end(&self, offset: u64, end: u64) {
         let displaced = end.wrapping_sub(offset);
         if self.displaced.swap(displaced, Ordering::Relaxed) != displaced && displaced != 0 {

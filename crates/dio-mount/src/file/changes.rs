@@ -1,4 +1,5 @@
-//! What has been changed of an inode lately: says whether bytes read a moment ago are still those of the file.
+//! What has been changed of an inode lately: says whether bytes read a moment ago are still those
+//! of the file.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,21 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Changes that are remembered one by one while somebody watches. Bytes read before the oldest of them count as changed.
+/// Changes that are remembered one by one while somebody watches. Bytes read before the oldest of
+/// them count as changed.
 const REMEMBERED: usize = 1024;
 
-/// The changes of one inode. Each is noted twice, when it begins and when it is over: bytes that were read in between may
-/// be old, new or both.
+/// The changes of one inode. Each is noted twice, when it begins and when it is over: bytes that
+/// were read in between may be old, new or both.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Notes so far. Changes only under the lock; read without it where nothing has happened, which is nearly always.
+    /// Notes so far. Changes only under the lock; read without it where nothing has happened, which
+    /// is nearly always.
     count: AtomicU64,
     log: Mutex<Log>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
-    /// The latest notes, the last of which has the number `count - 1`. Invariant: empty while nobody watches.
+    /// The latest notes, the last of which has the number `count - 1`. Invariant: empty while
+    /// nobody watches.
     ranges: VecDeque<Range<u64>>,
     watchers: usize,
     /// Notes of what was changed beside the mount.

@@ -8,8 +8,9 @@ const ROW: u32 = 8;
 /// Writes before a sync.
 const FEW: u32 = 2;
 
-/// How a handle is written and synced. For that of a log nothing is written behind: acknowledged early, a write would be waited
-/// for by the sync at once, for which two more threads had to be woken.
+/// How a handle is written and synced. For that of a log nothing is written behind: acknowledged
+/// early, a write would be waited for by the sync at once, for which two more threads had to be
+/// woken.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     writes: AtomicU32,

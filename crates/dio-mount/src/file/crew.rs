@@ -1,4 +1,5 @@
-//! Threads for what happens in the background: reading ahead, writing behind, and looking after what lies idle.
+//! Threads for what happens in the background: reading ahead, writing behind, and looking after
+//! what lies idle.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Most threads for transfers. Each runs one at a time, so this is also how many the background has in flight.
+/// Most threads for transfers. Each runs one at a time, so this is also how many the background has
+/// in flight.
 pub(super) const TRANSFERS: usize = 8;
 
 /// A thread that found nothing to do for so long ends.
@@ -19,7 +21,8 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// A few threads, started when there is something to do.
 ///
-/// Jobs may wait for locks of files, which are held for no longer than a transfer, but never for other jobs.
+/// Jobs may wait for locks of files, which are held for no longer than a transfer, but never for
+/// other jobs.
 #[derive(Debug)]
 pub(super) struct Crew {
     shared: Arc<Shared>,
@@ -56,7 +59,8 @@ impl Crew {
         Crew { shared: Arc::new(Shared { most, state: Mutex::default(), wake: Condvar::new() }) }
     }
 
-    /// Runs `job` soon; before others if it is `urgent`. False where there is no thread for it, now or later.
+    /// Runs `job` soon; before others if it is `urgent`. False where there is no thread for it, now
+    /// or later.
     pub(super) fn run(&self, urgent: bool, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.shared.state();
         if state.over {

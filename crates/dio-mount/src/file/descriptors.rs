@@ -1,5 +1,6 @@
-//! The server's own opens of an inode: one descriptor to ask it things, and a [`dio::File`] for each way of doing I/O, made
-//! when it is first needed. All of them share the file's locks, which belong to the inode.
+//! The server's own opens of an inode: one descriptor to ask it things, and a [`dio::File`] for
+//! each way of doing I/O, made when it is first needed. All of them share the file's locks, which
+//! belong to the inode.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +60,8 @@ struct Slot {
     _attached: Attached,
 }
 
-/// The objects of a striped file, open since before anything was written through it. They are for questions.
+/// The objects of a striped file, open since before anything was written through it. They are for
+/// questions.
 #[derive(Debug)]
 struct Objects {
     descriptor: Descriptor,
@@ -83,25 +85,27 @@ pub(super) struct Descriptors {
     base: OwnedFd,
     readable: bool,
     writable: bool,
-    /// Opened for appending, since nothing else is allowed (`chattr +a`): no write may name an offset.
+    /// Opened for appending, since nothing else is allowed (`chattr +a`): no write may name an
+    /// offset.
     append_only: bool,
     /// Of a striped file: its bytes are not behind the descriptor.
     objects: Option<Objects>,
     about: About,
     _share: Share,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
-    /// A file was given up after an error, or there was none: what was written into the page cache may be lost, and no file that
-    /// is opened now would tell.
+    /// A file was given up after an error, or there was none: what was written into the page cache
+    /// may be lost, and no file that is opened now would tell.
     given_up: AtomicBool,
 }
 
 impl Descriptors {
-    /// Takes over a descriptor. `share` is asked for the part of its user in those of this process: one to ask, and two for I/O,
-    /// past the page cache and through it, of the file and of each object.
+    /// Takes over a descriptor. `share` is asked for the part of its user in those of this process:
+    /// one to ask, and two for I/O, past the page cache and through it, of the file and of each
+    /// object.
     ///
     /// # Errors
-    /// That of `fcntl(2)`; of a striped file, those of opening its objects; `ENFILE` where its user holds too many of the
-    /// server's descriptors.
+    /// That of `fcntl(2)`; of a striped file, those of opening its objects; `ENFILE` where its user
+    /// holds too many of the server's descriptors.
     pub(super) fn new(
         base: OwnedFd,
         about: About,
@@ -164,8 +168,8 @@ impl Descriptors {
         self.slots[manner.index()].lock()
     }
 
-    /// The file for a way of doing I/O. Where the inode may only be written, not read, everything goes through the page
-    /// cache.
+    /// The file for a way of doing I/O. Where the inode may only be written, not read, everything
+    /// goes through the page cache.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -197,7 +201,8 @@ impl Descriptors {
         file.map(Arc::new).map_err(|error| error.errno())
     }
 
-    /// Another open of the same inode: what is set for one (no read-ahead, for instance) must not hold for the other.
+    /// Another open of the same inode: what is set for one (no read-ahead, for instance) must not
+    /// hold for the other.
     fn another(&self) -> Result<OwnedFd> {
         let access = match (self.readable, self.writable) {
             (true, true) => OFlags::RDWR,
@@ -206,7 +211,8 @@ impl Descriptors {
         };
         let append = if self.append_only { OFlags::APPEND } else { OFlags::empty() };
         match reopen(&self.base, access | append) {
-            // Permissions have changed since, or there is no /proc: an open file stays open all the same.
+            // Permissions have changed since, or there is no /proc: an open file stays open all the
+            // same.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
                 rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
             }
@@ -214,9 +220,10 @@ impl Descriptors {
         }
     }
 
-    /// Writes all of a file that is empty, and that no [`File`] is open for, through the page cache, which drops it once it is
-    /// written (`RWF_DONTCACHE`, `pwritev2(2)`). With `append`, behind what others may put there meanwhile. `None` where that
-    /// cannot be, and nothing is written.
+    /// Writes all of a file that is empty, and that no [`File`] is open for, through the page
+    /// cache, which drops it once it is written (`RWF_DONTCACHE`, `pwritev2(2)`). With `append`,
+    /// behind what others may put there meanwhile. `None` where that cannot be, and nothing is
+    /// written.
     pub(super) fn write_new(&self, bytes: &[IoSlice<'_>], append: bool) -> Option<Result<()>> {
         // While they are held, nobody else reads or writes: each does so through one of them.
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock()).collect();
@@ -224,7 +231,8 @@ impl Descriptors {
         if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
             return None;
         }
-        // A sync asks this descriptor too: one that it opens itself would not hear of an error that others were told before.
+        // A sync asks this descriptor too: one that it opens itself would not hear of an error that
+        // others were told before.
         self.given_up.store(true, Ordering::Release);
         let append = if append { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
         let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE | append);
@@ -255,8 +263,8 @@ impl Descriptors {
         write_all(self.base.as_fd(), bytes, 0, ReadWriteFlags::APPEND)
     }
 
-    /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program is told once and may go
-    /// on, so the next operation gets a new one.
+    /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program
+    /// is told once and may go on, so the next operation gets a new one.
     pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
         for slot in &self.slots {
             let mut slot = slot.lock();
@@ -268,8 +276,9 @@ impl Descriptors {
         error.errno()
     }
 
-    /// Writes back what is in the page cache of a file that was given up since this was last asked, or that had not been
-    /// opened. The program was told of the write that failed, not of one before that had been answered well.
+    /// Writes back what is in the page cache of a file that was given up since this was last asked,
+    /// or that had not been opened. The program was told of the write that failed, not of one
+    /// before that had been answered well.
     ///
     /// # Errors
     /// That of writing it, then or since.
@@ -277,8 +286,8 @@ impl Descriptors {
         if !self.given_up.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        // These descriptors have been open since before, so the kernel tells them of what others were told. Each of them is asked,
-        // so that nothing is told again.
+        // These descriptors have been open since before, so the kernel tells them of what others
+        // were told. Each of them is asked, so that nothing is told again.
         let mut outcome = Ok(());
         for fd in std::iter::once(&self.base).chain(self.objects.iter().flat_map(|objects| &objects.files)) {
             let written = write_back(fd, 0..i64::MAX as u64);
@@ -321,14 +330,14 @@ fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: 
     Ok(())
 }
 
-/// The access with which the server opens what a program opens with `flags`: blocks that a write covers in part are read
-/// first, so a writer reads.
+/// The access with which the server opens what a program opens with `flags`: blocks that a write
+/// covers in part are read first, so a writer reads.
 pub(super) fn access(flags: OFlags) -> OFlags {
     if flags & OFlags::RWMODE == OFlags::RDONLY { OFlags::RDONLY } else { OFlags::RDWR }
 }
 
-/// Opens an inode for a program: with more than it asks for where that is allowed; for appending only where nothing else is
-/// (`chattr +a`).
+/// Opens an inode for a program: with more than it asks for where that is allowed; for appending
+/// only where nothing else is (`chattr +a`).
 pub(super) fn open_for(opener: &dyn Fn(OFlags) -> Result<OwnedFd>, flags: OFlags) -> Result<OwnedFd> {
     let wanted = flags & OFlags::RWMODE;
     let open = |access: OFlags| match opener(access) {

@@ -1,9 +1,11 @@
-//! Errors that nobody was waiting for: of writes behind, and of syncs, which concern every writer of the file.
+//! Errors that nobody was waiting for: of writes behind, and of syncs, which concern every writer
+//! of the file.
 //!
-//! They are told as the kernel tells its own (`errseq_t`, `Documentation/core-api/errseq.rst`): to every handle once, and to the
-//! next that is opened as long as no sync has told anybody. Databases rely on the latter: a checkpoint opens and syncs what
-//! others have written, and takes success to mean that nothing of it was lost. So does an error of an inode that nobody has
-//! open any more wait for the next who has.
+//! They are told as the kernel tells its own (`errseq_t`, `Documentation/core-api/errseq.rst`): to
+//! every handle once, and to the next that is opened as long as no sync has told anybody. Databases
+//! rely on the latter: a checkpoint opens and syncs what others have written, and takes success to
+//! mean that nothing of it was lost. So does an error of an inode that nobody has open any more
+//! wait for the next who has.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,18 +27,20 @@ pub(super) struct Born {
     pub(super) nanoseconds: u32,
 }
 
-/// The last such error of an inode, and how many there have been. Every handle learns of it once, however often it happened in
-/// between.
+/// The last such error of an inode, and how many there have been. Every handle learns of it once,
+/// however often it happened in between.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
-    /// The count in the upper half, [`SEEN`] and the error number in the lower, so that all change together.
+    /// The count in the upper half, [`SEEN`] and the error number in the lower, so that all change
+    /// together.
     state: AtomicU64,
 }
 
 /// Up to which error a handle has been told.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// By its syncs: the error of what it has acknowledged is theirs to tell, whoever else mentions it.
+    /// By its syncs: the error of what it has acknowledged is theirs to tell, whoever else mentions
+    /// it.
     synced: AtomicU64,
     /// By its writes.
     warned: AtomicU64,
@@ -74,8 +78,9 @@ impl Errors {
         Err(errno(state))
     }
 
-    /// The same by a write, which fails once for each error. Its sync tells it again: the write that failed may be done once
-    /// more, but not those that were acknowledged. Whoever else syncs knows nothing of it.
+    /// The same by a write, which fails once for each error. Its sync tells it again: the write
+    /// that failed may be done once more, but not those that were acknowledged. Whoever else syncs
+    /// knows nothing of it.
     ///
     /// # Errors
     /// That one.
@@ -87,8 +92,8 @@ impl Errors {
         Err(errno(state))
     }
 
-    /// The same by a close, after which the handle has not been told: it may be the close of a child that was forked and
-    /// runs another program, which nobody looks at.
+    /// The same by a close, after which the handle has not been told: it may be the close of a
+    /// child that was forked and runs another program, which nobody looks at.
     ///
     /// # Errors
     /// That one.
@@ -121,7 +126,8 @@ impl Waiting {
         self.0.push_back((ino, born, errno));
     }
 
-    /// The error that waits for whoever opens an inode. One of an inode that had the same number before is dropped.
+    /// The error that waits for whoever opens an inode. One of an inode that had the same number
+    /// before is dropped.
     pub(super) fn take(&mut self, ino: InodeId, born: impl FnOnce() -> Option<Born>) -> Option<Errno> {
         let place = self.0.iter().position(|(waiting, ..)| *waiting == ino)?;
         let (_, of, errno) = self.0.remove(place)?;

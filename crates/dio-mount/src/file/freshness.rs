@@ -29,7 +29,8 @@ use rustix::io::Result;
 /// How often the attributes of an inode are compared of which the kernel may have pages.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
 
-/// How many inodes are compared so often, at a microsecond or two each; in tests few, which have few descriptors.
+/// How many inodes are compared so often, at a microsecond or two each; in tests few, which have
+/// few descriptors.
 pub(super) const WATCHED_MAX: usize = if cfg!(test) { 50 } else { 1000 };
 
 /// How long after a change was found its bytes have come, of all usual writes.

@@ -12,8 +12,9 @@ const PIECE: u64 = 16 << 10;
 /// Pieces that are remembered.
 const REMEMBERED: usize = 2048;
 
-/// What was used lately of a file: a ghost list without order. A piece takes the place of another with the same hash, so
-/// what is read again within some thousand requests is found, and what is read once costs nothing.
+/// What was used lately of a file: a ghost list without order. A piece takes the place of another
+/// with the same hash, so what is read again within some thousand requests is found, and what is
+/// read once costs nothing.
 #[derive(Debug)]
 pub(super) struct Habits(Box<[AtomicU32]>);
 
@@ -50,8 +51,8 @@ impl Habits {
         }
     }
 
-    /// The same of a write. Small ones of what is in the page cache, or was used before, stay there: they are read or
-    /// written again.
+    /// The same of a write. Small ones of what is in the page cache, or was used before, stay
+    /// there: they are read or written again.
     pub(super) fn of_write(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
         match self.of_read(source, range, from, stream) {
             Event::HybridReread => Event::HybridSmall,

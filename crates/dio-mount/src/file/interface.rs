@@ -42,8 +42,8 @@ pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
 /// What the kernel says of a write besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// `open(2)` flags of the file at this moment, those of the single call included: `O_DSYNC`, `O_SYNC` and `O_APPEND` are
-    /// looked at (`FUSE_WRITE` sends them with every request).
+    /// `open(2)` flags of the file at this moment, those of the single call included: `O_DSYNC`,
+    /// `O_SYNC` and `O_APPEND` are looked at (`FUSE_WRITE` sends them with every request).
     pub flags: OFlags,
     /// From the kernel's cache of the mount, on behalf of a mapping (`FUSE_WRITE_CACHE`).
     pub cache: bool,

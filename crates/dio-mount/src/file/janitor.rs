@@ -1,4 +1,5 @@
-//! Looks after what lies idle: bytes pending that nothing follows, bytes read ahead that nobody wants, memory not in use.
+//! Looks after what lies idle: bytes pending that nothing follows, bytes read ahead that nobody
+//! wants, memory not in use.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{OnceLock, Weak};
@@ -8,7 +9,8 @@ use std::time::Duration;
 /// How often it looks while there is anything to tidy up.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
 
-/// What a janitor is doing: nothing until it is woken, looking now and then, or looking every [`EVERY`].
+/// What a janitor is doing: nothing until it is woken, looking now and then, or looking every
+/// [`EVERY`].
 const IDLE: u8 = 0;
 const WATCHING: u8 = 1;
 const BUSY: u8 = 2;

@@ -1,4 +1,5 @@
-//! Blocks for what is read ahead and written behind, within the limit of the mount, and a buffer for each thread.
+//! Blocks for what is read ahead and written behind, within the limit of the mount, and a buffer
+//! for each thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,8 +19,9 @@ pub(super) const SIZES: [usize; 2] = [128 << 10, 1 << 20];
 /// Index of the large size.
 pub(super) const LARGE: usize = 1;
 
-/// Blocks are made so many bytes at a time, where the limit allows it: huge pages lie behind them then, which spares the
-/// device most of a request's segments, and the machine most of what memory costs that is new.
+/// Blocks are made so many bytes at a time, where the limit allows it: huge pages lie behind them
+/// then, which spares the device most of a request's segments, and the machine most of what memory
+/// costs that is new.
 const SLAB: usize = 4 << 20;
 
 /// A block that nobody has used for so long goes back to the system.
@@ -29,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Memory {
     live: Live,
-    /// Bytes of all blocks, in use or idle. Invariant: what was reserved here before a block was made is given back when
-    /// the block goes back to the system, and only then.
+    /// Bytes of all blocks, in use or idle. Invariant: what was reserved here before a block was
+    /// made is given back when the block goes back to the system, and only then.
     bytes: AtomicU64,
     idle: Mutex<[Vec<(Block, Instant)>; 2]>,
     /// Bytes in blocks in use.
@@ -74,8 +76,8 @@ impl Memory {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A block of at least `len` bytes for a user, or of the largest size if that is less. `None` where the limit, or what
-    /// the others leave, allows no other: the caller then does without.
+    /// A block of at least `len` bytes for a user, or of the largest size if that is less. `None`
+    /// where the limit, or what the others leave, allows no other: the caller then does without.
     pub(super) fn take(self: &Arc<Self>, user: u32, len: usize) -> Option<Chunk> {
         let size = usize::from(len > SIZES[0]);
         let share = self.users.take(user, SIZES[size] as u64, self.most())?;
@@ -102,14 +104,15 @@ impl Memory {
         first
     }
 
-    /// Counts memory that somebody else makes; it is given back when the answer is dropped. `None` where the limit does not
-    /// allow it.
+    /// Counts memory that somebody else makes; it is given back when the answer is dropped. `None`
+    /// where the limit does not allow it.
     pub(super) fn reserve_for(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
         self.reserve(bytes as u64)?;
         Some(Reserved { bytes: bytes as u64, memory: Arc::clone(self) })
     }
 
-    /// Half of the limit is for blocks; the other half is for names, inodes, and the buffers of threads.
+    /// Half of the limit is for blocks; the other half is for names, inodes, and the buffers of
+    /// threads.
     fn most(&self) -> u64 {
         self.live.get().limit / 2
     }

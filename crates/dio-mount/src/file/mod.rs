@@ -12,7 +12,7 @@
 //! | `freshness` | whether the source is changed beside the mount |
 //! | `turns` | writers of a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice for one request |
-//! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
+//! | `memory`, `crew`, `janitor`, `kernel` | blocks within the limit, threads of the background, what lies idle, what the kernel is to drop |
 
 mod ahead;
 mod appends;
@@ -26,6 +26,7 @@ mod freshness;
 mod habits;
 mod interface;
 mod janitor;
+mod kernel;
 mod memory;
 mod modes;
 mod open;
@@ -53,9 +54,10 @@ use behind::Writer;
 use crew::Crew;
 use freshness::Signature;
 use janitor::Janitor;
+use kernel::Kernel;
 use memory::Memory;
 use open::{Inner, hand_over};
-use shared::{Common, Kernel};
+use shared::Common;
 
 pub use interface::{How, MakeBacking, Opened, Opener, Wanted};
 
@@ -89,13 +91,15 @@ impl Files {
         Files(inner)
     }
 
-    /// How to have the kernel drop its cache of a range of an inode of the mount, all of it where the range is empty
-    /// (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread of its own, never while a request is being served by it.
+    /// How to have the kernel drop its cache of a range of an inode of the mount, all of it where
+    /// the range is empty (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread of its own, never
+    /// while a request is being served by it.
     pub fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
         self.0.common.kernel.on_drop_pages(drop_pages);
     }
 
-    /// The access with which a file is best created that a program creates with `flags`: see [`Files::adopt`].
+    /// The access with which a file is best created that a program creates with `flags`: see
+    /// [`Files::adopt`].
     pub fn creating(flags: OFlags) -> OFlags {
         (flags - OFlags::RWMODE) | descriptors::access(flags)
     }
@@ -124,7 +128,8 @@ impl Files {
         Ok(opened)
     }
 
-    /// As [`Files::open`], of a file that was just created for the program with [`Files::creating`] access.
+    /// As [`Files::open`], of a file that was just created for the program with [`Files::creating`]
+    /// access.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -140,8 +145,9 @@ impl Files {
         self.0.enter(wanted, created, wish, &|fd| hand_over(fd, backing))
     }
 
-    /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the end of the file. `cache`
-    /// says that the kernel wants them for its cache of the mount (a `FUSE_READ` without lock owner).
+    /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the
+    /// end of the file. `cache` says that the kernel wants them for its cache of the mount (a
+    /// `FUSE_READ` without lock owner).
     pub fn read(&self, handle: u64, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         match self.0.handle(handle) {
             Ok(handle) => handle.read(offset, size, cache, give),
@@ -149,9 +155,9 @@ impl Files {
         }
     }
 
-    /// Writes all of `bytes` and gives their number, or the error, to `give`: in this thread, or, where the writers of a file
-    /// take turns, in that of another of them. The error is one of `pwrite(2)`, or that of an earlier write that had been
-    /// acknowledged, once for each handle.
+    /// Writes all of `bytes` and gives their number, or the error, to `give`: in this thread, or,
+    /// where the writers of a file take turns, in that of another of them. The error is one of
+    /// `pwrite(2)`, or that of an earlier write that had been acknowledged, once for each handle.
     pub fn write(
         &self,
         handle: u64,
@@ -227,8 +233,8 @@ impl Files {
         }
     }
 
-    /// Attributes of an inode of the source are about to be answered: what was read before them and has changed since is
-    /// not given out any more.
+    /// Attributes of an inode of the source are about to be answered: what was read before them and
+    /// has changed since is not given out any more.
     pub fn saw(&self, ino: InodeId, stat: &Stat) {
         if let Some(shared) = self.0.find(ino) {
             shared.saw(Signature::of(stat));
@@ -241,8 +247,8 @@ impl Files {
         shared.ordered.expected_end().max(shared.appended.end())
     }
 
-    /// Keeps the objects of a striped file that has lost its last name until nobody has it open any more, and removes them then.
-    /// Returns them if nobody has.
+    /// Keeps the objects of a striped file that has lost its last name until nobody has it open any
+    /// more, and removes them then. Returns them if nobody has.
     pub fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
         self.0.keep_until_closed(ino, objects)
     }
@@ -252,8 +258,8 @@ impl Files {
         self.0.find(ino).is_some_and(|shared| shared.routes().writing().is_ok())
     }
 
-    /// Counts how often something was written that had been acknowledged before: while it stays the same, what was pending
-    /// still is, and attributes asked for in between lack no more than that.
+    /// Counts how often something was written that had been acknowledged before: while it stays the
+    /// same, what was pending still is, and attributes asked for in between lack no more than that.
     pub fn epoch(&self) -> u64 {
         self.0.common.epoch.load(Ordering::Acquire)
     }
@@ -263,15 +269,16 @@ impl Files {
         self.0.find(ino).is_some_and(|shared| shared.pending() > 0)
     }
 
-    /// Waits until everything acknowledged of an inode is written. Necessary before its attributes are changed, which a
-    /// later write would change again.
+    /// Waits until everything acknowledged of an inode is written. Necessary before its attributes
+    /// are changed, which a later write would change again.
     pub fn settle(&self, ino: InodeId) {
         if let Some(shared) = self.0.find(ino) {
             shared.settle();
         }
     }
 
-    /// The same of what is written soon in any case, so that the time of the last change is that of the last write.
+    /// The same of what is written soon in any case, so that the time of the last change is that of
+    /// the last write.
     pub fn settle_scattered(&self, ino: InodeId) {
         if let Some(shared) = self.0.find(ino) {
             shared.scattered.settle();

@@ -9,13 +9,15 @@
 //! | concurrent, privileged, `native`, with `O_DIRECT` | the kernel reads and writes the source itself, past the page cache | `FOPEN_PASSTHROUGH` |
 //! | cached otherwise | the kernel's cache of this mount; what it lacks comes from here | none, or `FOPEN_KEEP_CACHE` |
 //!
-//! The kernel has rules (`fs/fuse/iomode.c`): while one handle of an inode is passed through, all must be, with the same
-//! backing file; none can be while a handle uses the cache of the mount, be it for a mapping. So the first open of an
-//! inode decides for as long as any handle is open: *backed* or *apart*.
+//! The kernel has rules (`fs/fuse/iomode.c`): while one handle of an inode is passed through, all
+//! must be, with the same backing file; none can be while a handle uses the cache of the mount, be
+//! it for a mapping. So the first open of an inode decides for as long as any handle is open:
+//! *backed* or *apart*.
 //!
-//! A mapping of a handle whose requests come here goes through the cache of the mount while the inode is apart. The kernel
-//! keeps that coherent with requests: it writes dirty pages back before, and drops the pages that a write covers. Backed, it
-//! would map the source itself, behind the server's back; so of a backed inode nothing is read ahead or written behind here.
+//! A mapping of a handle whose requests come here goes through the cache of the mount while the
+//! inode is apart. The kernel keeps that coherent with requests: it writes dirty pages back before,
+//! and drops the pages that a write covers. Backed, it would map the source itself, behind the
+//! server's back; so of a backed inode nothing is read ahead or written behind here.
 
 use dio::lock::LockPolicy;
 use dio_fuse::FopenFlags;
@@ -28,12 +30,13 @@ use crate::options::Mode;
 pub(super) enum Way {
     /// Every read and write comes here.
     Requests,
-    /// Reads and writes go to the kernel's cache of the mount; what it lacks, and everything written, comes here.
+    /// Reads and writes go to the kernel's cache of the mount; what it lacks, and everything
+    /// written, comes here.
     Cache,
     /// The kernel reads, writes and maps the source, through its page cache.
     Source,
-    /// The kernel reads and writes the source past its page cache: it opens the backing file with the flags of the program
-    /// (`fuse_passthrough_open`, fs/fuse/passthrough.c).
+    /// The kernel reads and writes the source past its page cache: it opens the backing file with
+    /// the flags of the program (`fuse_passthrough_open`, fs/fuse/passthrough.c).
     Native,
 }
 
@@ -43,7 +46,8 @@ pub(super) struct Wish {
     pub(super) mode: Mode,
     pub(super) flags: OFlags,
     pub(super) policy: LockPolicy,
-    /// Readers may go through the kernel's cache of the mount, which gathers small requests into large ones.
+    /// Readers may go through the kernel's cache of the mount, which gathers small requests into
+    /// large ones.
     pub(super) gather: bool,
     /// The kernel may do the I/O of who asks for `O_DIRECT` itself.
     pub(super) native: bool,
@@ -54,15 +58,18 @@ pub(super) struct Wish {
 pub(super) struct Company {
     /// The kernel has a backing file for the inode.
     pub(super) backed: bool,
-    /// Somebody may write. The kernel lets in one writer at a time while a reader gathers, so none begins to then.
+    /// Somebody may write. The kernel lets in one writer at a time while a reader gathers, so none
+    /// begins to then.
     pub(super) writers: bool,
-    /// The file system reports how direct I/O is to be aligned. Elsewhere nobody but the server would notice if it were not direct.
+    /// The file system reports how direct I/O is to be aligned. Elsewhere nobody but the server
+    /// would notice if it were not direct.
     pub(super) reported: bool,
 }
 
 impl Wish {
-    /// The way of a handle of an inode that is backed, or not. With `O_DIRECT` any alignment is accepted, which the source
-    /// would not do, so such requests come here in any mode, unless they are to be native.
+    /// The way of a handle of an inode that is backed, or not. With `O_DIRECT` any alignment is
+    /// accepted, which the source would not do, so such requests come here in any mode, unless they
+    /// are to be native.
     pub(super) fn way(&self, company: Company) -> Way {
         match self.mode {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
@@ -95,8 +102,8 @@ impl Wish {
         self.native && self.mode == Mode::Concurrent && !self.is_buffered() && company.reported
     }
 
-    /// Who writes only, and asks for nothing else, writes in order nearly always, and small pieces as often as not: hybrid I/O
-    /// lets the kernel gather them, and drops them behind the writer.
+    /// Who writes only, and asks for nothing else, writes in order nearly always, and small pieces
+    /// as often as not: hybrid I/O lets the kernel gather them, and drops them behind the writer.
     pub(super) fn streams(&self) -> bool {
         let only_writes = self.flags & OFlags::RWMODE == OFlags::WRONLY;
         self.mode == Mode::Auto && only_writes && self.is_buffered() && !self.flags.intersects(OFlags::DSYNC)
@@ -107,10 +114,12 @@ impl Wish {
         self.flags & OFlags::RWMODE != OFlags::RDONLY
     }
 
-    /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file. `unchanged` says that what the
-    /// kernel has cached of the inode still is what the source holds.
+    /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file.
+    /// `unchanged` says that what the kernel has cached of the inode still is what the source
+    /// holds.
     ///
-    /// With file locks too the kernel lets in all writers that make the file no longer: here it is seen who waits (`turns`).
+    /// With file locks too the kernel lets in all writers that make the file no longer: here it is
+    /// seen who waits (`turns`).
     pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
         let flags = match way {
             Way::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
@@ -131,8 +140,8 @@ impl Wish {
         if self.mode == Mode::Concurrent { dio::Mode::Concurrent } else { dio::Mode::Direct }
     }
 
-    /// Whether requests may be answered from what was read ahead, or before they are written. With `O_DIRECT` a program
-    /// wants to deal with the device itself.
+    /// Whether requests may be answered from what was read ahead, or before they are written. With
+    /// `O_DIRECT` a program wants to deal with the device itself.
     pub(super) fn is_buffered(&self) -> bool {
         !self.flags.contains(OFlags::DIRECT)
     }

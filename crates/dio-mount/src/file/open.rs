@@ -61,7 +61,8 @@ pub(super) struct Inner {
     inodes: Mutex<HashMap<InodeId, Arc<Shared>>>,
     pub(super) handles: RwLock<HashMap<u64, Arc<Handle>>>,
     next: AtomicU64,
-    /// What inodes were like when the last of their handles was closed that used the kernel's cache of the mount.
+    /// What inodes were like when the last of their handles was closed that used the kernel's cache
+    /// of the mount.
     signatures: Mutex<HashMap<InodeId, Signature>>,
     /// Taken within `inodes`.
     waiting: Mutex<Waiting>,
@@ -239,7 +240,8 @@ impl Inner {
         last
     }
 
-    /// The objects of an inode that has lost its last name go with its last handle; returned if it has none.
+    /// The objects of an inode that has lost its last name go with its last handle; returned if it
+    /// has none.
     pub(super) fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
         match self.inodes().get(&ino) {
             // Only one name was the last.
@@ -355,8 +357,9 @@ impl Place for Inner {
     }
 }
 
-/// What can be had of a wish: of a striped file the kernel can neither use the source by itself, nor can its pages be told, so
-/// every request comes here. Its objects are opened now, so that whoever opens it is told what is wrong with them.
+/// What can be had of a wish: of a striped file the kernel can neither use the source by itself,
+/// nor can its pages be told, so every request comes here. Its objects are opened now, so that
+/// whoever opens it is told what is wrong with them.
 fn suited(shared: &Shared, wish: Wish) -> Result<Wish> {
     let routes = shared.routes();
     let descriptors = routes.any()?;

@@ -1,4 +1,5 @@
-//! What changes a file other than by writing: size, allocation, copies of ranges; and where its data is.
+//! What changes a file other than by writing: size, allocation, copies of ranges; and where its
+//! data is.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,7 +18,8 @@ use super::shared::{Handle, Routes, Shared, file_of};
 use crate::errno::errno_of;
 use crate::stats::Event;
 
-/// Bytes that the kernel copies at a time, so that others get at the file in between, and little of it is in the page cache.
+/// Bytes that the kernel copies at a time, so that others get at the file in between, and little of
+/// it is in the page cache.
 const COPIED: u64 = 16 << 20;
 
 /// `whence` of `lseek(2)`, the same on every architecture (`include/uapi/linux/fs.h`).
@@ -110,8 +112,9 @@ impl Handle {
         self.shared.settle();
         let descriptors = routes.any()?;
         if descriptors.is_striped() || self.shared.may_be_dirty() {
-            // All of it counts as data: nobody knows of a striped file, nor where a mapping has written into a hole. The
-            // kernel does not write such pages back before it asks, and could not do so while this thread waits for it.
+            // All of it counts as data: nobody knows of a striped file, nor where a mapping has
+            // written into a hole. The kernel does not write such pages back before it asks, and
+            // could not do so while this thread waits for it.
             let size = descriptors.size()?;
             let place = if whence == SEEK_DATA { offset } else { size };
             return if offset < size { Ok(place) } else { Err(Errno::NXIO) };
@@ -119,8 +122,8 @@ impl Handle {
         rustix::fs::seek(descriptors.base(), from)
     }
 
-    /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the file system can. The
-    /// target is copied to by one who is alone with it.
+    /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the
+    /// file system can. The target is copied to by one who is alone with it.
     pub(super) fn copy_to(&self, from: u64, to: &Handle, at: u64, length: u64) -> Result<u64> {
         to.told()?;
         let same = Arc::ptr_eq(&self.shared, &to.shared);
@@ -142,7 +145,8 @@ impl Handle {
             match count {
                 Ok(count) => {
                     copied += count;
-                    // The source ended there when it was looked at. The copy may have made it longer since.
+                    // The source ended there when it was looked at. The copy may have made it
+                    // longer since.
                     if count < part {
                         break;
                     }
@@ -187,8 +191,9 @@ fn copy(
     })
 }
 
-/// Does something that may bring pages of the range into the page cache. Unless the file is cached, they are written back
-/// and dropped, but for those that were there before. Where that fails, what is lost may be of any writer.
+/// Does something that may bring pages of the range into the page cache. Unless the file is cached,
+/// they are written back and dropped, but for those that were there before. Where that fails, what
+/// is lost may be of any writer.
 fn with_pages_dropped<T>(
     shared: &Shared,
     routes: &Routes,

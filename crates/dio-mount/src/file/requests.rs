@@ -49,8 +49,8 @@ impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
 }
 
 impl Handle {
-    /// Reads up to `size` bytes; fewer only at the end of the file. `cache` says that it is for the kernel's cache of the
-    /// mount.
+    /// Reads up to `size` bytes; fewer only at the end of the file. `cache` says that it is for the
+    /// kernel's cache of the mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let fills = cache && !self.is_cached();
         let watch = fills.then(|| self.shared.changes.watch());
@@ -179,8 +179,8 @@ impl Handle {
         }
     }
 
-    /// Has the kernel drop what it may have cached meanwhile of what was written. It does so itself before a write, and only
-    /// since Linux 6.19 after it too (commit b359af8275a9).
+    /// Has the kernel drop what it may have cached meanwhile of what was written. It does so itself
+    /// before a write, and only since Linux 6.19 after it too (commit b359af8275a9).
     fn drop_replaced(&self, offset: u64, bytes: &[u8], how: How) {
         let shared = &self.shared;
         if !how.cache && shared.fillers.load(Ordering::Relaxed) > 0 {
@@ -254,7 +254,8 @@ impl Handle {
         self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
     }
 
-    /// A descriptor is closed: waits until what was acknowledged is written, and says what the handle has not been told of.
+    /// A descriptor is closed: waits until what was acknowledged is written, and says what the
+    /// handle has not been told of.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
         if self.wrote.load(Ordering::Relaxed) { self.shared.errors.remind(&self.told) } else { Ok(()) }
@@ -287,7 +288,8 @@ impl Handle {
     }
 }
 
-/// A sync through the file that has been written through, which knows what of it passed the page cache.
+/// A sync through the file that has been written through, which knows what of it passed the page
+/// cache.
 fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> {
     let Ok(descriptors) = routes.writing() else {
         let descriptors = routes.any()?;
@@ -316,8 +318,8 @@ impl Shared {
         Ok(descriptors.size()?.max(pending))
     }
 
-    /// Counts what a write makes the file longer by. Returns from where on it changes the file: from its old end, where that
-    /// is before the write.
+    /// Counts what a write makes the file longer by. Returns from where on it changes the file:
+    /// from its old end, where that is before the write.
     pub(super) fn note_end(&self, descriptors: &Descriptors, start: u64, end: u64) -> u64 {
         if end <= self.known_end.load(Ordering::Relaxed) {
             return start;
@@ -351,9 +353,10 @@ fn read_straight(from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOn
     with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
 }
 
-/// Reads past the page cache if the file does; says how most of the bytes travelled, and whether they waited for the device. A
-/// direct read first writes back what is dirty in the cache; a file system that has turned read-only after an error refuses
-/// that with EROFS, yet reads through the cache.
+/// Reads past the page cache if the file does; says how most of the bytes travelled, and whether
+/// they waited for the device. A direct read first writes back what is dirty in the cache; a file
+/// system that has turned read-only after an error refuses that with EROFS, yet reads through the
+/// cache.
 fn read_some(from: &Target, buffer: &mut [u8], offset: u64) -> Result<(Class, bool, usize)> {
     let file = &from.file;
     match file.read_at(buffer, offset).map_err(|error| error.errno()) {

@@ -22,6 +22,7 @@ use super::errors::{Errors, Told};
 use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
 use super::janitor::Janitor;
+use super::kernel::Kernel;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::turns::Turns;
@@ -35,8 +36,8 @@ use crate::users::Users;
 const DROPPED: u64 = 8 << 20;
 const KEPT: u64 = 2 << 20;
 
-/// What the kernel's cache of the mount may have of an inode: nothing, something, or something that it has read or written
-/// since the attributes of the source were last compared.
+/// What the kernel's cache of the mount may have of an inode: nothing, something, or something that
+/// it has read or written since the attributes of the source were last compared.
 const NO_PAGES: u8 = 0;
 const OLD_PAGES: u8 = 1;
 const NEW_PAGES: u8 = 2;
@@ -54,46 +55,13 @@ pub(super) struct Common {
     pub(super) dropper: Crew,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
-    /// Writes to the source of what had been acknowledged before. Counted before what is pending becomes less.
+    /// Writes to the source of what had been acknowledged before. Counted before what is pending
+    /// becomes less.
     pub(super) epoch: AtomicU64,
 }
 
-type DropPages = Box<dyn Fn(InodeId, Range<u64>) + Send + Sync>;
-
-/// What the kernel is told without being asked.
-pub(super) struct Kernel {
-    drop_pages: OnceLock<Arc<DropPages>>,
-    /// A thread of its own, since the kernel may keep it waiting for requests in hand, which may wait for the others.
-    crew: Crew,
-}
-
-impl std::fmt::Debug for Kernel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kernel").finish_non_exhaustive()
-    }
-}
-
-impl Default for Kernel {
-    fn default() -> Kernel {
-        Kernel { drop_pages: OnceLock::new(), crew: Crew::new(1) }
-    }
-}
-
-impl Kernel {
-    /// How to tell it.
-    pub(super) fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
-        let _ = self.drop_pages.set(Arc::new(Box::new(drop_pages)));
-    }
-
-    /// Has it drop a part of its cache of an inode of the mount, soon.
-    pub(super) fn drop_pages(&self, ino: InodeId, range: Range<u64>) {
-        if let Some(drop_pages) = self.drop_pages.get().cloned() {
-            self.crew.run(false, move || drop_pages(ino, range));
-        }
-    }
-}
-
-/// The file that the kernel reads, writes and maps itself. Without a number only in tests, which have no kernel.
+/// The file that the kernel reads, writes and maps itself. Without a number only in tests, which
+/// have no kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Backing(pub(super) Option<Arc<BackingId>>);
 
@@ -140,9 +108,11 @@ pub(super) struct Routes {
     writing: Option<Arc<Descriptors>>,
     /// The page cache of the source is in use: everything goes through it.
     cached: bool,
-    /// Handles may map the source behind the server's back: nothing is read ahead or written behind.
+    /// Handles may map the source behind the server's back: nothing is read ahead or written
+    /// behind.
     backed: bool,
-    /// What was in the page cache when the inode became backed, where that could be seen; otherwise nothing is dropped.
+    /// What was in the page cache when the inode became backed, where that could be seen; otherwise
+    /// nothing is dropped.
     before: Option<ResidencySnapshot>,
 }
 
@@ -152,8 +122,9 @@ pub(super) struct Shared {
     pub(super) ino: InodeId,
     pub(super) about: About,
     pub(super) common: Arc<Common>,
-    /// Every request holds it shared while it runs; what changes the routes, or must be alone (truncation, allocation), has
-    /// it exclusively. Taken before any lock of a [`File`]; of two inodes, that with the lower number first.
+    /// Every request holds it shared while it runs; what changes the routes, or must be alone
+    /// (truncation, allocation), has it exclusively. Taken before any lock of a [`File`]; of two
+    /// inodes, that with the lower number first.
     gate: RwLock<Routes>,
     pub(super) book: Mutex<Book>,
     pub(super) changes: Arc<Changes>,
@@ -168,17 +139,21 @@ pub(super) struct Shared {
     to_drop: AtomicBool,
     /// Held while what streams have left in the page cache is being dropped.
     dropping: Mutex<()>,
-    /// Handles through which the kernel has filled its cache of the mount, though they are not cached.
+    /// Handles through which the kernel has filled its cache of the mount, though they are not
+    /// cached.
     pub(super) fillers: AtomicU32,
-    /// The same and cached handles: while there are any, the kernel may fill its cache of the mount with pages of the inode.
+    /// The same and cached handles: while there are any, the kernel may fill its cache of the mount
+    /// with pages of the inode.
     cachers: AtomicU32,
     /// What it has there: one of [`NO_PAGES`], [`OLD_PAGES`], [`NEW_PAGES`].
     pages: AtomicU8,
-    /// Those of them that may write: mappings may have made pages dirty of which the server does not know.
+    /// Those of them that may write: mappings may have made pages dirty of which the server does
+    /// not know.
     dirtiers: AtomicU32,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
-    /// Up to where this server has written, resized or allocated the source. What is behind it was put there by others.
+    /// Up to where this server has written, resized or allocated the source. What is behind it was
+    /// put there by others.
     pub(super) own_end: AtomicU64,
     /// How far the end of the file is behind where the kernel last appended.
     pub(super) displaced: AtomicU64,
@@ -279,8 +254,8 @@ impl Shared {
         self.cachers.load(Ordering::Relaxed) > 0
     }
 
-    /// Attributes of the source are about to be answered. If they show a change, what was read before them does not count
-    /// any more; so they must be those of a moment before this call.
+    /// Attributes of the source are about to be answered. If they show a change, what was read
+    /// before them does not count any more; so they must be those of a moment before this call.
     pub(super) fn saw(&self, now: Signature) {
         match self.freshness.compare(now, self.changes.own()) {
             Found::Same => {}
@@ -299,8 +274,9 @@ impl Shared {
         self.is_watched() || self.ordered.bytes() + self.appended.bytes() > 0 || self.book().streams > 0
     }
 
-    /// Looks whether the source was changed beside the mount, if the kernel may have pages and it is time to. With `too_many`
-    /// watched inodes, one for which the kernel has not come since the last time loses its pages instead.
+    /// Looks whether the source was changed beside the mount, if the kernel may have pages and it
+    /// is time to. With `too_many` watched inodes, one for which the kernel has not come since the
+    /// last time loses its pages instead.
     pub(super) fn look(&self, too_many: bool) {
         if !self.is_watched() || !self.freshness.is_due() {
             return;
@@ -311,7 +287,8 @@ impl Shared {
             return;
         }
         exchange(NEW_PAGES, OLD_PAGES);
-        // Whoever is alone with the inode does not keep the janitor from the others; there is a next time.
+        // Whoever is alone with the inode does not keep the janitor from the others; there is a
+        // next time.
         let Some(routes) = self.gate.try_read() else { return };
         let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
         drop(routes);
@@ -323,7 +300,8 @@ impl Shared {
 
     /// Drops what was read of the source: by the server ahead of programs, and by the kernel.
     pub(super) fn drop_read(&self) {
-        // In this order: what the kernel reads after it has dropped its pages is not what was read ahead.
+        // In this order: what the kernel reads after it has dropped its pages is not what was read
+        // ahead.
         self.changes.note_beside();
         if self.is_kept() {
             self.common.kernel.drop_pages(self.ino, 0..0);
@@ -356,10 +334,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Brings the routes into line with the handles that are open: through the page cache of the source while the kernel
-    /// uses that, else past it. Nobody sees anything stale: no request is under way meanwhile, and what has been acknowledged
-    /// is in the source (pending bytes before the kernel reads by itself; dirty pages before the first request goes past
-    /// them).
+    /// Brings the routes into line with the handles that are open: through the page cache of the
+    /// source while the kernel uses that, else past it. Nobody sees anything stale: no request is
+    /// under way meanwhile, and what has been acknowledged is in the source (pending bytes before
+    /// the kernel reads by itself; dirty pages before the first request goes past them).
     pub(super) fn reconcile(&self) -> Result<()> {
         let wanted = self.book().through_source > 0;
         if self.routes().cached == wanted {
@@ -378,7 +356,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops the pages of the source that a handle of a backed inode may have brought in by a mapping, unless they are wanted.
+    /// Drops the pages of the source that a handle of a backed inode may have brought in by a
+    /// mapping, unless they are wanted.
     pub(super) fn drop_mapped(&self) {
         let brought = |routes: &Routes| routes.backed && !routes.cached;
         if brought(&self.routes()) {
@@ -391,8 +370,8 @@ impl Shared {
         }
     }
 
-    /// Writes back what streams have left in the page cache of the source and drops it, in the background, unless that is
-    /// being done.
+    /// Writes back what streams have left in the page cache of the source and drops it, in the
+    /// background, unless that is being done.
     pub(super) fn drop_streamed_soon(self: &Arc<Self>) {
         if self.to_drop.swap(true, Ordering::AcqRel) {
             return;
@@ -421,7 +400,8 @@ impl Shared {
         self.dropping.lock()
     }
 
-    /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.
+    /// Writes back what passed through the page cache, before the files are closed, which would
+    /// tell nobody of an error.
     pub(super) fn settle_files(&self) {
         let routes = self.routes();
         if let Some(Err(errno)) = routes.writing.as_ref().map(|descriptors| descriptors.settle()) {
@@ -436,7 +416,8 @@ impl Shared {
     }
 }
 
-/// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes that went.
+/// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes
+/// that went.
 fn drop_pages(descriptors: &Descriptors, picture: Option<&ResidencySnapshot>) -> Result<u64> {
     let fd = descriptors.base();
     let length = length_of(fd).map_err(errno_of)?;
@@ -468,7 +449,8 @@ impl Routes {
         self.cached
     }
 
-    /// Whether bytes may be read ahead or written behind: all who see the inode see it through this server.
+    /// Whether bytes may be read ahead or written behind: all who see the inode see it through this
+    /// server.
     pub(super) fn may_hold_back(&self) -> bool {
         !self.backed && !self.cached
     }
@@ -497,7 +479,8 @@ pub(super) struct Handle {
     pub(super) commits: Commits,
     /// Something was written through it: it is told of errors without asking by a sync.
     pub(super) wrote: AtomicBool,
-    /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.
+    /// The kernel has filled its cache of the mount through it, for a mapping or because the handle
+    /// is cached.
     pub(super) filled: AtomicBool,
     /// What the kernel keeps of what it has read through the handle.
     pub(super) kept: Kept,
@@ -513,7 +496,8 @@ impl Handle {
         self.wish.mode == Mode::Cached
     }
 
-    /// Has the kernel drop, now and then, what it has cached for a reader that asks for the range now.
+    /// Has the kernel drop, now and then, what it has cached for a reader that asks for the range
+    /// now.
     pub(super) fn drop_behind(&self, range: &Range<u64>) {
         if let Some(drop) = self.kept.note(range) {
             self.shared.common.kernel.drop_pages(self.shared.ino, drop);
@@ -564,13 +548,15 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Whether a write at `start` would continue the one before, or be the first and at the start of the file.
+    /// Whether a write at `start` would continue the one before, or be the first and at the start
+    /// of the file.
     pub(super) fn is_continued_by(&self, start: u64) -> bool {
         let before = self.next.load(Ordering::Relaxed);
         before == start || before == u64::MAX && start == 0
     }
 
-    /// Notes a write; true if it continues the one before, or is the first and at the start of the file.
+    /// Notes a write; true if it continues the one before, or is the first and at the start of the
+    /// file.
     pub(super) fn continues(&self, start: u64, end: u64) -> bool {
         let before = self.next.swap(end, Ordering::Relaxed);
         before == start || before == u64::MAX && start == 0

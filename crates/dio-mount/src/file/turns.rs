@@ -1,9 +1,11 @@
 //! Writers of an inode whose whole file is locked, one after the other.
 //!
-//! The file's own lock keeps them apart in any case. But who waits for that occupies a thread of the server, and some dozens of
-//! writers of one file would occupy all of them while other files wait too. So a write that comes while another one is under
-//! way is put aside, and its thread serves others; whoever has the turn does what has been put aside before he gives it up.
-//! The kernel's inode lock could do the same (without `FOPEN_PARALLEL_DIRECT_WRITES`), but there nobody can count who waits.
+//! The file's own lock keeps them apart in any case. But who waits for that occupies a thread of
+//! the server, and some dozens of writers of one file would occupy all of them while other files
+//! wait too. So a write that comes while another one is under way is put aside, and its thread
+//! serves others; whoever has the turn does what has been put aside before he gives it up. The
+//! kernel's inode lock could do the same (without `FOPEN_PARALLEL_DIRECT_WRITES`), but there nobody
+//! can count who waits.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -53,7 +55,8 @@ impl Turns {
         !std::mem::replace(&mut self.state().taken, true)
     }
 
-    /// Puts a write aside; gives it back where the turn has become free, which then is the caller's.
+    /// Puts a write aside; gives it back where the turn has become free, which then is the
+    /// caller's.
     fn put_aside(&self, aside: Aside) -> Option<Aside> {
         let mut state = self.state();
         if state.taken {
@@ -64,8 +67,8 @@ impl Turns {
         Some(aside)
     }
 
-    /// Does `first`, then what waits, and gives up the turn. A panic goes on when that is done: those who wait are not to
-    /// blame.
+    /// Does `first`, then what waits, and gives up the turn. A panic goes on when that is done:
+    /// those who wait are not to blame.
     fn spend(&self, first: impl FnOnce()) {
         let mut panic = catch_unwind(AssertUnwindSafe(first)).err();
         loop {
@@ -90,7 +93,8 @@ impl Handle {
         self.wish.excludes_all() && self.way == Way::Requests
     }
 
-    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's turn.
+    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's
+    /// turn.
     pub(super) fn write_in_turn(
         self: &Arc<Self>,
         offset: u64,

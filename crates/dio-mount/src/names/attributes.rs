@@ -1,4 +1,5 @@
-//! Attributes: owner, mode and times, what links contain, what callers may do, and the file system below.
+//! Attributes: owner, mode and times, what links contain, what callers may do, and the file system
+//! below.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,7 +23,8 @@ impl Names {
     /// Attributes of an inode; `st_ino` as in [`Entry::stat`](super::Entry::stat).
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `fstat(2)`.
+    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file,
+    /// those of `fstat(2)`.
     pub fn stat(&self, inode: InodeId) -> Result<Stat> {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;
@@ -33,25 +35,29 @@ impl Names {
         Ok(stat)
     }
 
-    /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may take set-id bits away
-    /// that the mode gives. What a change takes away besides is the business of the file system below.
+    /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may
+    /// take set-id bits away that the mode gives. What a change takes away besides is the business
+    /// of the file system below.
     ///
-    /// Everything happens as the caller. The kernel has checked who may do it by the attributes that it remembers, and for
-    /// calls on an open descriptor it never asks for newer ones: a program could keep the descriptor of a file that has
-    /// meanwhile become another user's, and give that user's file the set-user-id bit.
+    /// Everything happens as the caller. The kernel has checked who may do it by the attributes
+    /// that it remembers, and for calls on an open descriptor it never asks for newer ones: a
+    /// program could keep the descriptor of a file that has meanwhile become another user's, and
+    /// give that user's file the set-user-id bit.
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file, those of `chown(2)`,
-    /// `chmod(2)` and `utimensat(2)`.
+    /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file,
+    /// those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
     pub fn change(&self, caller: Caller, inode: InodeId, changes: &Changes) -> Result<()> {
         let place = self.descriptor(inode)?;
         let before = fstat(&*place)?;
-        // Nothing is changed if it will not be known whether there are objects to change too. A damaged descriptor has none.
+        // Nothing is changed if it will not be known whether there are objects to change too. A
+        // damaged descriptor has none.
         if dio::names::is_striped(&*place) == Err(Errno::AGAIN) {
             return Err(Errno::AGAIN);
         }
         let apply = || self.apply(&place, changes);
-        // Without the caller's further groups the kernel would take the set-group-id bit away instead of refusing it.
+        // Without the caller's further groups the kernel would take the set-group-id bit away
+        // instead of refusing it.
         match changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0) {
             true => self.as_caller_in_full(caller, apply)?,
             false => self.as_caller(caller, 0, apply)?,
@@ -65,7 +71,8 @@ impl Names {
             chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         if let Some(mode) = changes.mode {
-            // A place has no `fchmod`; the link in /proc leads to the inode, also if that is a symbolic link.
+            // A place has no `fchmod`; the link in /proc leads to the inode, also if that is a
+            // symbolic link.
             chmodat(&self.process, DecInt::from_fd(place), permissions(mode), AtFlags::empty())?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
@@ -88,12 +95,14 @@ impl Names {
         }
     }
 
-    /// An attribute request that changes nothing: the file is to lose its set-id bits and capabilities. The kernel sends it before
-    /// a write, an allocation or a copy to the file; and for `chown(2)` to neither owner nor group, by anybody, of which it has
-    /// not checked that they may do that. `is_written` says that the file is open for writing.
+    /// An attribute request that changes nothing: the file is to lose its set-id bits and
+    /// capabilities. The kernel sends it before a write, an allocation or a copy to the file; and
+    /// for `chown(2)` to neither owner nor group, by anybody, of which it has not checked that they
+    /// may do that. `is_written` says that the file is open for writing.
     ///
     /// # Errors
-    /// `EPERM` for who neither owns the file nor may be writing to it, `ESTALE` if it is gone, those of `chown(2)`.
+    /// `EPERM` for who neither owns the file nor may be writing to it, `ESTALE` if it is gone,
+    /// those of `chown(2)`.
     pub fn take_privileges(&self, caller: Caller, inode: InodeId, is_written: bool) -> Result<()> {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;

@@ -20,9 +20,10 @@ use super::{Caller, Entry, InodeId, Names};
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 impl Names {
-    /// Creates a regular file, a pipe, a socket or a device, by the type in `mode`. `rdev` is a device as the kernel
-    /// writes it in 32 bits. The mask is not applied where the directory has a default ACL; here and below, what is
-    /// created belongs to the caller, if the server can arrange for that.
+    /// Creates a regular file, a pipe, a socket or a device, by the type in `mode`. `rdev` is a
+    /// device as the kernel writes it in 32 bits. The mask is not applied where the directory has a
+    /// default ACL; here and below, what is created belongs to the caller, if the server can
+    /// arrange for that.
     ///
     /// # Errors
     /// Those of `mknod(2)`.
@@ -83,12 +84,13 @@ impl Names {
         self.lookup(parent, name)
     }
 
-    /// Creates a regular file and opens it, whatever its mode allows. It is always new: `O_DIRECT`, which a file system
-    /// may refuse after it has created the file, is left to a second open, as are `O_TRUNC` and `O_APPEND`.
+    /// Creates a regular file and opens it, whatever its mode allows. It is always new: `O_DIRECT`,
+    /// which a file system may refuse after it has created the file, is left to a second open, as
+    /// are `O_TRUNC` and `O_APPEND`.
     ///
     /// # Errors
-    /// `EEXIST` if there is something and `O_EXCL` was asked for; without it `ESTALE`, upon which the kernel looks once
-    /// more and opens what is there, by its permissions. Those of `open(2)`.
+    /// `EEXIST` if there is something and `O_EXCL` was asked for; without it `ESTALE`, upon which
+    /// the kernel looks once more and opens what is there, by its permissions. Those of `open(2)`.
     pub fn create(
         &self,
         caller: Caller,
@@ -115,10 +117,12 @@ impl Names {
         Ok((self.enter(self.created(parent, &file)?, parent, name), file))
     }
 
-    /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never have one.
+    /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never
+    /// have one.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the file system knows no such files, `ENFILE` beyond the caller's share of the descriptors, those of `open(2)`.
+    /// `EOPNOTSUPP` where the file system knows no such files, `ENFILE` beyond the caller's share
+    /// of the descriptors, those of `open(2)`.
     pub fn create_unnamed(
         &self,
         caller: Caller,
@@ -138,8 +142,8 @@ impl Names {
         Ok((self.enter_unnamed(self.created(parent, &file)?, share), file))
     }
 
-    /// What was just created, and opened with `how`: a striped file, where its directory has that by default. The caller must be
-    /// allowed to make files where the objects are to be.
+    /// What was just created, and opened with `how`: a striped file, where its directory has that
+    /// by default. The caller must be allowed to make files where the objects are to be.
     fn as_by_default(
         &self,
         caller: Caller,
@@ -160,7 +164,8 @@ impl Names {
         if is_created_file(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
     }
 
-    /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
+    /// A file that was just created, by itself: its name, if it has one, may be somebody else's by
+    /// now.
     fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
         let stat = names::fstat(file)?;
         let mount = self.mount_of(parent)?;
@@ -168,7 +173,8 @@ impl Names {
         Ok(Found { place, stat, mount })
     }
 
-    /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.
+    /// Calls `create` with permissions such that the mask holds, but where the directory has a
+    /// default ACL.
     fn masked<T>(
         &self,
         directory: &Arc<OwnedFd>,

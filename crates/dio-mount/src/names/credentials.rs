@@ -1,8 +1,9 @@
 //! Taking on the identity of a caller, for what is created.
 //!
-//! The kernel has checked permissions when a request arrives; the file system below must know for whom it creates: owner,
-//! group, set-group-id directories, quotas, reserved blocks. Identities are those of the thread alone (`dio::credentials`), with
-//! the privileges of the server gone while its user is not the superuser.
+//! The kernel has checked permissions when a request arrives; the file system below must know for
+//! whom it creates: owner, group, set-group-id directories, quotas, reserved blocks. Identities are
+//! those of the thread alone (`dio::credentials`), with the privileges of the server gone while its
+//! user is not the superuser.
 
 use std::cell::Cell;
 
@@ -14,7 +15,8 @@ use rustix::process::{Gid, umask};
 use super::attributes::group;
 use super::{Caller, Names};
 
-/// A set-group-id file, which the file system below makes of a plain one if its creator is not in the group.
+/// A set-group-id file, which the file system below makes of a plain one if its creator is not in
+/// the group.
 const SET_GROUP: u32 = 0o2010;
 
 impl Names {
@@ -25,8 +27,9 @@ impl Names {
 
     /// Does something as the caller, if the server can.
     ///
-    /// Groups beyond the first are looked up only where they can matter, which is rare and takes longer than all the rest:
-    /// when it is refused without them, and for files with a set-group-id bit.
+    /// Groups beyond the first are looked up only where they can matter, which is rare and takes
+    /// longer than all the rest: when it is refused without them, and for files with a set-group-id
+    /// bit.
     pub(super) fn as_caller<T>(&self, caller: Caller, mode: u32, mut action: impl FnMut() -> Result<T>) -> Result<T> {
         let Some(own) = self.credentials_beside(caller) else { return action() };
         if mode & SET_GROUP != SET_GROUP {
@@ -49,7 +52,8 @@ impl Names {
     }
 }
 
-/// The supplementary groups of a caller, which waits for our answer; `None` if they cannot be known.
+/// The supplementary groups of a caller, which waits for our answer; `None` if they cannot be
+/// known.
 fn groups_of(caller: Caller) -> Option<Vec<Gid>> {
     if caller.pid == 0 {
         return None;
@@ -58,8 +62,8 @@ fn groups_of(caller: Caller) -> Option<Vec<Gid>> {
     groups_in(&status, caller)
 }
 
-/// Those in a `status` file (`proc_pid_status(5)`), if it is that of the caller: somebody who died may have left the
-/// number to somebody else.
+/// Those in a `status` file (`proc_pid_status(5)`), if it is that of the caller: somebody who died
+/// may have left the number to somebody else.
 fn groups_in(status: &str, caller: Caller) -> Option<Vec<Gid>> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     // Real, effective, saved, and last that for file accesses.
@@ -81,8 +85,9 @@ pub(super) struct Masked {
 }
 
 impl Masked {
-    /// Sets the mask of this thread, so that the file system below applies it or, where the directory has a default ACL,
-    /// does not. `None` if the thread has no mask of its own: then that of the process is empty from now on.
+    /// Sets the mask of this thread, so that the file system below applies it or, where the
+    /// directory has a default ACL, does not. `None` if the thread has no mask of its own: then
+    /// that of the process is empty from now on.
     pub(super) fn with(mask: u32) -> Option<Masked> {
         let own = OWN_MASK.with(|own| {
             if own.get() == Some(false) {

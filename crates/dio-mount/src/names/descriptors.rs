@@ -1,4 +1,5 @@
-//! Descriptors of inodes: the recently used ones, within a limit, and those without which an inode would be lost.
+//! Descriptors of inodes: the recently used ones, within a limit, and those without which an inode
+//! would be lost.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -61,7 +62,8 @@ impl Descriptors {
         self.by_inode.contains_key(&inode) || self.pinned.contains_key(&inode)
     }
 
-    /// Keeps the descriptor of an inode that has none. Returns what had to go for it, to be closed without the lock.
+    /// Keeps the descriptor of an inode that has none. Returns what had to go for it, to be closed
+    /// without the lock.
     #[must_use]
     pub(super) fn keep(&mut self, inode: InodeId, place: Place) -> Option<Place> {
         if self.has(inode) {

@@ -1,12 +1,13 @@
 //! Open directories, and what was read of them.
 //!
-//! Offsets are those of the file system below (`d_off`), so they stay good however long a directory is read and whatever
-//! comes and goes in it. What was read ahead of the kernel's buffer is kept for its next request, unless the directory has
-//! changed since.
+//! Offsets are those of the file system below (`d_off`), so they stay good however long a directory
+//! is read and whatever comes and goes in it. What was read ahead of the kernel's buffer is kept
+//! for its next request, unless the directory has changed since.
 //!
-//! The kernel may keep the names that it has read (`FOPEN_CACHE_DIR`), for as long as it may believe names at all, and where
-//! the file system below tells by its times that a directory has changed. What has changed within the last two seconds could
-//! change again without another time, so it is read each time.
+//! The kernel may keep the names that it has read (`FOPEN_CACHE_DIR`), for as long as it may
+//! believe names at all, and where the file system below tells by its times that a directory has
+//! changed. What has changed within the last two seconds could change again without another time,
+//! so it is read each time.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -36,7 +37,8 @@ const MOST_READ: usize = 1 << 14;
 /// No place in a directory: offsets of the kernel are not negative (`loff_t`).
 const NOWHERE: u64 = u64::MAX;
 
-/// Directories of which names are kept that were read and not yet given: up to 32 KiB of them, some 130 KiB in memory, each.
+/// Directories of which names are kept that were read and not yet given: up to 32 KiB of them, some
+/// 130 KiB in memory, each.
 const MOST_AHEAD: usize = 64;
 
 /// What the kernel may do with its copy of the names of a directory.
@@ -57,7 +59,8 @@ pub struct Name {
     pub name: OsString,
     /// `d_type` of `getdents64(2)`.
     pub kind: FileType,
-    /// Its inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat); of a mount point the number of what is covered.
+    /// Its inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat); of a mount point the
+    /// number of what is covered.
     pub number: u64,
     /// Where reading goes on behind it.
     pub next: u64,
@@ -91,7 +94,8 @@ pub(super) struct Directories {
     last: AtomicU64,
     /// Those with names that were read and not yet given, the last read last.
     ahead: Mutex<VecDeque<Weak<Open>>>,
-    /// What directories were like, and when, as the kernel was last told to make a copy of their names.
+    /// What directories were like, and when, as the kernel was last told to make a copy of their
+    /// names.
     read: Mutex<HashMap<InodeId, (Stamp, Instant)>>,
 }
 
@@ -124,8 +128,9 @@ impl Directories {
         self.open.lock()
     }
 
-    /// Names of this directory are kept for the next request. Of others, read long ago, they are given up: there are at most
-    /// [`MOST_AHEAD`] of them, however many directories somebody has open.
+    /// Names of this directory are kept for the next request. Of others, read long ago, they are
+    /// given up: there are at most [`MOST_AHEAD`] of them, however many directories somebody has
+    /// open.
     fn keeps_names(&self, open: &Arc<Open>) {
         let mut ahead = self.ahead.lock();
         if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
@@ -151,8 +156,8 @@ impl Directories {
         self.lock().get(&handle).cloned().ok_or(Errno::BADF)
     }
 
-    /// Adds an open directory with these attributes; `root` says that what is above it is outside, and `device` is the index of
-    /// its file system. The handle is never that of another.
+    /// Adds an open directory with these attributes; `root` says that what is above it is outside,
+    /// and `device` is the index of its file system. The handle is never that of another.
     pub(super) fn add(
         &self,
         inode: InodeId,
@@ -168,8 +173,9 @@ impl Directories {
         handle
     }
 
-    /// What the kernel may do with its copy of the names of a directory that was just opened, where it may believe names for
-    /// `remember`. `tells` says whether the times of a directory tell of every change in it.
+    /// What the kernel may do with its copy of the names of a directory that was just opened, where
+    /// it may believe names for `remember`. `tells` says whether the times of a directory tell of
+    /// every change in it.
     pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> Copied {
         let Ok(open) = self.get(handle) else { return Copied::Never };
         let tells = tells(open.inode);
@@ -193,8 +199,8 @@ impl Directories {
         Copied::Anew
     }
 
-    /// Gives the names of a directory, as [`Names::read_directory`](super::Names::read_directory) says; `root` is the number of
-    /// the root.
+    /// Gives the names of a directory, as [`Names::read_directory`](super::Names::read_directory)
+    /// says; `root` is the number of the root.
     ///
     /// # Errors
     /// As there.
@@ -242,8 +248,9 @@ impl Directories {
 }
 
 impl Open {
-    /// Whether reading can go on from the place of a name that is gone. On tmpfs that leads to names before it (seen with Linux
-    /// 6.18; `offset_readdir`, fs/libfs.c): what was read ahead there is given although some of it may be gone.
+    /// Whether reading can go on from the place of a name that is gone. On tmpfs that leads to
+    /// names before it (seen with Linux 6.18; `offset_readdir`, fs/libfs.c): what was read ahead
+    /// there is given although some of it may be gone.
     fn keeps_places(&self) -> bool {
         fstatfs(&self.file).is_ok_and(|fs| fs.f_type as u32 != TMPFS)
     }

@@ -16,8 +16,8 @@ impl Names {
     /// The flags of a regular file or directory.
     ///
     /// # Errors
-    /// `ENOTTY` or `EOPNOTSUPP` from a file system that has none, `EINVAL` for what is neither file nor directory, `ESTALE` if
-    /// it is gone.
+    /// `ENOTTY` or `EOPNOTSUPP` from a file system that has none, `EINVAL` for what is neither file
+    /// nor directory, `ESTALE` if it is gone.
     pub fn flags(&self, inode: InodeId) -> Result<u32> {
         Ok(ioctl_getflags(self.open(inode, FOR_FLAGS)?)?.bits())
     }
@@ -36,7 +36,8 @@ impl Names {
     /// caller.
     ///
     /// # Errors
-    /// Those of [`Names::flags`], `EPERM`; `EOPNOTSUPP` of a striped file, whose bytes are in other files.
+    /// Those of [`Names::flags`], `EPERM`; `EOPNOTSUPP` of a striped file, whose bytes are in other
+    /// files.
     pub fn set_flags(&self, caller: Caller, inode: InodeId, flags: u32) -> Result<()> {
         let file = self.plain(inode)?;
         self.as_caller_in_full(caller, || ioctl_setflags(&file, IFlags::from_bits_retain(flags)))

@@ -1,9 +1,10 @@
-//! What mounts below the source forbid (`nosuid`, `nodev`, `noexec`), and the mount of dio does not.
+//! What mounts below the source forbid (`nosuid`, `nodev`, `noexec`), and the mount of dio does
+//! not.
 //!
-//! The kernel asks the mount through which a file is reached. Below a mount of dio that is dio's own: without what
-//! follows, set-user-id programs and devices on a `nosuid,nodev` disk would work through it. So they are shown without
-//! what is forbidden: regular files without set-id bits, capabilities and execute bits, devices with the number 0:0,
-//! which cannot be opened (ENXIO).
+//! The kernel asks the mount through which a file is reached. Below a mount of dio that is dio's
+//! own: without what follows, set-user-id programs and devices on a `nosuid,nodev` disk would work
+//! through it. So they are shown without what is forbidden: regular files without set-id bits,
+//! capabilities and execute bits, devices with the number 0:0, which cannot be opened (ENXIO).
 
 use std::os::fd::AsFd;
 

@@ -17,8 +17,8 @@ use crate::users::Share;
 /// Inodes take up to this part of [`crate::Settings::limit`].
 pub const SHARE: u64 = 4;
 
-/// Places that were not used for one to two of these are closed where handles do as well: they would keep deleted files
-/// and unused mounts.
+/// Places that were not used for one to two of these are closed where handles do as well: they
+/// would keep deleted files and unused mounts.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Names that the kernel is asked to forget before what it gave back is looked at.
@@ -39,8 +39,9 @@ pub(super) struct State {
     pub(super) table: Table,
     pub(super) descriptors: Descriptors,
     pub(super) mounts: Mounts,
-    /// Inodes whose last known name is gone: pinned, since they could not be found again, with whose share of the
-    /// descriptors. One that nobody had a share for is found as long as it is open.
+    /// Inodes whose last known name is gone: pinned, since they could not be found again, with
+    /// whose share of the descriptors. One that nobody had a share for is found as long as it is
+    /// open.
     nameless: HashMap<InodeId, Option<Share>>,
     ended: bool,
 }
@@ -180,7 +181,8 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to do, or else long enough to find out what is idle, and takes that.
+    /// Waits until there is something to do, or else long enough to find out what is idle, and
+    /// takes that.
     fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
         let outcome = self.changed.wait_for(&mut state, IDLE);
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {

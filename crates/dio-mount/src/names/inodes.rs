@@ -1,8 +1,9 @@
-//! The table of the inodes that the kernel knows by number: who they are in the source, and by which name they were last
-//! found. It makes no system calls.
+//! The table of the inodes that the kernel knows by number: who they are in the source, and by
+//! which name they were last found. It makes no system calls.
 //!
-//! A record lives while the kernel holds its inode (`lookups`) or another record's name is below it (`children`), so that
-//! the way from any record to the root is always there. Numbers are never given out twice.
+//! A record lives while the kernel holds its inode (`lookups`) or another record's name is below it
+//! (`children`), so that the way from any record to the root is always there. Numbers are never
+//! given out twice.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +13,8 @@ use dio_sys::FileHandle;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 
-/// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
+/// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given
+/// to a second inode.
 pub type InodeId = u64;
 
 /// The root of every mount.
@@ -29,8 +31,9 @@ const NOBODY: InodeId = 0;
 pub(super) struct Key {
     /// Index of its `st_dev`.
     pub(super) device: u32,
-    /// Of directories the index of the mount, 0 of all others: a directory mounted in two places is two directories to
-    /// the kernel, which allows each only one name, while a file remains one file.
+    /// Of directories the index of the mount, 0 of all others: a directory mounted in two places is
+    /// two directories to the kernel, which allows each only one name, while a file remains one
+    /// file.
     pub(super) mount: u32,
     /// Its `st_ino`.
     pub(super) number: u64,
@@ -95,7 +98,8 @@ impl Identity {
         self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
     }
 
-    /// The key of what this directory has in it, on its own file system: `number_shown` is its number in the mount.
+    /// The key of what this directory has in it, on its own file system: `number_shown` is its
+    /// number in the mount.
     pub(super) fn key_below(&self, number_shown: u64, kind: FileType) -> Key {
         let Key { device, .. } = self.key;
         let mount = if kind == FileType::Directory { self.mount } else { 0 };
@@ -112,7 +116,8 @@ pub(super) fn shown(device: u32, number: u64) -> u64 {
 /// An inode.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Invariant: `id & 0xffff_ffff` is its slot plus one, the rest how often the slot was used before.
+    /// Invariant: `id & 0xffff_ffff` is its slot plus one, the rest how often the slot was used
+    /// before.
     id: InodeId,
     pub(super) identity: Identity,
     /// By which it was last found; [`NOBODY`] if that cannot be any more.
@@ -187,7 +192,8 @@ impl Table {
         self.slots.get(*self.by_key.get(key)? as usize).map(|record| record.id)
     }
 
-    /// Counts one more lookup of an inode that was found by `name` in `parent`, and makes a record if it is new.
+    /// Counts one more lookup of an inode that was found by `name` in `parent`, and makes a record
+    /// if it is new.
     pub(super) fn enter(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
         let known = self.find(&identity.key).filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
         match known {
@@ -235,7 +241,8 @@ impl Table {
         self.now = now;
     }
 
-    /// Whether the kernel was told within the last `milliseconds` of an inode by this name, and still holds it.
+    /// Whether the kernel was told within the last `milliseconds` of an inode by this name, and
+    /// still holds it.
     pub(super) fn was_told(&self, key: &Key, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
         self.find(key).and_then(|id| self.get(id).ok()).is_some_and(|record| {
             let held = record.lookups > 0 && !record.asked;
@@ -283,8 +290,8 @@ impl Table {
         self.remove_unheld(id);
     }
 
-    /// Directories that others moved may seem to be below themselves until they are looked up again: the place that
-    /// closes the circle is the one that is out of date.
+    /// Directories that others moved may seem to be below themselves until they are looked up
+    /// again: the place that closes the circle is the one that is out of date.
     fn break_circle(&mut self, id: InodeId, parent: InodeId) {
         let mut at = parent;
         while let Ok(record) = self.get(at) {
@@ -379,8 +386,8 @@ impl Table {
         self.slots.taken()
     }
 
-    /// Up to `count` leaves that were not used for long, none of them twice before it is looked up again. With
-    /// `directories`, those without anything known below them are leaves too.
+    /// Up to `count` leaves that were not used for long, none of them twice before it is looked up
+    /// again. With `directories`, those without anything known below them are leaves too.
     pub(super) fn oldest_leaves(&mut self, count: usize, directories: bool) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         let slots = self.slots.len();

@@ -19,21 +19,24 @@ struct Watched {
 }
 
 impl Watched {
-    /// Whether all objects of a striped file can go with the name, if they are to: otherwise it stays.
+    /// Whether all objects of a striped file can go with the name, if they are to: otherwise it
+    /// stays.
     fn check_removable(&self) -> Result<()> {
         dio::stripe::check_removable(&*self.place).map_err(|error| error.errno())
     }
 }
 
 impl Names {
-    /// Has `keep` asked for how long the objects of a striped file are needed that has lost its last name: it removes them when
-    /// nobody has the file open any more, or returns them if nobody has. It can be set once; without it they go at once.
+    /// Has `keep` asked for how long the objects of a striped file are needed that has lost its
+    /// last name: it removes them when nobody has the file open any more, or returns them if nobody
+    /// has. It can be set once; without it they go at once.
     pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
         self.keeper.keep_through(keep);
     }
 
-    /// Gives an inode one more name. Here and below it is done as the caller, if the server can: the kernel checked permissions
-    /// by attributes of the directory that it may have remembered for a while.
+    /// Gives an inode one more name. Here and below it is done as the caller, if the server can:
+    /// the kernel checked permissions by attributes of the directory that it may have remembered
+    /// for a while.
     ///
     /// # Errors
     /// `ESTALE` if it is gone, those of `link(2)`.
@@ -133,7 +136,8 @@ impl Names {
         drop(unused);
     }
 
-    /// Pins the inode of a name, if the kernel knows it: without that name it might not be found again.
+    /// Pins the inode of a name, if the kernel knows it: without that name it might not be found
+    /// again.
     fn watch(&self, directory: &Place, parent: InodeId, name: &OsStr) -> Option<Watched> {
         // If there is nothing, what is tried next says so.
         let found = self.find_place(directory, self.mount_of(parent).ok()?, name).ok()?;
@@ -148,8 +152,8 @@ impl Names {
         Some(Watched { inode, place })
     }
 
-    /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or that by which alone it
-    /// could be found, stays pinned until the kernel forgets it.
+    /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or
+    /// that by which alone it could be found, stays pinned until the kernel forgets it.
     fn unwatch(&self, caller: Caller, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
         let Watched { inode, place } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);

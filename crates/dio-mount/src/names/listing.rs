@@ -11,7 +11,8 @@ impl Names {
     /// Opens a directory for reading; the handle is never that of another.
     ///
     /// # Errors
-    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone, those of `open(2)`.
+    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone,
+    /// those of `open(2)`.
     pub fn open_directory(&self, user: u32, inode: InodeId) -> Result<u64> {
         let share = self.users.take_descriptors(user, 1)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -22,17 +23,19 @@ impl Names {
         Ok(self.directories.add(inode, (file, &stat), inode == ROOT, device, share))
     }
 
-    /// What the kernel may do with its copy of the names of a directory that was just opened, where it may believe names for
-    /// `remember`.
+    /// What the kernel may do with its copy of the names of a directory that was just opened, where
+    /// it may believe names for `remember`.
     pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
         self.directories.copied(handle, remember, |inode| self.shared.lock().tells_changes(inode))
     }
 
-    /// Gives the names from `offset` on (0 is the beginning, others are [`Name::next`] of earlier ones) until there are no
-    /// more or `give` says that one did not fit any more. From the beginning on, they are read anew.
+    /// Gives the names from `offset` on (0 is the beginning, others are [`Name::next`] of earlier
+    /// ones) until there are no more or `give` says that one did not fit any more. From the
+    /// beginning on, they are read anew.
     ///
     /// # Errors
-    /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, those of `getdents(2)`.
+    /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, those of
+    /// `getdents(2)`.
     pub fn read_directory(&self, handle: u64, offset: u64, give: impl FnMut(Name) -> bool) -> Result<()> {
         self.directories.give(handle, offset, self.root_number(), give)
     }

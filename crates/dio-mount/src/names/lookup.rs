@@ -14,12 +14,13 @@ use super::{Entry, InodeId, Name, Names};
 use crate::users::Share;
 
 impl Names {
-    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode itself and `..` the
-    /// directory where it was last found, for a kernel that was given a handle of it (`FUSE_EXPORT_SUPPORT`).
+    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode
+    /// itself and `..` the directory where it was last found, for a kernel that was given a handle
+    /// of it (`FUSE_EXPORT_SUPPORT`).
     ///
     /// # Errors
-    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner holds a lease on what may be
-    /// a striped file, those of `open(2)`.
+    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner
+    /// holds a lease on what may be a striped file, those of `open(2)`.
     pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
         match name.as_encoded_bytes() {
             b"." => return self.again(parent),
@@ -85,8 +86,8 @@ impl Names {
         Entry { inode, generation: 0, stat }
     }
 
-    /// The short way for an inode of which a place is open: as long as it is, no other has its number. Then `stat` becomes what
-    /// the mount shows of it.
+    /// The short way for an inode of which a place is open: as long as it is, no other has its
+    /// number. Then `stat` becomes what the mount shows of it.
     fn enter_open(&self, stat: &mut Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
         let mut state = self.shared.lock();
         let key = state.mounts.key(stat, mount);

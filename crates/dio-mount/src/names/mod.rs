@@ -1,9 +1,10 @@
 //! The tree: inodes, names and attributes of the source, resolved beneath it and nowhere else.
 //!
-//! Every name is looked up alone, in an open directory, and symbolic links are never followed: neither `..` nor a link nor
-//! whoever moves directories meanwhile leads out of the source, and it does not matter that the mount may cover it. What
-//! the kernel knows is kept as a record in a table (`inodes`); of most of them there is no descriptor but a file handle,
-//! or, where the server may not open handles, the name by which they were found (`resolve`).
+//! Every name is looked up alone, in an open directory, and symbolic links are never followed:
+//! neither `..` nor a link nor whoever moves directories meanwhile leads out of the source, and it
+//! does not matter that the mount may cover it. What the kernel knows is kept as a record in a
+//! table (`inodes`); of most of them there is no descriptor but a file handle, or, where the server
+//! may not open handles, the name by which they were found (`resolve`).
 
 mod attributes;
 mod create;
@@ -54,12 +55,13 @@ use dio::credentials::Credentials;
 /// How a tree is served.
 #[derive(Debug, Clone)]
 pub struct How {
-    /// What is created belongs to its creator: the server takes on the caller's identity for it. Only a server with
-    /// all privileges can; one without serves its own user.
+    /// What is created belongs to its creator: the server takes on the caller's identity for it.
+    /// Only a server with all privileges can; one without serves its own user.
     pub act_as_callers: bool,
     /// `limit`, of which inodes take up to [`SHARE`]; it may change.
     pub settings: Live,
-    /// What users hold of the server's descriptors: open directories, and files that have lost their last name.
+    /// What users hold of the server's descriptors: open directories, and files that have lost
+    /// their last name.
     pub(crate) descriptors: Arc<Users>,
 }
 
@@ -84,7 +86,8 @@ pub struct Names {
     began: Instant,
 }
 
-/// What the mount forbids that serves the tree, asked when it matters: it may be mounted anew with other flags.
+/// What the mount forbids that serves the tree, asked when it matters: it may be mounted anew with
+/// other flags.
 struct AskForbidden(Box<dyn Fn() -> Forbidden + Send + Sync>);
 
 impl std::fmt::Debug for AskForbidden {
@@ -108,8 +111,9 @@ impl Names {
     /// The limit on descriptors of this process is raised as far as it may.
     ///
     /// # Errors
-    /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read, `ENOENT` if `/proc` is not
-    /// mounted; `EOPNOTSUPP` for a file system of the kernel's own (`/proc`, `/sys`), if others are to be served.
+    /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read,
+    /// `ENOENT` if `/proc` is not mounted; `EOPNOTSUPP` for a file system of the kernel's own
+    /// (`/proc`, `/sys`), if others are to be served.
     pub fn new(source: OwnedFd, how: How) -> Result<Names> {
         Names::with(source, how, Limits::default())
     }
@@ -145,8 +149,9 @@ impl Names {
         })
     }
 
-    /// Tells the `st_dev` of the mount that serves this tree, and how to find out what that mount forbids. Where the mount
-    /// point is itself below the source, what it covers is shown there instead of the mount in the mount.
+    /// Tells the `st_dev` of the mount that serves this tree, and how to find out what that mount
+    /// forbids. Where the mount point is itself below the source, what it covers is shown there
+    /// instead of the mount in the mount.
     pub fn served_by(&self, device: u64, forbidden: impl Fn() -> Forbidden + Send + Sync + 'static) {
         self.own_device.store(device, Ordering::Relaxed);
         // It is told once.
@@ -162,31 +167,32 @@ impl Names {
         drop(unused);
     }
 
-    /// The path by which an inode was last looked up, relative to the source; empty for the root. `None` if that is not
-    /// known any more.
+    /// The path by which an inode was last looked up, relative to the source; empty for the root.
+    /// `None` if that is not known any more.
     pub fn path(&self, inode: InodeId) -> Option<PathBuf> {
         self.shared.lock().table.path(inode)
     }
 
-    /// Inodes that the kernel holds or that are above one that it holds, and the bytes that their records take.
+    /// Inodes that the kernel holds or that are above one that it holds, and the bytes that their
+    /// records take.
     pub fn held(&self) -> (usize, u64) {
         let state = self.shared.lock();
         (state.table.len(), state.table.bytes())
     }
 
-    /// Has the kernel asked to forget names, the least used first, when there are too many inodes for the limit on memory.
-    /// `ask` is called on a thread of its own, without a lock held; it may ignore a name (of a file that is open, say). It
-    /// can be set once.
+    /// Has the kernel asked to forget names, the least used first, when there are too many inodes
+    /// for the limit on memory. `ask` is called on a thread of its own, without a lock held; it may
+    /// ignore a name (of a file that is open, say). It can be set once.
     pub fn forget_through(&self, ask: impl Fn(&Leaf) + Send + Sync + 'static) {
         self.shared.set_ask(Box::new(ask));
     }
 
-    /// Opens an inode, a regular file or a directory, anew and by the server's own rights. `O_CREAT`, `O_EXCL`,
-    /// `O_NOFOLLOW`, `O_APPEND` and `O_NOCTTY` are left out.
+    /// Opens an inode, a regular file or a directory, anew and by the server's own rights.
+    /// `O_CREAT`, `O_EXCL`, `O_NOFOLLOW`, `O_APPEND` and `O_NOCTTY` are left out.
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, `EACCES` where the server may not, `EINVAL` for what is neither file nor directory, those
-    /// of `open(2)`.
+    /// `ESTALE` if it is gone, `EACCES` where the server may not, `EINVAL` for what is neither file
+    /// nor directory, those of `open(2)`.
     pub fn open(&self, inode: InodeId, flags: OFlags) -> Result<OwnedFd> {
         let kind = self.shared.lock().table.get(inode)?.identity.kind;
         // Opening a device or a pipe does things, and may wait for ever.
@@ -197,10 +203,11 @@ impl Names {
         self.or_with_fewer_descriptors(|| self.reopen_place(&place, flags))
     }
 
-    /// As [`Names::open`], for a program, which may have come by a name that the kernel still believes although the file was
-    /// removed or replaced beside the mount: what it would write to a file without a name would be lost. The kernel looks the
-    /// name up again then (`do_filp_open`, fs/namei.c). A file that has lost its last name below the mount, or never had one,
-    /// has none to be found by, so it is meant.
+    /// As [`Names::open`], for a program, which may have come by a name that the kernel still
+    /// believes although the file was removed or replaced beside the mount: what it would write to
+    /// a file without a name would be lost. The kernel looks the name up again then
+    /// (`do_filp_open`, fs/namei.c). A file that has lost its last name below the mount, or never
+    /// had one, has none to be found by, so it is meant.
     ///
     /// # Errors
     /// As [`Names::open`]; `ESTALE` also for a file that was removed beside the mount.

@@ -1,5 +1,5 @@
-//! The mounts where inodes are found: which file systems they hold, whether handles can be opened in them, and what they
-//! forbid.
+//! The mounts where inodes are found: which file systems they hold, whether handles can be opened
+//! in them, and what they forbid.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFla
 /// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
 pub(super) const TMPFS: u32 = 0x0102_1994;
 
-/// File systems whose directories have times by the clock of this machine: ext2 to ext4, xfs, btrfs, tmpfs, f2fs, bcachefs and
-/// zfs (`statfs(2)`, `f_type`).
+/// File systems whose directories have times by the clock of this machine: ext2 to ext4, xfs,
+/// btrfs, tmpfs, f2fs, bcachefs and zfs (`statfs(2)`, `f_type`).
 const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
 /// The mounts where inodes were found.
@@ -39,8 +39,8 @@ pub(super) struct Mounts {
 pub(super) struct Mount {
     /// `stx_mnt_id` and device of its root: an identifier may be used again when its mount is gone.
     id: (u64, u64),
-    /// Where its handles are opened. Of mounts below the source it is given up when it was not used for a while, since
-    /// they cannot be unmounted while it is open.
+    /// Where its handles are opened. Of mounts below the source it is given up when it was not used
+    /// for a while, since they cannot be unmounted while it is open.
     opened: Option<Arc<OwnedFd>>,
     /// Since [`Mounts::rest`] last came by.
     used: bool,
@@ -91,8 +91,8 @@ impl Mounts {
         }
     }
 
-    /// Makes attributes those that the mount of dio shows: with a number that is unique in it, and without what is
-    /// forbidden where the inode was found.
+    /// Makes attributes those that the mount of dio shows: with a number that is unique in it, and
+    /// without what is forbidden where the inode was found.
     pub(super) fn show(&mut self, stat: &mut Stat, mount: u32) {
         stat.st_ino = shown(self.device(stat.st_dev), stat.st_ino);
         self.forbidden(mount).hide(stat);
@@ -121,8 +121,9 @@ impl Mounts {
         self.list.get(mount as usize).is_some_and(|mount| mount.handles != Handles::Absent)
     }
 
-    /// Whether the times of directories tell of every change in them, as on file systems of this machine's own. Those of
-    /// others have other clocks, and what there is in `/proc` has times that mean nothing.
+    /// Whether the times of directories tell of every change in them, as on file systems of this
+    /// machine's own. Those of others have other clocks, and what there is in `/proc` has times
+    /// that mean nothing.
     pub(super) fn tells_changes(&self, mount: u32) -> bool {
         self.list.get(mount as usize).is_some_and(|mount| mount.tells_changes)
     }
@@ -164,7 +165,8 @@ impl Mounts {
 }
 
 impl Mount {
-    /// The mount of a place, its root or whatever was found there first: tries whether that can be had by its handle.
+    /// The mount of a place, its root or whatever was found there first: tries whether that can be
+    /// had by its handle.
     pub(super) fn of(place: &OwnedFd, process: &OwnedFd, no_handles: bool) -> Result<Mount> {
         let tells_changes = fstatfs(place).is_ok_and(|fs| OWN.contains(&(fs.f_type as u32)));
         let id = mount_of(place)?;
@@ -194,7 +196,8 @@ impl Mount {
     }
 }
 
-/// Identifier of the mount and device of a place, without asking the file system: it may be our own.
+/// Identifier of the mount and device of a place, without asking the file system: it may be our
+/// own.
 pub(super) fn mount_of(place: &OwnedFd) -> Result<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = statx(place, c"", flags, StatxFlags::MNT_ID)?;

@@ -1,4 +1,5 @@
-//! The objects of striped files that have lost their last name, and who keeps them while somebody has the file open.
+//! The objects of striped files that have lost their last name, and who keeps them while somebody
+//! has the file open.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +16,8 @@ use super::inodes::InodeId;
 /// The objects of a striped file that has lost its last name.
 #[derive(Debug)]
 pub struct Objects {
-    /// The descriptor of the file. It is open for reading, so that nobody can take a lease that keeps it from being read.
+    /// The descriptor of the file. It is open for reading, so that nobody can take a lease that
+    /// keeps it from being read.
     file: OwnedFd,
     /// Where it had its name.
     directory: OwnedFd,
@@ -55,7 +57,8 @@ impl Keeper {
         let _ = self.0.set(Box::new(keep));
     }
 
-    /// Removes the objects of a striped file that has lost its last name, now or when the last closes it.
+    /// Removes the objects of a striped file that has lost its last name, now or when the last
+    /// closes it.
     pub(super) fn drop_objects(&self, inode: InodeId, place: &Place, directory: impl AsFd) {
         let Some(objects) = Objects::of(place, directory) else { return };
         let left = match self.0.get() {

@@ -22,10 +22,12 @@ pub struct Caller {
 pub struct Entry {
     /// Its number in this mount.
     pub inode: InodeId,
-    /// Distinguishes two inodes that had the same number one after the other; there are none, so it is 0.
+    /// Distinguishes two inodes that had the same number one after the other; there are none, so it
+    /// is 0.
     pub generation: u64,
-    /// Its attributes. `st_ino` is unique in the mount: it is that of the source, but on file systems that are mounted
-    /// below the source it has an index of the file system in its upper bits.
+    /// Its attributes. `st_ino` is unique in the mount: it is that of the source, but on file
+    /// systems that are mounted below the source it has an index of the file system in its upper
+    /// bits.
     pub stat: Stat,
 }
 

@@ -1,8 +1,8 @@
 //! From a name or a number to a descriptor.
 //!
-//! A descriptor opened with `O_PATH` (a *place*) serves for everything that is done to an inode and does nothing to it.
-//! That of an inode without one is opened by its handle or, where the server may not do that, by its last name in its
-//! last directory, and must then be the same inode.
+//! A descriptor opened with `O_PATH` (a *place*) serves for everything that is done to an inode and
+//! does nothing to it. That of an inode without one is opened by its handle or, where the server
+//! may not do that, by its last name in its last directory, and must then be the same inode.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,8 +37,9 @@ pub(super) struct Found {
 /// The attributes of what is in a file, from those of its place.
 ///
 /// # Errors
-/// `EAGAIN` if its owner holds a lease on what may be a striped file: its size is not known then. If
-/// objects are missing, the attributes are those of the descriptor, and whoever opens the file is told.
+/// `EAGAIN` if its owner holds a lease on what may be a striped file: its size is not known then.
+/// If objects are missing, the attributes are those of the descriptor, and whoever opens the file
+/// is told.
 pub(super) fn attributes_of_contents(place: &OwnedFd, stat: Stat) -> Result<Stat> {
     match stat_of_contents(place, stat) {
         Err(Errno::AGAIN) => Err(Errno::AGAIN),
@@ -70,7 +71,8 @@ impl Names {
         loop {
             let renames = self.renames.load(Ordering::SeqCst);
             match self.find_again(inode) {
-                // Perhaps by names that were being changed: what was moved is pinned, or has its new name by now.
+                // Perhaps by names that were being changed: what was moved is pinned, or has its
+                // new name by now.
                 Err(Errno::STALE) if self.renames.load(Ordering::SeqCst) != renames => {}
                 other => return other,
             }
@@ -151,7 +153,8 @@ impl Names {
         Ok(Found { stat, ..found })
     }
 
-    /// As [`Names::find`], without looking into the file: of a striped file the attributes are those of the descriptor.
+    /// As [`Names::find`], without looking into the file: of a striped file the attributes are
+    /// those of the descriptor.
     pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
         let (place, mount) = self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
             Ok(place) => Ok((place, mount)),
@@ -163,8 +166,8 @@ impl Names {
         Ok(Found { place, stat, mount })
     }
 
-    /// Enters what is mounted at `name`, unless it is the mount that we serve, or, for others than the server's user, a file
-    /// system of the kernel's own: what that covers is shown.
+    /// Enters what is mounted at `name`, unless it is the mount that we serve, or, for others than
+    /// the server's user, a file system of the kernel's own: what that covers is shown.
     fn cross(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<(OwnedFd, u32)> {
         let place = openat(directory, name, PLACE, Mode::empty())?;
         let id = mount_of(&place)?;
@@ -193,8 +196,8 @@ impl Names {
         Ok((place, index))
     }
 
-    /// What the mount of dio forbids, through which the source is seen. While nobody has said how to find out, it is what
-    /// the mount of the source forbids: so much is always passed on.
+    /// What the mount of dio forbids, through which the source is seen. While nobody has said how
+    /// to find out, it is what the mount of the source forbids: so much is always passed on.
     fn forbidden_here(&self) -> Forbidden {
         match self.forbidden_by_own.get() {
             Some(ask) => ask.0(),
@@ -217,7 +220,8 @@ impl Names {
         reopen(&self.process, place, flags.difference(left_out))
     }
 
-    /// When the process has no more descriptors, some places are given up and it is tried once more.
+    /// When the process has no more descriptors, some places are given up and it is tried once
+    /// more.
     pub(super) fn or_with_fewer_descriptors<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -241,7 +245,8 @@ fn in_mount(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
     openat2(directory, name, PLACE, Mode::empty(), rules)
 }
 
-/// What is covered by a mount at `name`: it is seen in a copy of the mount of the directory that has no others in it.
+/// What is covered by a mount at `name`: it is seen in a copy of the mount of the directory that
+/// has no others in it.
 ///
 /// # Errors
 /// `ELOOP` if that cannot be had, which needs CAP_SYS_ADMIN.

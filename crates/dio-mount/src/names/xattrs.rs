@@ -1,6 +1,7 @@
 //! Extended attributes, ACLs among them.
 //!
-//! A place cannot be asked for them, but its link in /proc leads to the inode itself, of symbolic links too.
+//! A place cannot be asked for them, but its link in /proc leads to the inode itself, of symbolic
+//! links too.
 
 use std::ffi::OsStr;
 
@@ -18,11 +19,13 @@ use crate::set_id;
 /// Attributes that only a privileged process sees (`xattr(7)`).
 const TRUSTED: &[u8] = b"trusted.";
 
-/// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of `include/uapi/linux/limits.h`).
+/// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of
+/// `include/uapi/linux/limits.h`).
 const LONGEST: usize = 64 << 10;
 
-/// Attributes by which file systems show what they keep themselves. Who may set them only they know: the kernel lets everybody
-/// through to us (`xattr_permission` of `fs/xattr.c`), but for ACLs.
+/// Attributes by which file systems show what they keep themselves. Who may set them only they
+/// know: the kernel lets everybody through to us (`xattr_permission` of `fs/xattr.c`), but for
+/// ACLs.
 const SYSTEM: &[u8] = b"system.";
 
 /// How the names of ACLs begin (`acl(5)`).
@@ -37,11 +40,13 @@ impl Names {
         Ok(state.mounts.forbidden(state.table.get(inode)?.identity.mount))
     }
 
-    /// The value of an attribute. Where the file system below has no ACLs, there is none: to the kernel, `EOPNOTSUPP` means that it
-    /// cannot know who may do what, and it refuses everybody but the owner (`check_acl`, fs/namei.c).
+    /// The value of an attribute. Where the file system below has no ACLs, there is none: to the
+    /// kernel, `EOPNOTSUPP` means that it cannot know who may do what, and it refuses everybody but
+    /// the owner (`check_acl`, fs/namei.c).
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `getxattr(2)`.
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those
+    /// of `getxattr(2)`.
     pub fn get_xattr(&self, inode: InodeId, name: &OsStr) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
         if self.forbidden(inode)?.hides_xattr(name.as_encoded_bytes()) {
@@ -54,10 +59,11 @@ impl Names {
         }
     }
 
-    /// Sets an attribute. Those of the file system (`system.*`) are set as the caller, since the kernel has not checked who may.
-    /// ACLs (`system.posix_acl_access`, `system.posix_acl_default`), which it has checked, are among them for another reason: of a
-    /// caller outside the group of the inode the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
-    /// `fs/posix_acl.c`), which it would leave to the server.
+    /// Sets an attribute. Those of the file system (`system.*`) are set as the caller, since the
+    /// kernel has not checked who may. ACLs (`system.posix_acl_access`,
+    /// `system.posix_acl_default`), which it has checked, are among them for another reason: of a
+    /// caller outside the group of the inode the file system below then takes the set-group-id bit
+    /// (`posix_acl_update_mode` of `fs/posix_acl.c`), which it would leave to the server.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, those of `setxattr(2)`.
@@ -70,8 +76,8 @@ impl Names {
         flags: XattrFlags,
     ) -> Result<()> {
         if name.as_encoded_bytes().starts_with(SYSTEM) {
-            // A place can be named in /proc by the server alone. Pipes and devices, which are not opened, have no such bit
-            // that would mean anything.
+            // A place can be named in /proc by the server alone. Pipes and devices, which are not
+            // opened, have no such bit that would mean anything.
             match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
                 Err(Errno::INVAL) if name.as_encoded_bytes().starts_with(ACL) => {}
                 Err(Errno::INVAL) => return Err(Errno::OPNOTSUPP),
@@ -85,7 +91,8 @@ impl Names {
         self.as_caller(caller, 0, || setxattr(fd_path(&place), name, value, flags))
     }
 
-    /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.
+    /// The names of all attributes, each with a zero behind it; those called `trusted` only for the
+    /// superuser.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `listxattr(2)`.
@@ -103,17 +110,18 @@ impl Names {
         Ok(list)
     }
 
-    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old.
+    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be
+    /// old.
     ///
     /// Capabilities are removed as the server: the kernel itself takes them from a file that is
-    /// truncated, whoever does it (`security_inode_killpriv`, `fs/attr.c`), and for `removexattr(2)`
-    /// it asks for a capability of the caller, which it does not remember. It does so too for a
-    /// `chown(2)` that is refused afterwards, where other file systems refuse it first if the file
-    /// has set-id bits. `is_written` says that the file is open for writing.
+    /// truncated, whoever does it (`security_inode_killpriv`, `fs/attr.c`), and for
+    /// `removexattr(2)` it asks for a capability of the caller, which it does not remember. It does
+    /// so too for a `chown(2)` that is refused afterwards, where other file systems refuse it first
+    /// if the file has set-id bits. `is_written` says that the file is open for writing.
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of
-    /// `removexattr(2)`.
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those
+    /// of `removexattr(2)`.
     pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr, is_written: bool) -> Result<()> {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(SYSTEM) && !bytes.starts_with(ACL) {

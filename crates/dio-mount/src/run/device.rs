@@ -1,7 +1,9 @@
-//! Connections to the kernel: `/dev/fuse`, opened and mounted by the process that will see the mounts.
+//! Connections to the kernel: `/dev/fuse`, opened and mounted by the process that will see the
+//! mounts.
 //!
-//! The kernel wants a connection to be opened in the user namespace that owns the mount (`fuse_fill_super`,
-//! `fs/fuse/inode.c`), so it cannot be opened before that is entered, nor by the server.
+//! The kernel wants a connection to be opened in the user namespace that owns the mount
+//! (`fuse_fill_super`, `fs/fuse/inode.c`), so it cannot be opened before that is entered, nor by
+//! the server.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -36,8 +38,9 @@ fn cure(errno: Errno) -> &'static str {
     }
 }
 
-/// Mounts `directory` over itself, to be served through `device`. The system's mounts are open to all users whom the directory
-/// lets in, as the command may become another; in a user namespace there is only one.
+/// Mounts `directory` over itself, to be served through `device`. The system's mounts are open to
+/// all users whom the directory lets in, as the command may become another; in a user namespace
+/// there is only one.
 pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, owner: Owner) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
     let options = Options { allow_other: owner == Owner::System, ..options.clone() };

@@ -58,8 +58,9 @@ impl Directory {
         self.twin
     }
 
-    /// Whether a mount of this directory is enough for `other`. A mount point below it is another file system or another part
-    /// of one: it gets a connection of its own, as renaming and linking never went across.
+    /// Whether a mount of this directory is enough for `other`. A mount point below it is another
+    /// file system or another part of one: it gets a connection of its own, as renaming and linking
+    /// never went across.
     fn covers(&self, other: &Directory) -> bool {
         other.path.starts_with(&self.path) && other.mount == self.mount
     }

@@ -1,4 +1,5 @@
-//! The line between the process that becomes the command and its server: messages with descriptors (`unix(7)`).
+//! The line between the process that becomes the command and its server: messages with descriptors
+//! (`unix(7)`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -58,7 +59,8 @@ impl Line {
     /// The next message and its descriptors, closed on exec; none when the other end is closed.
     ///
     /// # Errors
-    /// Those of `recvmsg(2)`; `EMSGSIZE` for a message that is too long or has too many descriptors.
+    /// Those of `recvmsg(2)`; `EMSGSIZE` for a message that is too long or has too many
+    /// descriptors.
     pub fn receive(&self) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
         let mut text = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];

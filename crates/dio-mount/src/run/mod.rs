@@ -1,9 +1,11 @@
-//! A command run with directories mounted over themselves, where it and its descendants alone see the mounts.
+//! A command run with directories mounted over themselves, where it and its descendants alone see
+//! the mounts.
 //!
-//! The process that is to become the command starts a server, leaves its mount namespace for one of its own, mounts each
-//! directory there, hands the connections (descriptors of `/dev/fuse`) to the server and executes the command in its own
-//! place. The command is therefore the very process that was started: signals, job control, terminal, limits and exit status
-//! are the kernel's business and need no forwarding, as with env(1).
+//! The process that is to become the command starts a server, leaves its mount namespace for one of
+//! its own, mounts each directory there, hands the connections (descriptors of `/dev/fuse`) to the
+//! server and executes the command in its own place. The command is therefore the very process that
+//! was started: signals, job control, terminal, limits and exit status are the kernel's business
+//! and need no forwarding, as with env(1).
 //!
 //! ```text
 //! caller's namespace                        namespace of the command
@@ -11,9 +13,10 @@
 //!    └───────────── /dev/fuse, one connection a directory ─────────┘
 //! ```
 //!
-//! The server stays outside, where the directories are what they were. Invariant: nobody but the server holds a connection
-//! once the command runs. So if the server is killed, requests fail (`ENOTCONN`) instead of hanging; and when the last process
-//! of the namespace is gone, however it ended, the kernel drops the mounts and ends the connections, and the server ends too.
+//! The server stays outside, where the directories are what they were. Invariant: nobody but the
+//! server holds a connection once the command runs. So if the server is killed, requests fail
+//! (`ENOTCONN`) instead of hanging; and when the last process of the namespace is gone, however it
+//! ended, the kernel drops the mounts and ends the connections, and the server ends too.
 
 mod device;
 mod directory;
@@ -37,8 +40,9 @@ pub use error::RunError;
 pub use line::Line;
 pub use namespace::Owner;
 
-/// Takes this process, which must have one thread, to mounts of its own: `directories`, each served by the server at the
-/// other end of `line`. The working directory is then that of the same name, through the mount where it lies in one.
+/// Takes this process, which must have one thread, to mounts of its own: `directories`, each served
+/// by the server at the other end of `line`. The working directory is then that of the same name,
+/// through the mount where it lies in one.
 ///
 /// # Errors
 /// As [`RunError`] says. Part of it has then happened already: the process can only tell and end.
@@ -75,13 +79,15 @@ fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) ->
     }
 }
 
-/// Asks the mount for its attributes. Until that is done the kernel takes its root for that of root, which a user namespace
-/// does not know: nobody could write to it (`fuse_get_root_inode`, fs/fuse/inode.c; `inode_permission`, fs/namei.c).
+/// Asks the mount for its attributes. Until that is done the kernel takes its root for that of
+/// root, which a user namespace does not know: nobody could write to it (`fuse_get_root_inode`,
+/// fs/fuse/inode.c; `inode_permission`, fs/namei.c).
 fn answers(path: PathBuf) -> Result<(), RunError> {
     rustix::fs::stat(&path).map(drop).map_err(|errno| RunError::Mount { path, errno })
 }
 
-/// The same directory by another path shows the same mount: two servers of one file would not know of each other's writes.
+/// The same directory by another path shows the same mount: two servers of one file would not know
+/// of each other's writes.
 fn bind(twin: &Directory, directory: &Directory) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
     rustix::mount::mount_bind(twin.path(), directory.path()).map_err(failed)
@@ -90,8 +96,8 @@ fn bind(twin: &Directory, directory: &Directory) -> Result<(), RunError> {
 /// The server's answer when it serves a directory; any other says why it does not.
 const SERVED: &[u8] = b"served";
 
-/// What the server needs to know of a directory: first byte the owner of the mounts, then the device number and the path, which
-/// begins with the first slash.
+/// What the server needs to know of a directory: first byte the owner of the mounts, then the
+/// device number and the path, which begins with the first slash.
 fn message(owner: Owner, number: &str, path: &Path) -> Vec<u8> {
     let first: &[u8] = match owner {
         Owner::System => b"s",
@@ -115,8 +121,9 @@ pub struct Request {
     pub owner: Owner,
 }
 
-/// The server's end: calls `start` for each directory that is handed over, and tells the other side how it went. Returns what
-/// `start` returned when all directories have been handed over, or nothing more will come because the other side ended.
+/// The server's end: calls `start` for each directory that is handed over, and tells the other side
+/// how it went. Returns what `start` returned when all directories have been handed over, or
+/// nothing more will come because the other side ended.
 ///
 /// # Errors
 /// Those of `recvmsg(2)`, and `EPROTO` for a message that [`enter`] did not send.

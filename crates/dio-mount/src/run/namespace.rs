@@ -1,4 +1,5 @@
-//! Mounts of one's own (`mount_namespaces(7)`), owned by a user namespace where the system's are out of reach.
+//! Mounts of one's own (`mount_namespaces(7)`), owned by a user namespace where the system's are
+//! out of reach.
 
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -16,8 +17,8 @@ pub enum Owner {
     User,
 }
 
-/// Moves this process to mounts of its own. What the others mount and unmount is still seen in it; nothing of it is seen by
-/// the others.
+/// Moves this process to mounts of its own. What the others mount and unmount is still seen in it;
+/// nothing of it is seen by the others.
 pub(super) fn enter() -> Result<Owner, RunError> {
     let owner = match unshare(false) {
         Ok(()) => Owner::System,
@@ -29,7 +30,8 @@ pub(super) fn enter() -> Result<Owner, RunError> {
         }
         Err(errno) => return Err(RunError::Namespace { errno, cure: cure(errno) }),
     };
-    // Downstream (a slave), not private: a file system that is unmounted outside must not stay busy in here.
+    // Downstream (a slave), not private: a file system that is unmounted outside must not stay busy
+    // in here.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(|errno| RunError::Namespace { errno, cure: cure(errno) })?;
     Ok(owner)
@@ -39,7 +41,8 @@ fn unshare(user: bool) -> Result<(), Errno> {
     dio_sys::unshare_mounts(user).map_err(errno_of)
 }
 
-/// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no setgroups).
+/// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no
+/// setgroups).
 fn map(user: u32, group: u32) -> Result<(), RunError> {
     let write = |file: &'static str, text: String| {
         std::fs::write(file, text).map_err(|error| RunError::Map { file, errno: errno_of(error) })

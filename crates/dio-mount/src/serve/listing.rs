@@ -9,9 +9,10 @@ use super::attributes::kind;
 use crate::names::{InodeId, Name};
 
 impl Mount {
-    /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when there is no room for it.
-    /// `leased` becomes true when a lease was waited for in vain. The names after it come without attributes, so that a
-    /// directory full of leases costs one wait a request.
+    /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when
+    /// there is no room for it. `leased` becomes true when a lease was waited for in vain. The
+    /// names after it come without attributes, so that a directory full of leases costs one wait a
+    /// request.
     pub(super) fn add(
         &self,
         directory: InodeId,

@@ -35,7 +35,8 @@ use attributes::{attributes, caller, kind, time_to_set};
 /// Largest write, and largest read, of one request.
 const LARGEST: u32 = 1 << 20;
 
-/// Requests that the kernel may have under way without a waiting program (read-ahead, asynchronous direct I/O).
+/// Requests that the kernel may have under way without a waiting program (read-ahead, asynchronous
+/// direct I/O).
 const BACKGROUND: u16 = 64;
 
 /// One mount as the kernel sees it.
@@ -82,13 +83,15 @@ impl Mount {
         Ok(stat)
     }
 
-    /// Clears set-id bits for who changes a file in a way for which the request does not say whether to. The kernel asks for it
-    /// before, but only where it knows of the bits, which may have been set beside the mount.
+    /// Clears set-id bits for who changes a file in a way for which the request does not say
+    /// whether to. The kernel asks for it before, but only where it knows of the bits, which may
+    /// have been set beside the mount.
     fn clear_set_id(&self, by: &Request<'_>, inode: INodeNo) -> Result<()> {
         if by.uid() == 0 { Ok(()) } else { self.names.clear_set_id(inode.0) }
     }
 
-    /// How long the kernel may believe attributes: not at all where it may overlook that their set-id bits go.
+    /// How long the kernel may believe attributes: not at all where it may overlook that their
+    /// set-id bits go.
     fn believed(&self, stat: &Stat) -> Duration {
         if set_id::are_in(stat) { Duration::ZERO } else { self.remember }
     }
@@ -96,7 +99,8 @@ impl Mount {
     /// What the kernel is told of an inode that was looked up since the files' epoch was `before`.
     fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
         self.files.saw(found.inode, &found.stat);
-        // Bytes that were pending when it was looked up are pending still, or else something has been written since.
+        // Bytes that were pending when it was looked up are pending still, or else something has
+        // been written since.
         let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;
         let stat = if stale { self.stat(found.inode).unwrap_or(found.stat) } else { found.stat };
         dio_fuse::Entry {
@@ -181,7 +185,8 @@ impl Filesystem for Mount {
             // Else the kernel asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        // Not FUSE_ATOMIC_O_TRUNC: a running program would be cut off before the kernel refuses with ETXTBSY.
+        // Not FUSE_ATOMIC_O_TRUNC: a running program would be cut off before the kernel refuses
+        // with ETXTBSY.
         for flag in wanted {
             // A kernel that lacks one does without: each is an improvement, none is needed.
             let _ = config.add_capabilities(flag);

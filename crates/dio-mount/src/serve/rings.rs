@@ -1,4 +1,5 @@
-//! Whether requests come by io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`, Linux 6.14).
+//! Whether requests come by io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`, Linux
+//! 6.14).
 
 use std::io;
 
@@ -17,7 +18,8 @@ pub(crate) fn switch_on() {
     }
 }
 
-/// Asks the kernel for it, if it offers it and rings for about `threads` threads can be made; tells whether that is agreed on.
+/// Asks the kernel for it, if it offers it and rings for about `threads` threads can be made; tells
+/// whether that is agreed on.
 ///
 /// # Errors
 /// Why it cannot be, where it must be.
@@ -25,7 +27,8 @@ pub(crate) fn agree(rings: Rings, threads: usize, config: &mut KernelConfig) -> 
     if rings == Rings::Never {
         return Ok(false);
     }
-    // Whether rings can be made is found by making them, which most mounts need not do: the switch is off.
+    // Whether rings can be made is found by making them, which most mounts need not do: the switch
+    // is off.
     let why = if !config.capabilities().contains(InitFlags::FUSE_OVER_IO_URING) {
         "the kernel does not offer FUSE over io_uring (Linux 6.14), or it is switched off: \
          'echo 1 > /sys/module/fuse/parameters/enable_uring' as root turns it on"

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use dio::file::{words, words_of};
 use rustix::io::Errno;
 
-/// Why a directory could not be mounted, served or unmounted. The text is in the manner of `mount(8)`: place, then reason.
+/// Why a directory could not be mounted, served or unmounted. The text is in the manner of
+/// `mount(8)`: place, then reason.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {

@@ -8,7 +8,8 @@ use super::MountError;
 use super::table::{self, Entry};
 use crate::options::Options;
 
-/// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system independent options).
+/// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system
+/// independent options).
 const FLAGS: &[(&str, MountFlags, bool)] = &[
     ("ro", MountFlags::RDONLY, true),
     ("rw", MountFlags::RDONLY, false),
@@ -43,7 +44,8 @@ const FLAGS: &[(&str, MountFlags, bool)] = &[
 const GIVEN_IN_FULL: MountFlags =
     MountFlags::RDONLY.union(MountFlags::NOSUID).union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
-/// Labels of security modules, which the kernel takes with the options of the file system (`mount(8)`, `context=`).
+/// Labels of security modules, which the kernel takes with the options of the file system
+/// (`mount(8)`, `context=`).
 const LABELS: &[&str] = &["context=", "fscontext=", "defcontext=", "rootcontext="];
 
 /// What `fusermount3` lets users ask for (`util/fusermount.c` of libfuse, `mount_flags`).
@@ -55,16 +57,18 @@ pub fn is_kernel_option(option: &str) -> bool {
     FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
 }
 
-/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them, by name or by
-/// `mount(8)`; what the mount of the source forbids stays forbidden, unless an option allows it by name.
+/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them,
+/// by name or by `mount(8)`; what the mount of the source forbids stays forbidden, unless an option
+/// allows it by name.
 pub(super) fn of(options: &Options, source: StatVfsMountFlags) -> MountFlags {
     let careful = MountFlags::NOSUID | MountFlags::NODEV;
     let base = if options.suid_and_dev { MountFlags::empty() } else { careful };
     added(base | passed_on(source, &KEPT_FROM_THE_SOURCE), options)
 }
 
-/// What of the flags of the mount of the source holds for the mount of dio, too: the kernel asks only the latter. Whether
-/// something may be written or its access time changed, the server finds out when it tries.
+/// What of the flags of the mount of the source holds for the mount of dio, too: the kernel asks
+/// only the latter. Whether something may be written or its access time changed, the server finds
+/// out when it tries.
 const KEPT_FROM_THE_SOURCE: [(StatVfsMountFlags, MountFlags); 3] = [
     (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
     (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -77,7 +81,8 @@ pub(crate) fn passed_on(seen: StatVfsMountFlags, pairs: &[(StatVfsMountFlags, Mo
     kept.fold(MountFlags::empty(), |flags, (_, kept)| flags | *kept)
 }
 
-/// What all mounts of a device forbid, as this process sees them: what one of them allows is allowed.
+/// What all mounts of a device forbid, as this process sees them: what one of them allows is
+/// allowed.
 pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
     let mounts = table::mounts().unwrap_or_default();
     let present = mounts.iter().filter(|mount| mount.device == device).map(present);
@@ -103,7 +108,8 @@ fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>
     flags
 }
 
-/// The flags of a mount. A file system that is read-only is so in all of its mounts, whatever they say.
+/// The flags of a mount. A file system that is read-only is so in all of its mounts, whatever they
+/// say.
 fn present(mount: &Entry) -> MountFlags {
     let [own, of_all] = &mount.options;
     changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
@@ -114,8 +120,8 @@ fn present(mount: &Entry) -> MountFlags {
 /// flags already is left alone.
 ///
 /// # Errors
-/// [`MountError::Busy`] if a file is open for writing and nothing may be written any more; [`MountError::Mount`], with `EPERM`
-/// for users.
+/// [`MountError::Busy`] if a file is open for writing and nothing may be written any more;
+/// [`MountError::Mount`], with `EPERM` for users.
 pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), MountError> {
     let before = present(mount);
     let from = if all { before.difference(GIVEN_IN_FULL) } else { before };

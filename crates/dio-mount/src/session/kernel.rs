@@ -1,4 +1,5 @@
-//! Mounting by `mount(2)`, or through `fusermount3` where that takes rights we lack. Both give the device of one mount.
+//! Mounting by `mount(2)`, or through `fusermount3` where that takes rights we lack. Both give the
+//! device of one mount.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};
@@ -21,7 +22,8 @@ use crate::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// The name of the program that mounts for users, with libfuse 3 and with libfuse 2 before it, wherever PATH points.
+/// The name of the program that mounts for users, with libfuse 3 and with libfuse 2 before it,
+/// wherever PATH points.
 const FUSERMOUNT: &[&str] =
     &["fusermount3", "/usr/bin/fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"];
 
@@ -66,8 +68,8 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
     Ok(device)
 }
 
-/// `fusermount3` mounts and passes the open device through a socket, whose number it finds in the environment. It gets the
-/// socket for its standard input, which a child has anyway.
+/// `fusermount3` mounts and passes the open device through a socket, whose number it finds in the
+/// environment. It gets the socket for its standard input, which a child has anyway.
 fn by_fusermount(place: &Place, options: &Options) -> Result<OwnedFd, MountError> {
     let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
     let list = flags::for_users(options, fstatvfs(&place.source).map_err(failed)?.f_flag)?;

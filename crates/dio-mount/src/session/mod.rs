@@ -1,8 +1,9 @@
 //! Mounting, serving and unmounting.
 //!
-//! A [`Place`] is the source and the mount point, both opened before anything is mounted. [`Session`] mounts it (by `mount(2)`,
-//! or through `fusermount3` for users), serves it with threads of their own and ends when it is unmounted, by whomever.
-//! [`Unmounter`] takes it down from any thread. `table` reads what is mounted; it also knows mounts whose server is gone.
+//! A [`Place`] is the source and the mount point, both opened before anything is mounted.
+//! [`Session`] mounts it (by `mount(2)`, or through `fusermount3` for users), serves it with
+//! threads of their own and ends when it is unmounted, by whomever. [`Unmounter`] takes it down
+//! from any thread. `table` reads what is mounted; it also knows mounts whose server is gone.
 
 mod error;
 pub(crate) mod flags;
@@ -36,9 +37,10 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves what was mounted through `device` with `filesystem`. `connected` gets the means to notify the kernel before the
-    /// first request comes. With `clone` each thread reads from a descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for
-    /// which this process must be able to open the device.
+    /// Serves what was mounted through `device` with `filesystem`. `connected` gets the means to
+    /// notify the kernel before the first request comes. With `clone` each thread reads from a
+    /// descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able
+    /// to open the device.
     pub(crate) fn start<F: Filesystem>(
         device: OwnedFd,
         clone: bool,
@@ -66,7 +68,8 @@ impl Serving {
     }
 }
 
-/// What each user of a shared mount may occupy: three quarters of the threads, and half of `limit=` by requests that wait.
+/// What each user of a shared mount may occupy: three quarters of the threads, and half of `limit=`
+/// by requests that wait.
 fn user_limits(options: &Options) -> UserLimits {
     let waiting_bytes = usize::try_from(options.settings.limit / 2).unwrap_or(usize::MAX);
     UserLimits { threads: (options.threads * 3 / 4).max(1), waiting_bytes }
@@ -82,7 +85,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Mounts `place` and serves it with `filesystem`, as [`Serving::start`]; returns when the mount answers.
+    /// Mounts `place` and serves it with `filesystem`, as [`Serving::start`]; returns when the
+    /// mount answers.
     ///
     /// # Errors
     /// See [`MountError`]. Nothing stays mounted then.

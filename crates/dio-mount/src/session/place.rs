@@ -1,4 +1,5 @@
-//! The source and the mount point: opened before anything is mounted, so that a mount over the source does not hide it.
+//! The source and the mount point: opened before anything is mounted, so that a mount over the
+//! source does not hide it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ impl Place {
     /// Opens both.
     ///
     /// # Errors
-    /// One of them does not exist, is not a directory or may not be searched; the mount point is a mount whose server is gone,
-    /// lies below the source, or has this source mounted on it.
+    /// One of them does not exist, is not a directory or may not be searched; the mount point is a
+    /// mount whose server is gone, lies below the source, or has this source mounted on it.
     pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
@@ -53,8 +54,8 @@ impl Place {
         &self.mountpoint
     }
 
-    /// Below its own source the mount would appear in itself: a server that walks the source would ask itself and wait for
-    /// its own answer.
+    /// Below its own source the mount would appear in itself: a server that walks the source would
+    /// ask itself and wait for its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
         let failed = |errno| unsuitable(&self.mountpoint, errno);
         let same = |a: &Stat, b: &Stat| FileId::of(a) == FileId::of(b);
@@ -107,8 +108,8 @@ fn up(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     openat(fd, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The absolute name of a mount point, also of one that cannot be looked at any more, since its server is gone, or for want of
-/// permission.
+/// The absolute name of a mount point, also of one that cannot be looked at any more, since its
+/// server is gone, or for want of permission.
 ///
 /// # Errors
 /// The way to it cannot be walked.

@@ -25,7 +25,8 @@ pub struct Entry {
     pub kind: String,
     /// The source, as whoever mounted it named it.
     pub source: OsString,
-    /// Options of this mount and, behind them, of its file system, which may be mounted several times.
+    /// Options of this mount and, behind them, of its file system, which may be mounted several
+    /// times.
     pub(super) options: [String; 2],
 }
 

@@ -1,4 +1,5 @@
-//! Mounting for real, with a file system of one file. What needs root or the device is skipped aloud without them.
+//! Mounting for real, with a file system of one file. What needs root or the device is skipped
+//! aloud without them.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -151,7 +152,8 @@ fn a_mount_is_served_until_it_is_unmounted() {
     assert!(!at.path().join("file").exists());
 }
 
-/// Whoever unmounts between the mount and the question whether it answers is no error; what lies over it is.
+/// Whoever unmounts between the mount and the question whether it answers is no error; what lies
+/// over it is.
 #[test]
 fn unmounted_at_once_it_has_stood_all_the_same() {
     let Some((source, at)) = directories() else { return };

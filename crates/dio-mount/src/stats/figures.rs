@@ -72,7 +72,8 @@ impl Figures {
         each!(self, earlier, minus);
     }
 
-    /// Whether no number is lower than in the other, as it must be for a later reading of the same file.
+    /// Whether no number is lower than in the other, as it must be for a later reading of the same
+    /// file.
     pub fn at_least(&self, other: &Figures) -> bool {
         each!(self, other, at_least).into_iter().all(|holds| holds)
     }
@@ -91,7 +92,8 @@ impl Figures {
         self.transfers.add(Kind::Sync, now.syncs.saturating_sub(before.syncs));
     }
 
-    /// Adds what a file's lock counted between two readings; `lock` is what reads and writes wait for.
+    /// Adds what a file's lock counted between two readings; `lock` is what reads and writes wait
+    /// for.
     pub(super) fn add_locks(&mut self, now: &LockStats, before: &LockStats, lock: Wait) {
         for class in LockClass::ALL {
             let (now, before) = (now.get(class), before.get(class));
@@ -110,7 +112,8 @@ impl Figures {
     }
 }
 
-/// The numbers of one file that threads add to; those of its [`Source`](super::Source)s are not among them.
+/// The numbers of one file that threads add to; those of its [`Source`](super::Source)s are not
+/// among them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) requests: Live<Kind>,

@@ -20,7 +20,8 @@ pub trait Source: Send + Sync {
     /// Bytes by class and reason, requests to the kernel: since it began.
     fn counters(&self) -> Counters;
 
-    /// Waits by class, since they began to be counted. Sources of the same inode have them together.
+    /// Waits by class, since they began to be counted. Sources of the same inode have them
+    /// together.
     fn lock_stats(&self) -> LockStats;
 }
 
@@ -51,9 +52,10 @@ pub struct Attached {
 }
 
 impl FileStats {
-    /// From now on a snapshot counts what `source` counts, from where it stands. `lock` is what its reads and writes wait
-    /// for: [`Wait::Range`] in direct mode with range locks, [`Wait::File`] in concurrent mode and under
-    /// [`LockPolicy::WholeFile`](dio::lock::LockPolicy::WholeFile). What resizes or is misaligned waits for the file in any mode.
+    /// From now on a snapshot counts what `source` counts, from where it stands. `lock` is what its
+    /// reads and writes wait for: [`Wait::Range`] in direct mode with range locks, [`Wait::File`]
+    /// in concurrent mode and under [`LockPolicy::WholeFile`](dio::lock::LockPolicy::WholeFile).
+    /// What resizes or is misaligned waits for the file in any mode.
     ///
     /// The guard keeps the source alive; drop it when the file is to be closed.
     pub fn attach(self: &Arc<Self>, source: Arc<dyn Source>, lock: Wait) -> Attached {
@@ -61,16 +63,16 @@ impl FileStats {
         Attached { file: Arc::clone(self), number }
     }
 
-    /// A program's read was answered with so many bytes, `latency` after it arrived. `class` is how most of them travelled:
-    /// [`Class::Direct`] or [`Class::Bounced`] past the page cache (bounced also from what was read ahead), else
-    /// [`Class::Cached`] or [`Class::Uncached`].
+    /// A program's read was answered with so many bytes, `latency` after it arrived. `class` is how
+    /// most of them travelled: [`Class::Direct`] or [`Class::Bounced`] past the page cache (bounced
+    /// also from what was read ahead), else [`Class::Cached`] or [`Class::Uncached`].
     pub fn read(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.read_requests.add(class, 1);
         self.answered(Kind::Read, bytes, latency);
     }
 
-    /// A program's write of so many bytes was acknowledged, `latency` after it arrived; written behind it is
-    /// [`Class::Bounced`].
+    /// A program's write of so many bytes was acknowledged, `latency` after it arrived; written
+    /// behind it is [`Class::Bounced`].
     pub fn written(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.write_requests.add(class, 1);
         self.answered(Kind::Write, bytes, latency);
@@ -113,13 +115,14 @@ impl FileStats {
         done
     }
 
-    /// A request of this thread waited for the device, all of the time but for what it waited for locks, which had come to
-    /// `locked` ([`waited_here`]) when it began.
+    /// A request of this thread waited for the device, all of the time but for what it waited for
+    /// locks, which had come to `locked` ([`waited_here`]) when it began.
     pub fn waited_for_device(&self, took: Duration, locked: Duration) {
         self.waited(Wait::Device, took.saturating_sub(waited_here().saturating_sub(locked)));
     }
 
-    /// Bytes that did not pass through an attached source, by class and reason (for what reads and writes by descriptor).
+    /// Bytes that did not pass through an attached source, by class and reason (for what reads and
+    /// writes by descriptor).
     pub fn add(&self, counters: &Counters) {
         self.cells.sources().done().add_counters(counters, &Counters::default());
     }
@@ -172,9 +175,11 @@ impl Cells {
 struct Sources {
     attached: Vec<Numbered>,
     next: u64,
-    /// Of sources that are detached, and locks as far as they were told. Made when there is anything.
+    /// Of sources that are detached, and locks as far as they were told. Made when there is
+    /// anything.
     done: Option<Box<Figures>>,
-    /// All sources of an inode have one lock, so it is read of any of them. Invariant: set while any is attached.
+    /// All sources of an inode have one lock, so it is read of any of them. Invariant: set while
+    /// any is attached.
     locks: Option<Locks>,
 }
 
@@ -256,8 +261,9 @@ pub(super) struct Book {
 
 #[derive(Debug)]
 struct Pages {
-    /// Invariant: an inode is here exactly while there is a [`FileStats`] of it, and then its numbers are not in `closed`; both
-    /// change under the one lock, so that a sum over both never goes back.
+    /// Invariant: an inode is here exactly while there is a [`FileStats`] of it, and then its
+    /// numbers are not in `closed`; both change under the one lock, so that a sum over both never
+    /// goes back.
     open: HashMap<u64, Open>,
     closed: Figures,
     kept: Kept,
@@ -318,8 +324,8 @@ impl Book {
         }
     }
 
-    /// The sums, and the figures of the `most` busiest paths. Opens and closes wait for it: a millisecond for some
-    /// thousands of open files.
+    /// The sums, and the figures of the `most` busiest paths. Opens and closes wait for it: a
+    /// millisecond for some thousands of open files.
     pub(super) fn reading(&self, most: usize) -> Reading {
         let pages = self.pages();
         let mut total = pages.closed.clone();

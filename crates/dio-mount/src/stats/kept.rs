@@ -10,15 +10,17 @@ use super::figures::Figures;
 struct Entry {
     /// When its numbers began, as [`FileFigures::since`](super::FileFigures::since).
     since: u64,
-    /// Requests since the mount began, at most: it begins with those of the path whose place it took.
+    /// Requests since the mount began, at most: it begins with those of the path whose place it
+    /// took.
     weight: u64,
     /// Apart, since looking for the least weight passes over all entries.
     figures: Box<Figures>,
 }
 
-/// Paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi: Efficient computation of frequent
-/// and top-k elements in data streams, 2005): when the list is full, a new path takes the place of that with the least
-/// weight and inherits the weight. So every path with more than `1 / places` of all requests is in the list.
+/// Paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi:
+/// Efficient computation of frequent and top-k elements in data streams, 2005): when the list is
+/// full, a new path takes the place of that with the least weight and inherits the weight. So every
+/// path with more than `1 / places` of all requests is in the list.
 #[derive(Debug)]
 pub(super) struct Kept {
     places: usize,
@@ -70,7 +72,8 @@ mod tests {
     }
 
     proptest! {
-        /// Never more places than allowed, no path told more than it did, and each that must be there is there.
+        /// Never more places than allowed, no path told more than it did, and each that must be
+        /// there is there.
         #[test]
         fn the_busiest_are_kept(closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize) {
             let mut kept = Kept::new(places);

@@ -16,7 +16,8 @@ use super::named::Named;
 /// Latencies are told apart from so many nanoseconds on.
 const FINEST: u64 = 256;
 
-/// What takes longer counts as this long: a little over a minute. The sum of times is exact all the same.
+/// What takes longer counts as this long: a little over a minute. The sum of times is exact all the
+/// same.
 pub const LONGEST: u64 = (1 << 36) - 1;
 
 /// Decimal digits that are kept, so that a percentile is at most 1 % too high.
@@ -40,8 +41,8 @@ pub struct Latency {
     pub errors: u64,
     /// Sum of their times, in nanoseconds.
     pub nanos: u64,
-    /// Operations by time: the longest time in nanoseconds that belongs to a bucket, and how many are in it. From short to
-    /// long, without empty ones.
+    /// Operations by time: the longest time in nanoseconds that belongs to a bucket, and how many
+    /// are in it. From short to long, without empty ones.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -51,8 +52,8 @@ impl Latency {
         self.nanos.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The time in nanoseconds within which this part (0 to 1) of the operations were answered: at most 1 % or 256 ns too high,
-    /// never too low; 0 where nothing happened.
+    /// The time in nanoseconds within which this part (0 to 1) of the operations were answered: at
+    /// most 1 % or 256 ns too high, never too low; 0 where nothing happened.
     pub fn quantile(&self, part: f64) -> u64 {
         let recorded: u64 = self.buckets.iter().map(|bucket| bucket.1).sum();
         let rank = ((recorded as f64 * part.clamp(0.0, 1.0)).ceil() as u64).clamp(1, recorded.max(1));
@@ -71,7 +72,8 @@ impl Latency {
         self.buckets.last().map_or(0, |bucket| bucket.0)
     }
 
-    /// Operations that took at most so many nanoseconds, but for those in the bucket that the limit cuts.
+    /// Operations that took at most so many nanoseconds, but for those in the bucket that the limit
+    /// cuts.
     pub fn within(&self, limit: u64) -> u64 {
         self.buckets.iter().take_while(|bucket| bucket.0 <= limit).map(|bucket| bucket.1).sum()
     }
@@ -98,7 +100,8 @@ struct Slot {
     nanos: u64,
 }
 
-/// What the threads of one shard record. The alignment keeps shards out of each other's cache lines.
+/// What the threads of one shard record. The alignment keeps shards out of each other's cache
+/// lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Vec<Mutex<Slot>>);

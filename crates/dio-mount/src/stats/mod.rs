@@ -1,22 +1,21 @@
 //! What happened: requests, bytes by class, latencies, waits for locks.
 //!
-//! Who serves requests counts here, cheaply; who wants to know takes a [`Snapshot`] and, for rates, the [`Interval`]
-//! between two of them. How the rooms of a mount use it:
+//! The threads that serve requests count here, cheaply; a reader of the counters takes a
+//! [`Snapshot`] and, for rates, the [`Interval`] between two of them. How the other modules use it:
 //!
-//! ```text
-//! serve   let mut timer = stats.begin(Operation::Read);          latency, recorded when the timer is dropped
-//!         timer.fail(errno);                                     if it came to that
-//! file    let figures = stats.file(inode, path);                 at open; one for all opens of the inode, dropped with it
-//!         let attached = figures.attach(Arc::clone(&file), Wait::Range);   its dio::File: bytes by class and reason, waits
-//!                                                                by class; dropped together with the file
-//!         figures.read(Class::Direct, bytes, latency);           each request of a program: read, written, synced, error
-//!         figures.count(Event::ReadAheadHit, bytes);             what else happened
-//!         figures.waited(Wait::Room, duration);                  waits that the dio::File does not know of
-//! names   stats.gauge(Gauge::Inodes, move || names.known());     what is asked when a snapshot is taken
-//! ```
+//! | module | call | counts |
+//! |---|---|---|
+//! | serve | `let mut timer = stats.begin(Operation::Read)` | the latency, when the timer is dropped |
+//! | serve | `timer.fail(errno)` | an error of that request |
+//! | file | `let figures = stats.file(inode, path)` | nothing: one for all opens of the inode |
+//! | file | `let attached = figures.attach(file, Wait::Range)` | bytes of a `dio::File` by class and reason, waits by class |
+//! | file | `figures.read(Class::Direct, bytes, latency)` | a request of a program; likewise written, synced, errors |
+//! | file | `figures.count(Event::ReadAheadHit, bytes)` | other events |
+//! | file | `figures.waited(Wait::Room, duration)` | waits outside a `dio::File` |
+//! | names | `stats.gauge(Gauge::Inodes, move \|\| names.known())` | nothing: asked when a snapshot is taken |
 //!
-//! Memory is bounded: latencies have a fixed number of buckets for each operation in use and each shard; of closed files
-//! the busiest [`KEPT`] paths are remembered, the others only in the sums.
+//! Memory is bounded: latencies have a fixed number of buckets for each operation in use and each
+//! shard; of closed files the busiest [`KEPT`] paths are remembered, the others only in the sums.
 
 mod figures;
 mod file;
@@ -63,7 +62,8 @@ type Tell = Box<dyn Fn(Errno) + Send + Sync>;
 /// Everything that is counted of one mount.
 pub struct Stats {
     began: Instant,
-    /// Microseconds since 1970 when it began: tells servers apart that served one mount point one after the other.
+    /// Microseconds since 1970 when it began: tells servers apart that served one mount point one
+    /// after the other.
     started: u64,
     about: Mutex<BTreeMap<String, String>>,
     latencies: Recorder,
@@ -102,7 +102,8 @@ impl Stats {
         })
     }
 
-    /// Says something of the mount that every snapshot repeats. Reports show `mountpoint`, `source` and `mode`.
+    /// Says something of the mount that every snapshot repeats. Reports show `mountpoint`, `source`
+    /// and `mode`.
     pub fn describe(&self, what: &str, text: impl Into<String>) {
         self.about.lock().insert(what.to_owned(), text.into());
     }
@@ -112,7 +113,8 @@ impl Stats {
         Timing::new(self, operation)
     }
 
-    /// The same of a request that another function, or thread, may answer than the one that took it in.
+    /// The same of a request that another function, or thread, may answer than the one that took it
+    /// in.
     pub fn begin_long(self: &Arc<Self>, operation: Operation) -> LongTimer {
         Timing::new(Arc::clone(self), operation)
     }
@@ -134,13 +136,14 @@ impl Stats {
         }
     }
 
-    /// Has `tell` called with each error number when it is counted for the first time. Only the first call of this counts.
+    /// Has `tell` called with each error number when it is counted for the first time. Only the
+    /// first call of this counts.
     pub fn on_first_error(&self, tell: impl Fn(Errno) + Send + Sync + 'static) {
         let _ = self.first_error.set(Box::new(tell));
     }
 
-    /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode that is open already it
-    /// is not looked at.
+    /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode
+    /// that is open already it is not looked at.
     pub fn file(&self, inode: u64, path: impl AsRef<std::path::Path>) -> Arc<FileStats> {
         self.book.open(inode, path.as_ref())
     }
@@ -161,18 +164,20 @@ impl Stats {
         self.in_hand.load(Ordering::Relaxed)
     }
 
-    /// From now on every snapshot asks this. Several answers for one gauge are added up. It must not ask for a
-    /// snapshot itself, and not wait.
+    /// From now on every snapshot asks this. Several answers for one gauge are added up. It must
+    /// not ask for a snapshot itself, and not wait.
     pub fn gauge(&self, gauge: Gauge, ask: impl Fn() -> u64 + Send + Sync + 'static) {
         self.gauges.lock().push((gauge, Box::new(ask)));
     }
 
-    /// Everything, as it is now. Numbers are read one by one: while requests are served they may differ by those under way.
+    /// Everything, as it is now. Numbers are read one by one: while requests are served they may
+    /// differ by those under way.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
             version: VERSION,
             started: self.started,
-            // First: a file that is opened from now on, and not told, is seen to be younger than the snapshot.
+            // First: a file that is opened from now on, and not told, is seen to be younger than
+            // the snapshot.
             nanos: nanos(self.began.elapsed()),
             about: self.about.lock().clone(),
             ..Snapshot::default()

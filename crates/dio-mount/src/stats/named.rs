@@ -74,8 +74,8 @@ fn reason_label(reason: Reason) -> &'static str {
     }
 }
 
-/// A number for each value of `K`. As JSON an object of those that are not 0; names that are not known are skipped when
-/// it is read, so that programs of different versions understand each other.
+/// A number for each value of `K`. As JSON an object of those that are not 0; names that are not
+/// known are skipped when it is read, so that programs of different versions understand each other.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tally<K: Named> {
     counts: K::Counts,

@@ -161,8 +161,8 @@ impl Kind {
 /// What a request was blocked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// The lock of the whole file: to resize, to write misaligned, for everything of a file that is locked as a whole,
-    /// and for concurrent I/O, which takes no ranges.
+    /// The lock of the whole file: to resize, to write misaligned, for everything of a file that is
+    /// locked as a whole, and for concurrent I/O, which takes no ranges.
     File,
     /// The lock of a range of bytes.
     Range,
@@ -203,13 +203,15 @@ pub enum Event {
     ReadAheadWaste,
     /// A write that was acknowledged before it was written.
     WriteBehind,
-    /// A write to the source of what was acknowledged before; several writes of a program make one of these.
+    /// A write to the source of what was acknowledged before; several writes of a program make one
+    /// of these.
     WriteBehindWritten,
     /// Served by the hybrid mode past the page cache: the request is large.
     HybridLarge,
     /// Served by the hybrid mode past the page cache: the request continues a stream.
     HybridStream,
-    /// Served by the hybrid mode past the page cache: it is small, and nothing like it has been seen lately.
+    /// Served by the hybrid mode past the page cache: it is small, and nothing like it has been
+    /// seen lately.
     HybridFirst,
     /// Served by the hybrid mode through the page cache: the request is small.
     HybridSmall,
@@ -221,10 +223,11 @@ pub enum Event {
     HybridShared,
     /// The file went from direct to cached I/O, for an open or a mapping that needs pages.
     BecameCached,
-    /// The file was flushed, its pages were dropped and its I/O is direct again; the bytes that were dropped.
+    /// The file was flushed, its pages were dropped and its I/O is direct again; the bytes that
+    /// were dropped.
     BecameDirect,
-    /// The kernel was asked to drop its cache of the mount, with the last mapping or cached handle that has filled it; how much
-    /// that is the kernel does not tell.
+    /// The kernel was asked to drop its cache of the mount, with the last mapping or cached handle
+    /// that has filled it; how much that is the kernel does not tell.
     DroppedCache,
 }
 

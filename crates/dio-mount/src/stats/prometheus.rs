@@ -1,7 +1,8 @@
 //! Snapshots in the text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 //!
-//! Files are not told one by one here: a time series for each path that ever was would have no bound.
+//! Files are not told one by one here: a time series for each path that ever was would have no
+//! bound.
 
 use std::fmt::{Display, Write};
 
@@ -44,7 +45,8 @@ impl Type {
     }
 }
 
-/// The text. Every sample has the label `mountpoint`, so that the files of several mounts can be collected together.
+/// The text. Every sample has the label `mountpoint`, so that the files of several mounts can be
+/// collected together.
 pub fn render(snapshot: &Snapshot) -> String {
     render_as(snapshot, true)
 }
@@ -96,7 +98,8 @@ impl Text {
         let _ = writeln!(self.text, "}} {value}");
     }
 
-    /// A family with a sample for each value of an enum, noughts among them: a counter that appears late has no rate.
+    /// A family with a sample for each value of an enum, noughts among them: a counter that appears
+    /// late has no rate.
     fn tally<K: Named>(&mut self, name: &str, help: &str, label: &str, tally: &Tally<K>, show: fn(u64) -> String) {
         self.head(name, Type::Counter, help);
         for (key, count) in tally.iter() {

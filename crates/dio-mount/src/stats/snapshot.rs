@@ -20,9 +20,11 @@ pub struct Snapshot {
     pub started: u64,
     /// How long the server had run, in nanoseconds.
     pub nanos: u64,
-    /// What the server says of itself: `mountpoint`, `source`, `source_identity` (device and inode), `mode`.
+    /// What the server says of itself: `mountpoint`, `source`, `source_identity` (device and
+    /// inode), `mode`.
     pub about: BTreeMap<String, String>,
-    /// Requests of the kernel by [`Operation`](super::Operation); those that were never used are left out.
+    /// Requests of the kernel by [`Operation`](super::Operation); those that were never used are
+    /// left out.
     pub operations: BTreeMap<String, Latency>,
     /// Requests that failed, by error number (`errno(3)`).
     pub errors: BTreeMap<i32, u64>,
@@ -46,10 +48,11 @@ pub struct FileFigures {
     pub path: String,
     /// Its inode in the mount, while it is open.
     pub inode: Option<u64>,
-    /// How many inodes are open by this path: 0 or 1, more if the name was given to another file meanwhile.
+    /// How many inodes are open by this path: 0 or 1, more if the name was given to another file
+    /// meanwhile.
     pub open: u64,
-    /// When these numbers began, in nanoseconds since the server did: with the first open by this path, or a later one
-    /// where the path was forgotten in between.
+    /// When these numbers began, in nanoseconds since the server did: with the first open by this
+    /// path, or a later one where the path was forgotten in between.
     pub since: u64,
     /// What was done by this path.
     #[serde(flatten)]
@@ -66,7 +69,8 @@ pub struct Process {
     pub resident_bytes: u64,
     /// Threads.
     pub threads: u64,
-    /// Processor time in user mode, in nanoseconds; the kernel tells it in steps of a hundredth of a second.
+    /// Processor time in user mode, in nanoseconds; the kernel tells it in steps of a hundredth of
+    /// a second.
     pub user_nanos: u64,
     /// Processor time in the kernel, likewise.
     pub system_nanos: u64,
@@ -105,7 +109,8 @@ impl Snapshot {
         others
     }
 
-    /// What happened since an earlier snapshot. Without one, or if that is of another server, since the server began.
+    /// What happened since an earlier snapshot. Without one, or if that is of another server, since
+    /// the server began.
     pub fn since(&self, earlier: Option<&Snapshot>) -> Interval {
         let earlier = earlier.filter(|earlier| earlier.started == self.started && earlier.nanos <= self.nanos);
         let mut change = self.clone();
@@ -128,8 +133,9 @@ impl Snapshot {
         Interval { seconds: change.nanos as f64 / 1e9, change }
     }
 
-    /// Takes away what the files had done before. Left out are those that did nothing, and those of which it is not known
-    /// what they had done before: they were not among the busiest then, or were forgotten in between.
+    /// Takes away what the files had done before. Left out are those that did nothing, and those of
+    /// which it is not known what they had done before: they were not among the busiest then, or
+    /// were forgotten in between.
     fn files_since(&mut self, earlier: &Snapshot) {
         let before: HashMap<&str, &FileFigures> = earlier.files.iter().map(|file| (file.path.as_str(), file)).collect();
         self.files.retain_mut(|file| {
@@ -151,7 +157,8 @@ impl Snapshot {
 pub struct Interval {
     /// Its length.
     pub seconds: f64,
-    /// Counters have what was added to them; gauges, `about` and `open_files` are those of the later snapshot.
+    /// Counters have what was added to them; gauges, `about` and `open_files` are those of the
+    /// later snapshot.
     pub change: Snapshot,
 }
 

@@ -100,7 +100,8 @@ fn an_interval_has_what_was_added() {
     assert_eq!(second.since(None).change, second);
 }
 
-/// A file that was not among those told before is left out for once, not told with what it did long ago.
+/// A file that was not among those told before is left out for once, not told with what it did long
+/// ago.
 #[test]
 fn what_is_not_known_is_not_told() {
     let stats = Stats::new();
@@ -165,7 +166,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The intervals between snapshots add up to the last snapshot, whatever happened, so no rate was negative.
+    /// The intervals between snapshots add up to the last snapshot, whatever happened, so no rate
+    /// was negative.
     #[test]
     fn intervals_add_up(steps in prop::collection::vec(step(), 1..200)) {
         let stats = Stats::new();

@@ -183,7 +183,8 @@ impl Drop for Mapper {
     }
 }
 
-/// Writes over a file, by one call, what it has mapped of another, of which the first half is in memory.
+/// Writes over a file, by one call, what it has mapped of another, of which the first half is in
+/// memory.
 const WRITES: &str = r#"
 import mmap, os, sys
 with open(sys.argv[1], "rb") as file:

@@ -54,8 +54,8 @@ impl Directory {
         &self.path
     }
 
-    /// The path of a file. What somebody else has put there is refused: opening a FIFO would wait for ever, and opening a
-    /// device can do something.
+    /// The path of a file. What somebody else has put there is refused: opening a FIFO would wait
+    /// for ever, and opening a device can do something.
     fn file_path(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -66,9 +66,9 @@ impl Directory {
         }
     }
 
-    /// Opens a file to read it. Whoever may write to the directory can have exchanged the file since
-    /// [`Directory::file_path`] looked at it: what is open is looked at again, and a FIFO is not
-    /// waited for.
+    /// Opens a file to read it. Whoever may write to the directory can have exchanged the file
+    /// since [`Directory::file_path`] looked at it: what is open is looked at again, and a FIFO is
+    /// not waited for.
     fn open_to_read(&self, name: &str) -> io::Result<File> {
         let path = self.file_path(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -434,8 +434,8 @@ mod tests {
         }
     }
 
-    /// Somebody exchanges a segment for a FIFO and back, so that some look finds the segment and the
-    /// open behind it the FIFO.
+    /// Somebody exchanges a segment for a FIFO and back, so that some look finds the segment and
+    /// the open behind it the FIFO.
     #[test]
     fn a_segment_that_is_exchanged_for_a_pipe_is_never_waited_for() {
         let scratch = tempfile::tempdir().unwrap();

@@ -111,8 +111,9 @@ pub trait StripedMedium: Send + Sync + Debug {
     /// The result of the request, which is then not begun.
     fn prepare(&self, kind: OpKind) -> Result<(), Errno>;
 
-    /// Makes the part of `memory` that goes to one object. Of `memory` only the kind, the route, the
-    /// flags and `cache.keep_pages` matter. The target of the part is [`RequestTarget::Medium`].
+    /// Makes the part of `memory` that goes to one object. Of `memory` only the kind, the route,
+    /// the flags and `cache.keep_pages` matter. The target of the part is
+    /// [`RequestTarget::Medium`].
     fn part_request(&self, object: usize, memory: &Request, offset: u64, mem: Option<Mem>) -> Request;
 
     /// Counts a finished part for its object. May change the outcome.

@@ -9,7 +9,8 @@ use crate::engine::{Medium, OsMedium};
 /// What the other modules need to know about the backing. Asked for once, when the file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackingTraits {
-    /// Most objects that a request may be split over; 1 for an ordinary file, and for a striped file of one object.
+    /// Most objects that a request may be split over; 1 for an ordinary file, and for a striped
+    /// file of one object.
     pub(super) objects: usize,
     /// Bytes that lie in one object before the next object continues the file; `u64::MAX` for an
     /// ordinary file.

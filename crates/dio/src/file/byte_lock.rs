@@ -27,8 +27,8 @@ impl<'a> ByteLock<'a> {
     /// Locks the byte. `None` if the file system has no such locks.
     ///
     /// # Errors
-    /// EAGAIN if somebody else has held the lock for as long as `patience`; EBADF for a file that is
-    /// not open for writing.
+    /// EAGAIN if somebody else has held the lock for as long as `patience`; EBADF for a file that
+    /// is not open for writing.
     pub(crate) fn take(fd: BorrowedFd<'a>, byte: i64, patience: Duration) -> Result<Option<ByteLock<'a>>, Errno> {
         let take = || match uninterrupted(|| try_lock_byte(fd, byte)) {
             Ok(()) => Ok(Some(ByteLock { fd, byte })),

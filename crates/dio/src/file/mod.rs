@@ -186,9 +186,9 @@ impl File {
     /// those of one call, unless the kernel writes only a part of these at first, as it does when
     /// space runs out.
     ///
-    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends of
-    /// several programs apart ([`FileSystem::keeps_direct_appends_apart`]). Other bytes go through
-    /// the page cache and are dropped from it.
+    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends
+    /// of several programs apart ([`FileSystem::keeps_direct_appends_apart`]). Other bytes go
+    /// through the page cache and are dropped from it.
     ///
     /// [`FileSystem::keeps_direct_appends_apart`]:
     ///     crate::geometry::FileSystem::keeps_direct_appends_apart

@@ -25,7 +25,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// The mount that an open file was reached through; `None` if the kernel or `/proc` does not tell.
+    /// The mount that an open file was reached through; `None` if the kernel or `/proc` does not
+    /// tell.
     pub fn of(place: impl AsFd) -> Option<Self> {
         let statx = rustix::fs::statx(place, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
         if statx.stx_mask & StatxFlags::MNT_ID.bits() == 0 {

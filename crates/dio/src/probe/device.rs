@@ -1,4 +1,5 @@
-//! What the kernel's block layer says about a device, from sysfs (`Documentation/ABI/stable/sysfs-block`).
+//! What the kernel's block layer says about a device, from sysfs
+//! (`Documentation/ABI/stable/sysfs-block`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use super::answer::Kind;
 use crate::file::words_of as words;
 use crate::geometry::Mount;
 
-/// A block device, or the whole disk that a partition is part of. Sizes are bytes. What a kernel does not
-/// export, or does not know, is `None`.
+/// A block device, or the whole disk that a partition is part of. Sizes are bytes. What a kernel
+/// does not export, or does not know, is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Device {
     /// Kernel name of the device itself: `sda1`, `nvme0n1`, `dm-0`.
@@ -47,7 +48,8 @@ pub struct Device {
     pub scheduler: Option<String>,
     /// Whether it rotates, which is to say seeks.
     pub rotational: Option<bool>,
-    /// Whether it has a volatile write cache: what was written is lost with the power unless flushed.
+    /// Whether it has a volatile write cache: what was written is lost with the power unless
+    /// flushed.
     pub volatile_write_cache: Option<bool>,
     /// Whether single writes can be forced to the medium.
     pub fua: Option<bool>,
@@ -147,7 +149,8 @@ impl Queue {
     }
 }
 
-/// The word in brackets of a list such as `none [mq-deadline] kyber`, or the whole where there is none.
+/// The word in brackets of a list such as `none [mq-deadline] kyber`, or the whole where there is
+/// none.
 fn active(list: &str) -> String {
     let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(list, |(word, _)| word).to_owned()

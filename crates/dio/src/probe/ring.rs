@@ -14,11 +14,13 @@ use crate::file::words_of as words;
 pub struct Ring {
     /// Whether a ring could be set up, with a worker thread for what it cannot do at once.
     pub available: Answer,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 for a group only, 2 for nobody; `None` before Linux 6.6.
+    /// `kernel.io_uring_disabled`: 0 allowed, 1 for a group only, 2 for nobody; `None` before Linux
+    /// 6.6.
     pub disabled: Option<u32>,
     /// Bytes of memory the process may lock, which caps registered buffers; `None` if unlimited.
     pub memory_lock: Option<u64>,
-    /// Whether the process is exempt from that limit (`CAP_IPC_LOCK`); `None` if `/proc` does not tell.
+    /// Whether the process is exempt from that limit (`CAP_IPC_LOCK`); `None` if `/proc` does not
+    /// tell.
     pub exempt: Option<bool>,
 }
 

@@ -27,7 +27,8 @@ const PLACES: u64 = 64;
 /// Direct writes that are watched: the first of new data, the others over it.
 const WATCHED_WRITES: usize = 4;
 
-/// How long pages may take to go after their write-back: the kernel may leave that to a worker thread.
+/// How long pages may take to go after their write-back: the kernel may leave that to a worker
+/// thread.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What was seen when it was tried.
@@ -37,7 +38,8 @@ pub struct Trials {
     pub open_direct: Answer,
     /// Whether a direct read brings no pages into the cache.
     pub read_direct: Answer,
-    /// Whether direct writes, of new data and over old, bring no pages into the cache, not even for a moment.
+    /// Whether direct writes, of new data and over old, bring no pages into the cache, not even for
+    /// a moment.
     pub write_direct: Answer,
     /// Whether a read with `RWF_DONTCACHE` leaves no pages.
     pub uncached_read: Answer,
@@ -45,7 +47,8 @@ pub struct Trials {
     pub uncached_new: Answer,
     /// The same over old data that is not in the cache.
     pub uncached_overwrite: Answer,
-    /// The same over old data that is in the cache. That its pages stay is no fault: they were there before.
+    /// The same over old data that is in the cache. That its pages stay is no fault: they were
+    /// there before.
     pub uncached_overwrite_cached: Answer,
     /// Whether a write with `RWF_ATOMIC` is taken.
     pub atomic_write: Answer,
@@ -120,8 +123,8 @@ fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     })
 }
 
-/// Does direct I/O on `range` while another thread looks whether pages come into the cache: btrfs buffers
-/// direct writes of checksummed data, but drops the pages before it returns.
+/// Does direct I/O on `range` while another thread looks whether pages come into the cache: btrfs
+/// buffers direct writes of checksummed data, but drops the pages before it returns.
 fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<Left, Failure> {
     let watching = Barrier::new(2);
     let done = AtomicBool::new(false);
@@ -217,7 +220,8 @@ pub(super) fn on_existing_file(path: &Path, place: &OwnedFd) -> (Result<Geometry
     }
 }
 
-/// Everything that can be tried on somebody's file or device: reading a piece that is not in the cache.
+/// Everything that can be tried on somebody's file or device: reading a piece that is not in the
+/// cache.
 fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
     let mut trials = Trials::unknown("it is not written to find out");
     let direct = reopen(file, OFlags::RDONLY | OFlags::DIRECT);
@@ -267,8 +271,8 @@ fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
 /// Bytes that are written over a page that is held: no file system has larger blocks.
 const HELD: usize = 64 << 10;
 
-/// New data at the start of the empty file, then the same place several times: a page that is in the cache
-/// for a moment only is not seen every time.
+/// New data at the start of the empty file, then the same place several times: a page that is in
+/// the cache for a moment only is not seen every time.
 fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
     let mut seen = Left { pages: 0, passed: 0, of: 0 };
     for _ in 0..WATCHED_WRITES {
@@ -279,7 +283,8 @@ fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Fai
         file.sync_all().map_err(no_trial)?;
     }
     if seen.pages == 0 && seen.passed == 0 {
-        // What was missed by looking, a page that is held shows. Where it cannot be held nothing more is known.
+        // What was missed by looking, a page that is held shows. Where it cannot be held nothing
+        // more is known.
         let block = buffer.bytes().len().min(HELD) as u64;
         let held = crate::file::held::keeps_held_page(file.as_fd(), direct.as_fd(), block);
         seen.passed = u64::from(held == Ok(Some(true)));

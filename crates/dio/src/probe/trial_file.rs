@@ -22,7 +22,8 @@ pub(super) fn create(directory: &Path) -> io::Result<File> {
         rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     match nameless {
         Ok(fd) => Ok(File::from(fd)),
-        // What file systems without such files say; EISDIR comes from kernels that do not know them.
+        // What file systems without such files say; EISDIR comes from kernels that do not know
+        // them.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => named_then_removed(directory),
         Err(error) => Err(error.into()),
     }

@@ -71,8 +71,9 @@ impl Input {
         Input::of(fd, true, name.as_ref(), options)
     }
 
-    /// Takes over a descriptor that was opened for this, at the beginning of its file, and that nobody else shares: what
-    /// [`Input::open`] does with the one that it opens. `name` is for messages.
+    /// Takes over a descriptor that was opened for this, at the beginning of its file, and that
+    /// nobody else shares: what [`Input::open`] does with the one that it opens. `name` is for
+    /// messages.
     ///
     /// # Errors
     /// As [`Input::adopt`].

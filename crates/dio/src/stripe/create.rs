@@ -126,10 +126,10 @@ fn random_id() -> io::Result<Id> {
 ///
 /// # Errors
 /// EEXIST if the name belongs to anything else, or to an empty file with several names; EOPNOTSUPP
-/// if the empty file has an access control list, or below a mount of dio; EBUSY if somebody has it open ([`ReplaceGuard`]
-/// says when that cannot be known); what making the objects answers, with the object. Nothing is
-/// left behind then, except a file that has its name already and of which only that could not be
-/// made durable.
+/// if the empty file has an access control list, or below a mount of dio; EBUSY if somebody has it
+/// open ([`ReplaceGuard`] says when that cannot be known); what making the objects answers, with
+/// the object. Nothing is left behind then, except a file that has its name already and of which
+/// only that could not be made durable.
 pub fn create(path: impl AsRef<Path>, plan: &StripePlan) -> Result<Descriptor, FileError> {
     let path = path.as_ref();
     create_to_be_renamed(path, plan, path)

@@ -98,9 +98,9 @@ impl DirectoryInode {
     }
 
     /// Whether a default that was made for this directory is one of `found`. The number and, if the
-    /// file system records it, the time of creation must be the same: a number alone can be foreseen
-    /// by a user who wants a copy to be followed. A directory may be accessed through another file
-    /// system (that of a server), so the volume counts only if both know it.
+    /// file system records it, the time of creation must be the same: a number alone can be
+    /// foreseen by a user who wants a copy to be followed. A directory may be accessed through
+    /// another file system (that of a server), so the volume counts only if both know it.
     pub(super) fn is(&self, found: &DirectoryInode) -> bool {
         let (own, found) = (self.0, found.0);
         let same_volume = own.volume == found.volume || own.volume == 0 || found.volume == 0;

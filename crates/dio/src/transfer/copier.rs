@@ -71,8 +71,8 @@ pub struct Job<'a> {
 /// let target = OpenOptions::new().write(true).create_new(true).open("to")?;
 /// let size = source.size()?;
 /// let mut copier = Copier::new(&Io::shared()?, 1 << 20, 8)?;
-/// let sparse = Sparse::Auto;
-/// let contents = Contents { source: &source, target: &target, size, start: 0, sparse, pace: None };
+/// let (source, sparse) = (&source, Sparse::Auto);
+/// let contents = Contents { source, target: &target, size, start: 0, sparse, pace: None };
 /// copier.copy_contents(&contents, &mut NoWatch)?;
 /// target.sync_all()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,4 +1,5 @@
-//! What the tests of files share: engines and limits to choose from, memory at any alignment, media with hooks.
+//! What the tests of files share: engines and limits to choose from, memory at any alignment, media
+//! with hooks.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod rig;
@@ -23,7 +24,8 @@ pub use dio_test::{byte_of, fill, first_difference_of_bytes as first_difference}
 /// All modes.
 pub const MODES: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached];
 
-/// Limits so small that requests are split, wait for blocks of ours in rounds, and queue behind a full engine.
+/// Limits so small that requests are split, wait for blocks of ours in rounds, and queue behind a
+/// full engine.
 pub fn small_limits(rng: &mut Rng) -> Limits {
     Limits {
         depth: *rng.pick(&[1, 2, 3, 8]),
@@ -113,8 +115,8 @@ pub fn sim_geometry(align: usize) -> Geometry {
 type BeforeTransfer = dyn Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync;
 type SeenSize = dyn Fn(u64) -> u64 + Send + Sync;
 
-/// A simulated file with its owner's finger in it: a hook may answer an operation itself, another changes the size that
-/// is reported.
+/// A simulated file with its owner's finger in it: a hook may answer an operation itself, another
+/// changes the size that is reported.
 pub struct Hooked {
     pub inner: SimMedium,
     pub before: Box<BeforeTransfer>,

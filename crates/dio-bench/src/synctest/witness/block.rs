@@ -1,7 +1,8 @@
 //! The bytes on the disk.
 //!
-//! A file begins with a header of 4096 bytes, or of one block if that is larger: the `begin` line of the [protocol](super::protocol),
-//! a line `sum X` with the XXH3 of that line in hexadecimal, and zeros. The slots follow. A block:
+//! A file begins with a header of 4096 bytes, or of one block if that is larger: the `begin` line
+//! of the [protocol](super::protocol), a line `sum X` with the XXH3 of that line in hexadecimal,
+//! and zeros. The slots follow. A block:
 //!
 //! | bytes | what |
 //! |---|---|

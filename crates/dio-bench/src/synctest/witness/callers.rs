@@ -2,8 +2,9 @@
 //! a limit for each network.
 //!
 //! A *network* is an IPv4 address or the /64 of an IPv6 address, because whoever has one address of
-//! a /64 usually has all of them. A full pool replaces a connection of the network that has the most
-//! of them. So somebody with few networks cannot keep others out, whichever connections he makes.
+//! a /64 usually has all of them. A full pool replaces a connection of the network that has the
+//! most of them. So somebody with few networks cannot keep others out, whichever connections he
+//! makes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};

@@ -63,8 +63,8 @@ pub struct Check {
     pub lost: u64,
     /// The first of them.
     pub losses: Vec<Loss>,
-    /// Whether this machine was started again since the blocks were written; `None` if that cannot be told. If it was not, the
-    /// blocks may come from memory, and prove nothing.
+    /// Whether this machine was started again since the blocks were written; `None` if that cannot
+    /// be told. If it was not, the blocks may come from memory, and prove nothing.
     pub restarted: Option<bool>,
     /// Whether the file was there.
     pub file_found: bool,
@@ -117,8 +117,9 @@ impl Check {
 /// `identity` names the session where neither the file nor its name tells.
 ///
 /// # Errors
-/// [`SyncError`]: the file, or who knows; and when nothing can be told, because nothing was acknowledged, or because the blocks are
-/// not here for another reason than that they are lost: another file system is mounted, or the name is another one.
+/// [`SyncError`]: the file, or who knows; and when nothing can be told, because nothing was
+/// acknowledged, or because the blocks are not here for another reason than that they are lost:
+/// another file system is mounted, or the name is another one.
 pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
     let file = open(path)?;
     let told = match &file {
@@ -275,7 +276,8 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
 
 /// What every slot holds.
 fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
-    // Past the cache where that is possible; the alignment is at least that of the blocks, or this is refused and not needed.
+    // Past the cache where that is possible; the alignment is at least that of the blocks, or this
+    // is refused and not needed.
     let direct = reopen(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK);
     let (size, start) = (session.size as usize, first_block(session.size));
     let chunk = size.max(1 << 20);
@@ -406,7 +408,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_place_and_what_is_there_instead() {
-        // 21 is acknowledged, so 18 to 21 must be there; 20 still holds what was there a lap ago, 21 is torn.
+        // 21 is acknowledged, so 18 to 21 must be there; 20 still holds what was there a lap ago,
+        // 21 is torn.
         let mut slots = ring(21);
         slots[3] = Found::Number(12);
         slots[4] = Found::Torn(21);

@@ -27,7 +27,8 @@ impl Lines {
         *lines <= self.per_period_max
     }
 
-    /// Begins the next period once this one is over, or when `now` says so. Returns how many lines were left out, if any.
+    /// Begins the next period once this one is over, or when `now` says so. Returns how many lines
+    /// were left out, if any.
     pub(super) fn left_out(&self, now: bool) -> Option<u64> {
         let (begun, lines) = &mut *self.count.lock();
         if !now && begun.elapsed() < PERIOD {

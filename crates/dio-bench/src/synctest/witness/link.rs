@@ -233,7 +233,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Waits until the witness has kept `number`; what `last` says is told again where the connection was lost.
+    /// Waits until the witness has kept `number`; what `last` says is told again where the
+    /// connection was lost.
     ///
     /// # Errors
     /// [`SyncError::Witness`] when that takes longer than the timeout.

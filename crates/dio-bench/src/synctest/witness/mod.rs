@@ -1,6 +1,6 @@
-//! The proof that a disk is honest: numbered blocks are written and synced, and each number that the disk has acknowledged is
-//! told to another machine, the witness, which keeps it. Then the plug is pulled. Afterwards every number that the witness has
-//! must be on the disk.
+//! The proof that a disk is honest: numbered blocks are written and synced, and each number that
+//! the disk has acknowledged is told to another machine, the witness, which keeps it. Then the plug
+//! is pulled. Afterwards every number that the witness has must be on the disk.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -14,9 +14,10 @@
 //! | `secret` | how a writer proves that it may be heard |
 //! | `place` | where the file was, and whether it should be there now |
 //!
-//! The file is a ring of slots; number `n`, from 1, is in slot `(n - 1) % slots`. The writer never goes more than half a ring
-//! beyond what the witness has confirmed. So of the last half ring up to the highest number that the witness has, no slot can
-//! have been written again, not even by a write that the power cut: each must hold exactly its number.
+//! The file is a ring of slots; number `n`, from 1, is in slot `(n - 1) % slots`. The writer never
+//! goes more than half a ring beyond what the witness has confirmed. So of the last half ring up to
+//! the highest number that the witness has, no slot can have been written again, not even by a
+//! write that the power cut: each must hold exactly its number.
 
 pub mod block;
 mod callers;

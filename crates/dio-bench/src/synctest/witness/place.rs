@@ -1,5 +1,6 @@
-//! Where a file is, told so that it is known again after a restart: the file system by its own identity, the directory by its
-//! inode, since names of devices and directories may lead elsewhere by then.
+//! Where a file is, told so that it is known again after a restart: the file system by its own
+//! identity, the directory by its inode, since names of devices and directories may lead elsewhere
+//! by then.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -14,8 +15,8 @@ use crate::synctest::parent;
 /// `BTRFS_SUPER_MAGIC`: all its subvolumes have one UUID.
 const BTRFS: u64 = 0x9123_683e;
 
-/// The identity of the file system that something open is on: `uuid-…`, or `fsid-…` where it has no UUID or the kernel does not
-/// tell it; empty where nothing tells it.
+/// The identity of the file system that something open is on: `uuid-…`, or `fsid-…` where it has no
+/// UUID or the kernel does not tell it; empty where nothing tells it.
 pub(crate) fn file_system_of(fd: impl AsFd) -> String {
     let fsid = rustix::fs::fstatvfs(&fd).map_or(0, |stat| stat.f_fsid);
     let btrfs = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type as u64 & 0xffff_ffff == BTRFS);
@@ -35,8 +36,8 @@ pub(crate) fn directory_of(path: &Path) -> Result<u64, SyncError> {
     Ok(std::fs::metadata(directory).map_err(SyncError::system("look at", directory))?.ino())
 }
 
-/// Makes sure that `path` is where the blocks of a session were written, whether the file is there or not. Only then does it mean
-/// anything that they are not.
+/// Makes sure that `path` is where the blocks of a session were written, whether the file is there
+/// or not. Only then does it mean anything that they are not.
 ///
 /// # Errors
 /// [`SyncError::Asked`] when it is elsewhere, or that cannot be told.

@@ -1,6 +1,7 @@
-//! The lines between a writer, or whoever checks, and the witness: UTF-8 over TCP, each ended by a line feed and no longer than
-//! [`LONGEST`] bytes. The witness begins with [`GREETING`]; one that has a secret adds a challenge, and hears nothing before
-//! `prove`. Nothing is encrypted: for networks in which others may not listen.
+//! The lines between a writer, or whoever checks, and the witness: UTF-8 over TCP, each ended by a
+//! line feed and no longer than [`LONGEST`] bytes. The witness begins with [`GREETING`]; one that
+//! has a secret adds a challenge, and hears nothing before `prove`. Nothing is encrypted: for
+//! networks in which others may not listen.
 //!
 //! | to the witness | answer | meaning |
 //! |---|---|---|
@@ -12,8 +13,9 @@
 //! | `list` | `session …` for each, then `end` | |
 //! | anything else | `error WORDS` | and the connection is closed |
 //!
-//! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST, PATH, FS and METHOD every byte but letters, digits and `/ . _ -` of ASCII
-//! is written as `%` and two hexadecimal digits; an empty one as `%`.
+//! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST, PATH, FS and METHOD every byte
+//! but letters, digits and `/ . _ -` of ASCII is written as `%` and two hexadecimal digits; an
+//! empty one as `%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +43,8 @@ pub struct Session {
     pub host: String,
     /// The file, absolute.
     pub path: String,
-    /// The file system that it is on: its UUID, or what else tells it from others; empty where nothing does.
+    /// The file system that it is on: its UUID, or what else tells it from others; empty where
+    /// nothing does.
     pub file_system: String,
     /// Inode of its directory.
     pub directory: u64,

@@ -1,6 +1,7 @@
-//! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line and then a line `done N` for
-//! each highest number that was kept, or `end N` where the writer stopped of its own accord. A last line without its end was
-//! being written when the witness lost its own power.
+//! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line
+//! and then a line `done N` for each highest number that was kept, or `end N` where the writer
+//! stopped of its own accord. A last line without its end was being written when the witness lost
+//! its own power.
 //!
 //! A file that has grown long is replaced by one with the `begin` line and the newest other one.
 
@@ -29,7 +30,8 @@ const PER_NETWORK_MAX: usize = 64;
 /// A session whose writer stopped of its own accord is forgotten after so long.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A session without a number, of which nothing could be proved, is forgotten after so long, or when there is no room.
+/// A session without a number, of which nothing could be proved, is forgotten after so long, or
+/// when there is no room.
 const UNWRITTEN_KEPT: Duration = Duration::from_secs(3600);
 
 /// One session as it is kept.
@@ -52,7 +54,8 @@ impl Kept {
     /// Reads the file of a session.
     ///
     /// # Errors
-    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none, or no regular file.
+    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none, or no
+    /// regular file.
     pub fn read(path: &Path) -> Result<Kept, SyncError> {
         let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
         let open = open_regular(path, OFlags::empty()).map_err(SyncError::system("open", path))?;
@@ -73,7 +76,8 @@ impl Kept {
         Ok(Kept { session, highest, has_ended, written, network: None, file: None })
     }
 
-    /// Keeps a number durably, and that the writer `ends` with it; lower ones than before are kept already.
+    /// Keeps a number durably, and that the writer `ends` with it; lower ones than before are kept
+    /// already.
     fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
         if number > self.highest || ends && !self.has_ended {
             let number = number.max(self.highest);
@@ -121,7 +125,8 @@ pub struct Records {
     directory: PathBuf,
     /// Files that were passed over, and why.
     passed_over: Vec<String>,
-    /// Sessions whose file has not even a first line, because the witness lost its power: nothing was answered.
+    /// Sessions whose file has not even a first line, because the witness lost its power: nothing
+    /// was answered.
     unfinished: BTreeSet<Identity>,
     sessions: Mutex<Sessions>,
 }
@@ -135,8 +140,8 @@ fn has_no_line(path: &Path) -> bool {
 }
 
 impl Records {
-    /// Those in a directory, which is made if it is not there. Files with the name of a session that are none are
-    /// [passed over](Records::passed_over).
+    /// Those in a directory, which is made if it is not there. Files with the name of a session
+    /// that are none are [passed over](Records::passed_over).
     ///
     /// # Errors
     /// [`SyncError::System`].
@@ -165,7 +170,8 @@ impl Records {
         Ok(Records { directory: directory.to_owned(), passed_over, unfinished, sessions: Mutex::new(sessions) })
     }
 
-    /// Files of the directory that are no sessions although their names say so, each with the reason.
+    /// Files of the directory that are no sessions although their names say so, each with the
+    /// reason.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
@@ -238,7 +244,8 @@ impl Records {
         Ok(())
     }
 
-    /// Keeps a number of a session that has begun, and whether the writer `ends` with it; the highest that is kept.
+    /// Keeps a number of a session that has begun, and whether the writer `ends` with it; the
+    /// highest that is kept.
     ///
     /// # Errors
     /// In words for whoever asked.

@@ -1,8 +1,8 @@
 //! A secret that a witness shares with its writers: whoever does not know it is not heard.
 //!
-//! The witness sends a challenge, 128 random bits, with its greeting. The answer is the keyed BLAKE3 hash of
-//! the challenge, with a key derived from the secret. The secret itself is never sent. Nothing else is
-//! encrypted, and the witness proves nothing to the writer.
+//! The witness sends a challenge, 128 random bits, with its greeting. The answer is the keyed
+//! BLAKE3 hash of the challenge, with a key derived from the secret. The secret itself is never
+//! sent. Nothing else is encrypted, and the witness proves nothing to the writer.
 
 use std::fmt;
 use std::io::Read as _;
@@ -11,10 +11,12 @@ use std::path::Path;
 
 use crate::synctest::error::SyncError;
 
-/// Names what the key is for, so that the same secret elsewhere gives another key (`blake3::derive_key`).
+/// Names what the key is for, so that the same secret elsewhere gives another key
+/// (`blake3::derive_key`).
 const PURPOSE: &str = "dio synctest 2026-11-23 proof of a writer to its witness";
 
-/// Bytes that a secret has at least: fewer could be guessed from one proof that somebody has overheard.
+/// Bytes that a secret has at least: fewer could be guessed from one proof that somebody has
+/// overheard.
 const SHORTEST: usize = 16;
 
 /// Bytes that are read of its file at most.
@@ -34,8 +36,8 @@ impl Secret {
     /// The contents of a file, without line feeds at the end.
     ///
     /// # Errors
-    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when others than its owner may
-    /// read or write it, or it is too short or too long.
+    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when others than its
+    /// owner may read or write it, or it is too short or too long.
     pub fn read(path: &Path) -> Result<Secret, SyncError> {
         let file = std::fs::File::open(path).map_err(SyncError::system("open", path))?;
         let found = file.metadata().map_err(SyncError::system("look at", path))?;
@@ -58,7 +60,8 @@ impl Secret {
         blake3::keyed_hash(&self.0, challenge.as_bytes()).to_hex().to_string()
     }
 
-    /// Whether `proof` is the answer to `challenge`. Takes as long for every answer of the right length.
+    /// Whether `proof` is the answer to `challenge`. Takes as long for every answer of the right
+    /// length.
     pub(crate) fn is_proved(&self, challenge: &str, proof: &str) -> bool {
         // Hashes are compared in constant time.
         blake3::Hash::from_hex(proof).is_ok_and(|proof| proof == blake3::keyed_hash(&self.0, challenge.as_bytes()))

@@ -43,7 +43,8 @@ const BATCH: usize = 64 << 10;
 /// How often a thread that waits looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A connection on which nothing has come for so long is given up: the power of its machine is gone.
+/// A connection on which nothing has come for so long is given up: the power of its machine is
+/// gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whoever has not begun a session within this time makes room for others.
@@ -78,8 +79,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address, and keeps sessions in a directory. With a `secret` only those are heard who
-    /// know it.
+    /// Listens at an address, and keeps sessions in a directory. With a `secret` only those are
+    /// heard who know it.
     ///
     /// # Errors
     /// [`SyncError::Witness`] when the address cannot be had; those of [`Records::open`].
@@ -198,7 +199,8 @@ struct Client<'a> {
     callers: &'a Callers,
     seat: Place<'a>,
     is_stranger: bool,
-    /// As long as it has not proved that it knows the secret: that, and the challenge that it was sent.
+    /// As long as it has not proved that it knows the secret: that, and the challenge that it was
+    /// sent.
     unproved: Option<(&'a Secret, String)>,
     session: Option<Held>,
     /// Of this connection, kept.

@@ -1,5 +1,5 @@
-//! The file of a session. It stays short however many numbers are kept, and is read line by line, so
-//! that neither a long file nor an endless line fills memory.
+//! The file of a session. It stays short however many numbers are kept, and is read line by line,
+//! so that neither a long file nor an endless line fills memory.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -57,8 +57,8 @@ pub struct Written {
     pub time: Duration,
 }
 
-/// Writes until the time is over, or `asked` says so, or the power is gone. `progress` is told the session at its beginning and
-/// then, now and then, the number of blocks.
+/// Writes until the time is over, or `asked` says so, or the power is gone. `progress` is told the
+/// session at its beginning and then, now and then, the number of blocks.
 ///
 /// # Errors
 /// [`SyncError`]: the file, the disk or the witness. The file stays where blocks were written.
@@ -109,7 +109,8 @@ fn run(
     let mut told = begun;
     let mut number = 0;
     while !asked() && plan.time.is_none_or(|time| begun.elapsed() < time) {
-        // Half a ring behind the last confirmed number no slot is ever written again (see the module).
+        // Half a ring behind the last confirmed number no slot is ever written again (see the
+        // module).
         if number >= link.confirmed() + session.slots / 2 {
             link.wait(number + 1 - session.slots / 2, &Request::Done(number))?;
         }

@@ -1,6 +1,7 @@
 //! Check values of contents that were checked in parts.
 
-/// The polynomial of CRC-32, in the order of bits in which check values are: the highest is that of x^0.
+/// The polynomial of CRC-32, in the order of bits in which check values are: the highest is that of
+/// x^0.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 
@@ -28,10 +29,11 @@ const fn product(first: u32, mut second: u32) -> u32 {
     product
 }
 
-/// The CRC-32 of contents that consist of two parts, by those of the parts and the length of the second in bytes.
+/// The CRC-32 of contents that consist of two parts, by those of the parts and the length of the
+/// second in bytes.
 ///
-/// A step for each bit of the length that is set. The general function of `crc_fast` takes some 80 µs, about 6 % of
-/// decompressing a piece of text.
+/// A step for each bit of the length that is set. The general function of `crc_fast` takes some 80
+/// µs, about 6 % of decompressing a piece of text.
 pub(super) fn joined_crc(first: u32, second: u32, second_length: u64) -> u32 {
     // A byte is eight powers of x, and from 2^32 on the powers are those from 1 on again.
     let set = (0..u64::BITS).filter(|bit| second_length >> bit & 1 == 1);

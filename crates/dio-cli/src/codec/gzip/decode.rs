@@ -1,4 +1,5 @@
-//! Members and their pieces in order: one thread finds them, several decompress those of known size, the caller's writes.
+//! Members and their pieces in order: one thread finds them, several decompress those of known
+//! size, the caller's writes.
 
 use std::io::{BufRead, Write};
 
@@ -15,18 +16,20 @@ use super::{Decode, LARGEST_SIZED};
 use crate::codec::buffers::Buffers;
 use crate::codec::{Damage, DecodeError, Moved};
 
-/// Bytes that are decompressed at a time from a member of unknown size: what fits in a cache beside the rest.
+/// Bytes that are decompressed at a time from a member of unknown size: what fits in a cache beside
+/// the rest.
 const BLOCK: usize = 256 << 10;
 
 /// Deflate makes at most so many bytes of one: a longer length in a trailer is a lie.
 const MOST_FROM_ONE: u64 = 1032;
 
-/// Decompresses the members of `input` to its end. Zero bytes after the last one are ignored, as gzip does; any other byte
-/// there is [`DecodeError::TrailingGarbage`], after everything was written.
+/// Decompresses the members of `input` to its end. Zero bytes after the last one are ignored, as
+/// gzip does; any other byte there is [`DecodeError::TrailingGarbage`], after everything was
+/// written.
 ///
 /// # Errors
-/// [`DecodeError`]. What was written then is described at [`Decode::keep_damaged`]. An input without a byte is damaged: it
-/// ends before its first member does.
+/// [`DecodeError`]. What was written then is described at [`Decode::keep_damaged`]. An input
+/// without a byte is damaged: it ends before its first member does.
 pub fn decode(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
@@ -196,7 +199,8 @@ struct Members<'a> {
     compressed: &'a Buffers,
     keep_damaged: bool,
     pass_trailing: bool,
-    /// Sizes in headers are looked at: until one was not true, because to find that out costs as much as reading it.
+    /// Sizes in headers are looked at: until one was not true, because to find that out costs as
+    /// much as reading it.
     trusting: bool,
     /// A member may be one that ends where what is there does: until one was not.
     tries_whole: bool,
@@ -214,7 +218,8 @@ enum State {
     Between,
     /// In a member of unknown size.
     Within,
-    /// In a member of pieces, before this tag, which was looked at; of what is before it, this is the check value.
+    /// In a member of pieces, before this tag, which was looked at; of what is before it, this is
+    /// the check value.
     Pieces(Tag, u32),
     /// Behind the last member, and what is there is passed on.
     Trailing,
@@ -278,7 +283,8 @@ impl<'a> Members<'a> {
         self.block().map(Some)
     }
 
-    /// The tag that comes next, without consuming it. More is waited for only while what is there may be one.
+    /// The tag that comes next, without consuming it. More is waited for only while what is there
+    /// may be one.
     fn tag(&mut self) -> Result<Option<Tag>, Fault> {
         let mut bytes = Vec::new();
         while let Some(wanted) = Tag::wanted(&bytes) {
@@ -294,8 +300,9 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// The piece behind a tag that comes next; up to the tag, `before` is the check value of the member. If the piece does
-    /// not lead to where it should, the rest of the member is decompressed as a stream.
+    /// The piece behind a tag that comes next; up to the tag, `before` is the check value of the
+    /// member. If the piece does not lead to where it should, the rest of the member is
+    /// decompressed as a stream.
     fn piece(&mut self, tag: Tag, before: u32) -> Result<Item, Fault> {
         let mut bytes = self.compressed.take_empty();
         bytes.extend_from_slice(&PLAIN_HEADER);
@@ -305,7 +312,8 @@ impl<'a> Members<'a> {
             tag.size.max(tag.length) <= LARGEST_SIZED && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
         if possible && self.feed.take(tag.size, &mut bytes)? == tag.size {
             let mut packed = Packed { bytes, offset, size: tag.size };
-            // The check value of the piece alone is what is left when that of what is before it is taken away.
+            // The check value of the piece alone is what is left when that of what is before it is
+            // taken away.
             let crc = joined_crc(before, 0, tag.length as u64) ^ tag.crc;
             let end = if tag.is_last { self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse) } else { None };
             let next = if tag.is_last { None } else { self.tag()? };
@@ -331,8 +339,8 @@ impl<'a> Members<'a> {
         self.block()
     }
 
-    /// Whether a member comes next; nothing does if only zero bytes follow. A single byte that is no zero may be the first
-    /// of two that begin a member, and is an early end, as to gzip.
+    /// Whether a member comes next; nothing does if only zero bytes follow. A single byte that is
+    /// no zero may be the first of two that begin a member, and is an early end, as to gzip.
     fn at_member(&mut self, is_first: bool) -> Result<bool, Fault> {
         let offset = self.feed.offset();
         let magic = self.feed.peek(2)?;
@@ -378,8 +386,8 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The rest of a member whose header, of `header` bytes, was read; `None`, with nothing consumed, if its size is not
-    /// known, not believable or too large.
+    /// The rest of a member whose header, of `header` bytes, was read; `None`, with nothing
+    /// consumed, if its size is not known, not believable or too large.
     fn packed(&mut self, size: Option<u64>, header: u64) -> Result<Option<Packed>, Fault> {
         let Some(rest) = size.and_then(|size| usize::try_from(size.checked_sub(header)?).ok()) else { return Ok(None) };
         // The length in the trailer must not be able to stand for one that is 2^32 larger.
@@ -403,9 +411,9 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// A small member of unknown size that ends where what is there without waiting does, as small files do: decompressed
-    /// as a whole, which takes two thirds of the time. `None`, with nothing consumed, if there is no such member, or if
-    /// something is wrong with it.
+    /// A small member of unknown size that ends where what is there without waiting does, as small
+    /// files do: decompressed as a whole, which takes two thirds of the time. `None`, with nothing
+    /// consumed, if there is no such member, or if something is wrong with it.
     fn whole(&mut self) -> Result<Option<Item>, Fault> {
         let (offset, rest) = (self.feed.offset(), self.feed.fill()?);
         let (size, length) = (rest.len(), rest.last_chunk().map_or(u32::MAX, |end| Trailer::parse(end).length));

@@ -1,4 +1,5 @@
-//! Pieces of the input, compressed at once: into one member together, or each into a member of its own.
+//! Pieces of the input, compressed at once: into one member together, or each into a member of its
+//! own.
 
 use std::io::{Read, Write};
 
@@ -14,18 +15,19 @@ use super::{Encode, MAX_LEVEL};
 use crate::codec::buffers::Buffers;
 use crate::codec::{EncodeError, Moved};
 
-/// Bytes of the input in a piece. What a window of 32 KiB could have found in the piece before costs less than 1 % at
-/// this size, and libdeflate gains more than that over zlib.
+/// Bytes of the input in a piece. What a window of 32 KiB could have found in the piece before
+/// costs less than 1 % at this size, and libdeflate gains more than that over zlib.
 pub(super) const PIECE: usize = 2 << 20;
 
-/// A block of deflate without contents, of which the first bits are in the byte before: it ends at a byte.
+/// A block of deflate without contents, of which the first bits are in the byte before: it ends at
+/// a byte.
 const EMPTY_BLOCK: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// Room before the compressed piece: for its tag, or for the trailer of the member before.
 const FRONT: usize = TAG_LEN;
 
-/// The bytes of a compressed piece that has a tag even where it is the only one. A smaller member is decompressed at once
-/// without, because it is read at once, and is to stay small.
+/// The bytes of a compressed piece that has a tag even where it is the only one. A smaller member
+/// is decompressed at once without, because it is read at once, and is to stay small.
 const TAGGED_MIN: usize = 512 << 10;
 
 /// A piece on its way to a worker.
@@ -49,8 +51,8 @@ struct Packed {
     last: bool,
 }
 
-/// Compresses `input` to its end, into one member or, with [`Encode::members`], one for each piece. An empty input
-/// becomes an empty member.
+/// Compresses `input` to its end, into one member or, with [`Encode::members`], one for each piece.
+/// An empty input becomes an empty member.
 ///
 /// # Errors
 /// [`EncodeError`]; the output is then incomplete.
@@ -117,8 +119,8 @@ pub(super) fn encode_pieces(
     sink.finish()
 }
 
-/// Writes what was compressed. No write ends where a member does but the last: so what a writer leaves that was killed is
-/// no whole stream to any gunzip.
+/// Writes what was compressed. No write ends where a member does but the last: so what a writer
+/// leaves that was killed is no whole stream to any gunzip.
 struct Sink<'a> {
     output: &'a mut (dyn Write + Send),
     how: &'a Encode<'a>,
@@ -183,8 +185,8 @@ impl Sink<'_> {
     }
 }
 
-/// The level of libdeflate: its levels from 2 on make smaller files than zlib's of the same number, in less time; level 1
-/// makes larger ones of some data.
+/// The level of libdeflate: its levels from 2 on make smaller files than zlib's of the same number,
+/// in less time; level 1 makes larger ones of some data.
 fn internal_level(level: u8) -> CompressionLvl {
     let level = if level == 1 { 2 } else { level.min(MAX_LEVEL) };
     CompressionLvl::new(i32::from(level)).unwrap_or_default()
@@ -239,12 +241,13 @@ fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &Piece, buffers
     Packed { buffer, size, length: data.len(), crc, first, last }
 }
 
-/// Makes the whole stream of `size` bytes at the beginning of `room` one that continues at a byte; says at which.
+/// Makes the whole stream of `size` bytes at the beginning of `room` one that continues at a byte;
+/// says at which.
 fn continued(walker: &mut Walker, room: &mut [u8], size: usize) -> usize {
     let last = walker.last(&room[..size]).expect("it is a whole stream");
     room[last.start_bit / 8] &= !(1 << (last.start_bit % 8));
-    // The type of the empty block is three zero bits, and zero bits follow to the next byte. Those in the last byte are
-    // zeros already.
+    // The type of the empty block is three zero bits, and zero bits follow to the next byte. Those
+    // in the last byte are zeros already.
     let start = (last.end_bit + 3).div_ceil(8);
     room[size..start].fill(0);
     let end = start + EMPTY_BLOCK.len();

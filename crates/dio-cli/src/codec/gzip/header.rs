@@ -143,8 +143,8 @@ pub(super) fn read(feed: &mut Feed<'_>) -> Result<Header, Fault> {
     Ok(header)
 }
 
-/// The size of the member in its extra field: the subfield `BC` of BGZF (SAM specification, section 4.1: the size minus
-/// one) or `IG` of mgzip.
+/// The size of the member in its extra field: the subfield `BC` of BGZF (SAM specification, section
+/// 4.1: the size minus one) or `IG` of mgzip.
 fn size_in(mut extra: &[u8]) -> Option<u64> {
     while let [id1, id2, low, high, rest @ ..] = extra {
         let length = usize::from(u16::from_le_bytes([*low, *high]));

@@ -11,12 +11,14 @@ pub const MAX_LEVEL: u8 = 12;
 /// How to encode.
 #[derive(Clone, Copy)]
 pub struct Encode<'a> {
-    /// From 0 (stored) over 1 (fast) to 9 (as gzip's, never larger) and [`MAX_LEVEL`] (slow and small); higher is the same
-    /// as the highest.
+    /// From 0 (stored) over 1 (fast) to 9 (as gzip's, never larger) and [`MAX_LEVEL`] (slow and
+    /// small); higher is the same as the highest.
     pub level: u8,
-    /// Threads that compress, beside one that reads and the caller's, which writes; with 0 the caller does all.
+    /// Threads that compress, beside one that reads and the caller's, which writes; with 0 the
+    /// caller does all.
     pub workers: usize,
-    /// The name for the header: without directories, and without a NUL byte, of which RFC 1952 allows none.
+    /// The name for the header: without directories, and without a NUL byte, of which RFC 1952
+    /// allows none.
     pub name: Option<&'a [u8]>,
     /// The time for the header, in seconds since 1970.
     pub mtime: Option<u32>,
@@ -43,14 +45,16 @@ impl std::fmt::Debug for Encode<'_> {
 /// How to decode.
 #[derive(Clone, Copy, Default)]
 pub struct Decode<'a> {
-    /// Threads that decompress pieces and members of known size, beside one that reads (and decompresses what has no known size) and
-    /// the caller's, which writes; with 0 the caller does all.
+    /// Threads that decompress pieces and members of known size, beside one that reads (and
+    /// decompresses what has no known size) and the caller's, which writes; with 0 the caller does
+    /// all.
     pub workers: usize,
     /// Writes also what can be made of the damaged part.
     ///
-    /// Without it, nothing is written of a piece or a member of known size unless all of it is right. Of other members the bytes are
-    /// written as they come, because a member may be of any size and its check value is at its end; only the block (up to
-    /// 256 KiB) in which invalid data is met is not written. In either case [`Damaged`](crate::codec::DecodeError::Damaged) says
+    /// Without it, nothing is written of a piece or a member of known size unless all of it is
+    /// right. Of other members the bytes are written as they come, because a member may be of any
+    /// size and its check value is at its end; only the block (up to 256 KiB) in which invalid data
+    /// is met is not written. In either case [`Damaged`](crate::codec::DecodeError::Damaged) says
     /// how many bytes are sound for certain.
     pub keep_damaged: bool,
     /// Passes on what follows the last member as it is, and does not call it garbage.

@@ -1,11 +1,13 @@
-//! What stands before each piece of a member that consists of pieces: how long it is and what its check value is, in a
-//! block of deflate that has no contents.
+//! What stands before each piece of a member that consists of pieces: how long it is and what its
+//! check value is, in a block of deflate that has no contents.
 //!
-//! The block is an ordinary one with Huffman codes of its own (RFC 1951 section 3.2.7), of which it uses only the one for
-//! its end. Which symbols the other codes are for is of no consequence to a decoder, and carries the tag: for each of 127
-//! bits one of two literals has a code, the first for 0 and the second for 1. With the code for the end these are 128
-//! codes of 7 bits, a complete set; there are two codes for distances, because some decoders want as many. The lengths of
-//! all codes are fixed, so a tag always has 472 bits, which are whole bytes, and each bit of it is at a known place:
+//! The block is an ordinary one with Huffman codes of its own (RFC 1951 section 3.2.7), of which it
+//! uses only the one for its end. Which symbols the other codes are for is of no consequence to a
+//! decoder, and carries the tag: for each of 127 bits one of two literals has a code, the first for
+//! 0 and the second for 1. With the code for the end these are 128 codes of 7 bits, a complete set;
+//! there are two codes for distances, because some decoders want as many. The lengths of all codes
+//! are fixed, so a tag always has 472 bits, which are whole bytes, and each bit of it is at a known
+//! place:
 //!
 //! | bits | |
 //! |---|---|
@@ -14,8 +16,9 @@
 //! | 127 × 3 | `110` for a bit 0, `011` for a bit 1: lengths of the literals 0 to 253 |
 //! | 20 | the literals 254 and 255, the end, five lengths without a code, two distances; the code of the end |
 //!
-//! The bits are the check value of all contents of the member up to the end of the piece (32 bits), the bytes of the
-//! piece as compressed (24) and of its contents (24), whether it is the last (1), and 46 fixed ones.
+//! The bits are the check value of all contents of the member up to the end of the piece (32 bits),
+//! the bytes of the piece as compressed (24) and of its contents (24), whether it is the last (1),
+//! and 46 fixed ones.
 
 /// The bytes of a tag.
 pub(super) const TAG_LEN: usize = 59;
@@ -98,7 +101,8 @@ impl Tag {
             | SIGN << SIGN_AT;
         let mut bits = head();
         for bit in 0..PAYLOAD_BITS {
-            // In the order in which they are read: a literal without a code is a 0, one with a code of 7 bits two 1.
+            // In the order in which they are read: a literal without a code is a 0, one with a code
+            // of 7 bits two 1.
             bits = bits.number(if payload >> bit & 1 == 0 { 0b011 } else { 0b110 }, 3);
         }
         // 254 and 255; the end; 257 to 261; the two distances; the highest code of 7 bits.
@@ -107,7 +111,8 @@ impl Tag {
         bits.bytes
     }
 
-    /// How many bytes have to be looked at beyond these to know whether they begin a tag; `None` if they do not.
+    /// How many bytes have to be looked at beyond these to know whether they begin a tag; `None` if
+    /// they do not.
     pub(super) fn wanted(bytes: &[u8]) -> Option<usize> {
         let known = bytes.len().min(HEAD.len());
         let wanted = match known {

@@ -24,7 +24,8 @@ pub(super) struct Packed {
     pub(super) bytes: Vec<u8>,
     /// Where the compressed data is in the input.
     pub(super) offset: u64,
-    /// Bytes of the compressed data and the trailer that are in the input; of a piece the others are made here.
+    /// Bytes of the compressed data and the trailer that are in the input; of a piece the others
+    /// are made here.
     pub(super) size: usize,
 }
 
@@ -118,14 +119,16 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// What is in a member that ends where it should and is right; `None` if anything about it is not so.
+    /// What is in a member that ends where it should and is right; `None` if anything about it is
+    /// not so.
     pub(super) fn sound(&mut self, packed: &Packed) -> Option<Unpacked> {
         let trailer = packed.trailer();
         let length = trailer.length as usize;
         let mut buffer = self.buffers.take(length);
-        // libdeflate checks the data against the trailer that follows it. Whether this is the one at the end it does not
-        // say: another member may end there, of another content. Its length is this one's, so where the length occurs
-        // nowhere but at the end, it is the trailer at the end; else that has to have the check value too.
+        // libdeflate checks the data against the trailer that follows it. Whether this is the one
+        // at the end it does not say: another member may end there, of another content. Its length
+        // is this one's, so where the length occurs nowhere but at the end, it is the trailer at
+        // the end; else that has to have the check value too.
         let done = self.fast.gzip_decompress(&packed.bytes, &mut buffer[..length]) == Ok(length)
             && (last_of_its_kind::<4>(packed.rest())
                 || (libdeflater::crc32(&buffer[..length]) == trailer.crc

@@ -1,8 +1,8 @@
-//! Where the last block of a deflate stream (RFC 1951) begins: its headers and symbols are read, and nothing is made of
-//! them. That costs about a tenth of compressing at level 6.
+//! Where the last block of a deflate stream (RFC 1951) begins: its headers and symbols are read,
+//! and nothing is made of them. That costs about a tenth of compressing at level 6.
 //!
-//! libdeflate only makes whole streams. To continue one, the bit that calls a block the last has to be cleared, and
-//! nothing but reading all symbols before it tells where it is.
+//! libdeflate only makes whole streams. To continue one, the bit that calls a block the last has to
+//! be cleared, and nothing but reading all symbols before it tells where it is.
 
 /// Bits of the stream that one step looks at.
 const STEP_BITS: u32 = 11;
@@ -27,10 +27,11 @@ pub(super) struct Last {
     pub(super) end_bit: usize,
 }
 
-/// What the next bits of a stream are: how many to pass over, and which table the bits behind them are looked up in.
+/// What the next bits of a stream are: how many to pass over, and which table the bits behind them
+/// are looked up in.
 ///
-/// Bits 0 to 5 are the number of bits, bits 6 to 9 how many of these are the code, bit 11 is set where a distance follows,
-/// and higher bits where this is no symbol to be passed over.
+/// Bits 0 to 5 are the number of bits, bits 6 to 9 how many of these are the code, bit 11 is set
+/// where a distance follows, and higher bits where this is no symbol to be passed over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry(u16);
 
@@ -214,7 +215,8 @@ impl Bits<'_> {
 
 /// Reads streams; kept for the next one because of its tables.
 pub(super) struct Walker {
-    /// By the next bits: of literals and lengths all whose codes lie within them, up to the first length; of distances one.
+    /// By the next bits: of literals and lengths all whose codes lie within them, up to the first
+    /// length; of distances one.
     steps: Vec<Entry>,
     literal_code: Canonical,
     distance_code: Canonical,
@@ -229,7 +231,8 @@ impl Walker {
         }
     }
 
-    /// The last block of the stream that `deflate` is; `None` if it is no whole stream. Distances are not looked at.
+    /// The last block of the stream that `deflate` is; `None` if it is no whole stream. Distances
+    /// are not looked at.
     pub(super) fn last(&mut self, deflate: &[u8]) -> Option<Last> {
         let mut bits = Bits { bytes: deflate, at: 0, buffer: 0, count: 0 };
         loop {
@@ -301,8 +304,8 @@ impl Walker {
         let steps: &mut [Entry; 2 * TABLE] = self.steps.first_chunk_mut()?;
         self.distance_code.fill(&mut steps[TABLE..], distance_entry);
         self.literal_code.fill(&mut steps[..TABLE], literal_entry);
-        // `joined` reads literals and lengths of lower indexes only, or its own, and distances: from the highest on, they
-        // are those of one symbol.
+        // `joined` reads literals and lengths of lower indexes only, or its own, and distances:
+        // from the highest on, they are those of one symbol.
         for index in (0..TABLE).rev() {
             steps[index] = joined(steps, index);
         }
@@ -353,7 +356,8 @@ impl Walker {
 fn joined(steps: &[Entry; 2 * TABLE], index: usize) -> Entry {
     let mut entry = steps[index];
     for _ in 0..2 {
-        // Of a symbol whose bits are not all within the index, the next one is not there either: its code has one at least.
+        // Of a symbol whose bits are not all within the index, the next one is not there either:
+        // its code has one at least.
         let next = steps[((index >> entry.bits()) % TABLE) | entry.table()];
         let is_whole = entry.bits() + next.code_bits() <= STEP_BITS;
         let is_joined = is_whole & !entry.is_special() & (!next.is_special() | next.is_end());

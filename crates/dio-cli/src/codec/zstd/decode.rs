@@ -64,7 +64,8 @@ fn here(input: &mut (dyn BufRead + Send), output: &mut (dyn Write + Send), how: 
     Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] })
 }
 
-/// Decodes in a thread and writes in the calling one; `None`, with nothing done, if there is no thread to be had.
+/// Decodes in a thread and writes in the calling one; `None`, with nothing done, if there is no
+/// thread to be had.
 fn beside(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
@@ -307,7 +308,8 @@ impl<'a> Decoder<'a> {
         let mut step = self.feed(&head, out)?;
         self.offset += head.len() as u64;
         self.head = head;
-        // What the library asks for is the rest of a block, or of its header: so an error names the block.
+        // What the library asks for is the rest of a block, or of its header: so an error names the
+        // block.
         while let Some(wanted) = step {
             let input = filled(self.input).map_err(DecodeError::Read)?;
             if input.is_empty() {
@@ -360,7 +362,8 @@ fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), De
     Ok(())
 }
 
-/// Decodes all of `bytes`, which lie within one frame; returns how many are wanted next, or `None` at the end of the frame.
+/// Decodes all of `bytes`, which lie within one frame; returns how many are wanted next, or `None`
+/// at the end of the frame.
 fn feed(
     context: &mut DCtx<'_>,
     bytes: &[u8],

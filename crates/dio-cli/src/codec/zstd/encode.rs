@@ -18,7 +18,8 @@ pub struct Encode {
     pub level: i32,
     /// Threads that compress; 0 compresses in the calling one.
     pub workers: u32,
-    /// Bytes of the input, if that is known: it goes into the header of the frame, and an input of another size is an error.
+    /// Bytes of the input, if that is known: it goes into the header of the frame, and an input of
+    /// another size is an error.
     pub size: Option<u64>,
     /// Whether a size that is known goes into the header.
     pub content_size: bool,
@@ -61,15 +62,16 @@ const BLOCK: usize = 256 << 10;
 /// Compresses `input` to its end into one frame.
 ///
 /// # Errors
-/// [`EncodeError`]; parameters that the library refuses and an input that is not of the size promised are errors of reading,
-/// of the kind `InvalidInput`. The output is then incomplete.
+/// [`EncodeError`]; parameters that the library refuses and an input that is not of the size
+/// promised are errors of reading, of the kind `InvalidInput`. The output is then incomplete.
 pub fn encode(
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
     how: &Encode,
 ) -> Result<Moved, EncodeError> {
     let mut context = prepared(how)?;
-    // The library starts its threads when it first gets something to do, and fails if it gets fewer than it asked for.
+    // The library starts its threads when it first gets something to do, and fails if it gets fewer
+    // than it asked for.
     let mut starting = how.workers > 0;
     let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
     let mut moved = Moved { members: 1, ..Moved::default() };

@@ -31,7 +31,8 @@ impl From<ColdArg> for Cold {
 pub(in crate::commands) fn with_signals<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
-    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
+    // Before there is anything to remove. The measuring thread is left alone; a signal is looked
+    // for beside it.
     let stop = Stop::on_signals();
     let work = std::thread::Builder::new().name("bench".into()).spawn(work);
     let work = work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;

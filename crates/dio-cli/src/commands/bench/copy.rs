@@ -10,7 +10,8 @@ use super::{ColdArg, show};
 
 /// Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight
 ///
-/// Both copies are direct and end when the target is durable. Small blocks copy less, so throughput is compared.
+/// Both copies are direct and end when the target is durable. Small blocks copy less, so throughput
+/// is compared.
 #[derive(Debug, clap::Args)]
 pub(super) struct CopyArgs {
     /// Bytes to copy in large blocks

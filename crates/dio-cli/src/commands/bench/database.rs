@@ -12,9 +12,9 @@ use crate::size::parse_size;
 
 /// Run MariaDB or PostgreSQL on a raw device, bare files and mounts in direct and concurrent mode
 ///
-/// The server is started by hand in a private directory with a private socket, and loaded by sysbench or pgbench. Its data are made
-/// once; storages take turns. For mounts, loop devices and the limit to memory it must be root. The figures are explained in
-/// docs/bench-database.md.
+/// The server is started by hand in a private directory with a private socket, and loaded by
+/// sysbench or pgbench. Its data are made once; storages take turns. For mounts, loop devices and
+/// the limit to memory it must be root. The figures are explained in docs/bench-database.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseArgs {
     /// The database
@@ -25,11 +25,13 @@ pub(super) struct DatabaseArgs {
     #[arg(long, value_name = "STORAGE", value_enum, value_delimiter = ',')]
     storage: Vec<StorageArg>,
 
-    /// Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index or tpcb-like]
+    /// Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index or
+    /// tpcb-like]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     workload: Vec<String>,
 
-    /// Use this block device for raw, whose contents are lost, instead of a loop device over a file in DIR
+    /// Use this block device for raw, whose contents are lost, instead of a loop device over a file
+    /// in DIR
     #[arg(long, value_name = "DEVICE")]
     raw: Option<PathBuf>,
 
@@ -41,7 +43,8 @@ pub(super) struct DatabaseArgs {
     #[arg(long, value_name = "SIZE", default_value = "500M", value_parser = parse_size)]
     size: u64,
 
-    /// The database's own cache (innodb_buffer_pool_size, shared_buffers): each workload is run with each
+    /// The database's own cache (innodb_buffer_pool_size, shared_buffers): each workload is run
+    /// with each
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128M", value_parser = parse_size)]
     pool: Vec<u64>,
 
@@ -69,7 +72,8 @@ pub(super) struct DatabaseArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
 
-    /// Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay
+    /// Mount with io_uring, which turns it on for the whole system; not with the file lock, where
+    /// it does not pay
     #[arg(long)]
     io_uring: bool,
 

@@ -12,10 +12,11 @@ use super::storage::wrong;
 
 /// Read and write sequentially over 1, 2, 4, 6 and 8 disks, cached, direct and raw
 ///
-/// The disks are loop devices over images in DIR, each limited to the same rate by a control group, so that all of
-/// them together are slower than the disk below. Cached and direct use one file that is striped over a file system on each;
-/// raw uses the devices themselves. Throughput and the time of all processors are shown. It must be run as root, with 'mkfs.ext4'
-/// and 'losetup'. The figures are explained in docs/bench-disks.md.
+/// The disks are loop devices over images in DIR, each limited to the same rate by a control group,
+/// so that all of them together are slower than the disk below. Cached and direct use one file that
+/// is striped over a file system on each; raw uses the devices themselves. Throughput and the time
+/// of all processors are shown. It must be run as root, with 'mkfs.ext4' and 'losetup'. The figures
+/// are explained in docs/bench-disks.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct DisksArgs {
     /// Numbers of disks

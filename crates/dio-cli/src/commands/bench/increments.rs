@@ -10,8 +10,8 @@ use super::{ColdArg, show};
 
 /// Read a cold file from front to back in small and large steps, cached and direct
 ///
-/// Each step is one call: read(2) through the page cache, the library's stream with read-ahead for direct I/O. The file
-/// is made cold before every run, and a run whose file is not is refused.
+/// Each step is one call: read(2) through the page cache, the library's stream with read-ahead for
+/// direct I/O. The file is made cold before every run, and a run whose file is not is refused.
 #[derive(Debug, clap::Args)]
 pub(super) struct IncrementsArgs {
     /// Bytes to read; steps below 4K read at most 2^20 steps of them

@@ -10,11 +10,12 @@ use super::show;
 
 /// Run a command and count what its threads are blocked on, by class of lock
 ///
-/// Blocks come from three places: the mounts of dio count those of their files' locks and request queues (as `dio stat` shows
-/// them), programs of dio tell of theirs when they end, and the kernel tells of those on its own locks, above all that of the
-/// inode, which writers of a file take. For
-/// the kernel's, root, or CAP_PERFMON and tracefs, sees every block with its stack; anybody else gets samples of what the
-/// command's threads sleep in. What the command prints goes to standard error.
+/// Blocks come from three places: the mounts of dio count those of their files' locks and request
+/// queues (as `dio stat` shows them), programs of dio tell of theirs when they end, and the kernel
+/// tells of those on its own locks, above all that of the inode, which writers of a file take. For
+/// the kernel's, root, or CAP_PERFMON and tracefs, sees every block with its stack; anybody else
+/// gets samples of what the command's threads sleep in. What the command prints goes to standard
+/// error.
 #[derive(Debug, clap::Args)]
 pub(super) struct LocksArgs {
     /// Ask this mount, or these, instead of all mounts of dio that there are

@@ -29,7 +29,8 @@ pub(super) use common::{show, with_signals};
 
 /// Measure reading, copying, committing and waiting for locks, direct and through the page cache
 ///
-/// Each measurement names the machine it was made on. Files of random data are made for it and removed again.
+/// Each measurement names the machine it was made on. Files of random data are made for it and
+/// removed again.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -60,7 +61,8 @@ enum Workload {
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
     let args = match args.workload {
-        // Has no thread but this one yet, and the server must have none that stays behind in the namespaces of others.
+        // Has no thread but this one yet, and the server must have none that stays behind in the
+        // namespaces of others.
         Workload::StripeDisks(args) => return finish(stripe::serve_disks(args).map(well)),
         workload => BenchArgs { workload },
     };

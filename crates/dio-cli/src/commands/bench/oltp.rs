@@ -10,12 +10,14 @@ use dio_bench::{BenchError, oltp};
 use super::show;
 use super::storage::{StorageArg, wrong};
 
-/// Run a database's page workload on a raw device, bare files and mounts in direct and concurrent mode
+/// Run a database's page workload on a raw device, bare files and mounts in direct and concurrent
+/// mode
 ///
-/// Clients run transactions: pages of a few large files are read, some of them changed and written, and a log is written
-/// durably at commit. Every page carries its number and version; one that is not what was written last ends the run.
-/// Contenders take turns. Mounts and a loop device are made and taken down by the command, for which it must be root. The
-/// figures are explained in docs/bench-oltp.md.
+/// Clients run transactions: pages of a few large files are read, some of them changed and written,
+/// and a log is written durably at commit. Every page carries its number and version; one that is
+/// not what was written last ends the run. Contenders take turns. Mounts and a loop device are made
+/// and taken down by the command, for which it must be root. The figures are explained in
+/// docs/bench-oltp.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct OltpArgs {
     /// Where the pages are
@@ -28,7 +30,8 @@ pub(super) struct OltpArgs {
     )]
     storage: Vec<StorageArg>,
 
-    /// Use this block device for raw, whose contents are lost, instead of a loop device over a file in DIR
+    /// Use this block device for raw, whose contents are lost, instead of a loop device over a file
+    /// in DIR
     #[arg(long, value_name = "DEVICE")]
     raw: Option<PathBuf>,
 
@@ -84,7 +87,8 @@ pub(super) struct OltpArgs {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = OpenArg::Plain)]
     open: OpenArg,
 
-    /// Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay
+    /// Mount with io_uring, which turns it on for the whole system; not with the file lock, where
+    /// it does not pay
     #[arg(long)]
     io_uring: bool,
 
@@ -92,7 +96,8 @@ pub(super) struct OltpArgs {
     #[arg(long, value_name = "OPTION")]
     mount_option: Vec<String>,
 
-    /// Memory for all of it, page cache included: a control group is made, for which it must be root
+    /// Memory for all of it, page cache included: a control group is made, for which it must be
+    /// root
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
 

@@ -8,7 +8,8 @@ use dio_bench::{BenchError, pipeline};
 
 use super::{ColdArg, show};
 
-/// Run a command between two files, with large direct I/O at neither end, at its input, and at both ends
+/// Run a command between two files, with large direct I/O at neither end, at its input, and at both
+/// ends
 ///
 /// Compared are `cat SOURCE | CMD > TARGET`, `dio cat SOURCE | CMD > TARGET` and
 /// `dio cat SOURCE | CMD | dio tee TARGET > /dev/null`, each from cold until the target is durable.
@@ -46,7 +47,8 @@ pub(super) struct PipelineArgs {
 /// Measures, and gives the text to print.
 pub(super) fn run(args: PipelineArgs) -> Result<String, BenchError> {
     let PipelineArgs { cmd, size, dir, file, runs, cold, json } = args;
-    // The program that runs now, under whatever name: so it is not another version that is measured.
+    // The program that runs now, under whatever name: so it is not another version that is
+    // measured.
     let dio = std::env::current_exe().map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
     let plan = Plan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
     show(&pipeline::run(&plan)?, json)

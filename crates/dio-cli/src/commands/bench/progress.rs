@@ -1,4 +1,5 @@
-//! What `dio bench` and `dio wal bench` say on standard error about how long they take and how far they are.
+//! What `dio bench` and `dio wal bench` say on standard error about how long they take and how far
+//! they are.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use parking_lot::Mutex;
 /// Time between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// A line that is written over on a terminal, a line now and then elsewhere. The time it takes is told first, everywhere.
+/// A line that is written over on a terminal, a line now and then elsewhere. The time it takes is
+/// told first, everywhere.
 pub(in crate::commands) fn show() {
     let terminal = std::io::stderr().is_terminal();
     let bar = terminal.then(|| {

@@ -10,9 +10,10 @@ use super::{ColdArg, show};
 
 /// Read and write through the library's streams, and through the page cache
 ///
-/// Small steps of one stream, cold, against the page cache with and without a buffer in the program; many streams in one
-/// file against the disk's own limit (one stream, 8 requests of 1 MiB in flight); random reads against reads without
-/// read-ahead. The ways of a workload take turns, each starting cold; writing ends durable.
+/// Small steps of one stream, cold, against the page cache with and without a buffer in the
+/// program; many streams in one file against the disk's own limit (one stream, 8 requests of 1 MiB
+/// in flight); random reads against reads without read-ahead. The ways of a workload take turns,
+/// each starting cold; writing ends durable.
 #[derive(Debug, clap::Args)]
 pub(super) struct StreamsArgs {
     /// What to measure

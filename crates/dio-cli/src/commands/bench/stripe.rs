@@ -15,13 +15,15 @@ use super::storage::wrong;
 /// Set in the process that is in namespaces of its own.
 const ENTERED: &str = "DIO_BENCH_STRIPE_ENTERED";
 
-/// Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous
+/// Measure requests over several stripes: waiting for each stripe, for all at once, and
+/// asynchronous
 ///
-/// A striped file submits all stripes of a request and waits once. That is compared with a loop that waits for each stripe and
-/// with asynchronous I/O of as many bytes in flight, on disks of which only the timing is a model, on this disk, and over a
-/// network file system. Modelled disks and the network are set up and taken down by the command, in namespaces of its own, for
-/// which it must be root; what cannot be had is skipped and said. Copying between two modelled disks is compared with dd.
-/// The rigs are explained in docs/bench-stripe.md.
+/// A striped file submits all stripes of a request and waits once. That is compared with a loop
+/// that waits for each stripe and with asynchronous I/O of as many bytes in flight, on disks of
+/// which only the timing is a model, on this disk, and over a network file system. Modelled disks
+/// and the network are set up and taken down by the command, in namespaces of its own, for which it
+/// must be root; what cannot be had is skipped and said. Copying between two modelled disks is
+/// compared with dd. The rigs are explained in docs/bench-stripe.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct StripeArgs {
     /// What the targets are
@@ -201,8 +203,9 @@ impl DirectionArg {
     }
 }
 
-/// Goes on in namespaces of its own, if a rig needs that: however this process ends, killed even, what it mounts and connects
-/// goes with it. Comes back when it is there, or where there is no way, with the reason for each rig.
+/// Goes on in namespaces of its own, if a rig needs that: however this process ends, killed even,
+/// what it mounts and connects goes with it. Comes back when it is there, or where there is no way,
+/// with the reason for each rig.
 fn enter(program: &Path, rigs: &[Rig]) -> Vec<(Rig, String)> {
     let mut words = vec!["--mount", "--propagation", "private"];
     if rigs.contains(&Rig::Network) {

@@ -12,12 +12,15 @@ use dio_wal::{Method, Preallocate};
 use super::show;
 use super::storage::wrong;
 
-/// Measure durable commits by sync method, direct and cached, by one client and by many, and appending in large steps
+/// Measure durable commits by sync method, direct and cached, by one client and by many, and
+/// appending in large steps
 ///
-/// Each run has a log of its own. Clients append a record and wait for its commit, over and over; those that wait at the same
-/// time share a flush. Beside them one thread overwrites a block and syncs it, over and over: what that gives, times the records
-/// of a block, is what flushes of the disk allow. Then 1 MiB records are appended with a commit every 64 MiB, beside the disk
-/// alone, and the log is opened again. `dio wal bench` measures commits alone. The figures are explained in docs/bench-wal.md.
+/// Each run has a log of its own. Clients append a record and wait for its commit, over and over;
+/// those that wait at the same time share a flush. Beside them one thread overwrites a block and
+/// syncs it, over and over: what that gives, times the records of a block, is what flushes of the
+/// disk allow. Then 1 MiB records are appended with a commit every 64 MiB, beside the disk alone,
+/// and the log is opened again. `dio wal bench` measures commits alone. The figures are explained
+/// in docs/bench-wal.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct WalArgs {
     /// Directory in which the logs are made
@@ -65,7 +68,8 @@ pub(super) struct WalArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block: Option<u64>,
 
-    /// PostgreSQL as well, or alone: pgbench by wal_sync_method, with pg_wal cached, direct, and on a mount (for root)
+    /// PostgreSQL as well, or alone: pgbench by wal_sync_method, with pg_wal cached, direct, and on
+    /// a mount (for root)
     #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "also")]
     postgresql: Option<PostgresqlArg>,
 

@@ -55,7 +55,8 @@ impl Mapped {
             };
             let is_new = !self.processes.contains_key(&identity);
             self.processes.entry(identity).or_insert(process);
-            // Where the device has no number of its own (btrfs, overlayfs) `stat` tells another one.
+            // Where the device has no number of its own (btrfs, overlayfs) `stat` tells another
+            // one.
             if is_new && rustix::fs::major(identity.device()) == 0 {
                 let path = Path::new(std::ffi::OsStr::from_bytes(path));
                 if let Ok(metadata) = std::fs::metadata(path) {
@@ -72,8 +73,8 @@ fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// FileId and path of the file in a line `start-end perms offset major:minor inode   path`; `None` for
-/// memory that is no file's.
+/// FileId and path of the file in a line `start-end perms offset major:minor inode   path`; `None`
+/// for memory that is no file's.
 fn parse(line: &[u8]) -> Option<(FileId, &[u8])> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let device = std::str::from_utf8(fields.nth(3)?).ok()?;

@@ -25,9 +25,9 @@ use crate::locale;
 
 /// Show which pages of files are in the page cache, and evict them
 ///
-/// Each line shows the resident pages, all pages, resident bytes and percentage, and a map of the file from its
-/// start to its end. Directories are walked; symbolic links met there are not followed, and a file with several
-/// names is shown once.
+/// Each line shows the resident pages, all pages, resident bytes and percentage, and a map of the
+/// file from its start to its end. Directories are walked; symbolic links met there are not
+/// followed, and a file with several names is shown once.
 #[derive(Debug, clap::Args)]
 pub struct CacheArgs {
     /// Files, block devices, or directories to walk
@@ -198,7 +198,8 @@ impl Session {
         }
     }
 
-    /// Drops the pages unless the file must be kept; a failure is said and leaves the rest to be shown.
+    /// Drops the pages unless the file must be kept; a failure is said and leaves the rest to be
+    /// shown.
     fn evict(&mut self, path: &Path, file: &File, metadata: &Metadata, row: &mut Row) {
         if let Some(mapped) = &self.mapped {
             row.kept_for = mapped.process_mapping(metadata);
@@ -271,7 +272,8 @@ impl Session {
     }
 }
 
-/// Opens without waiting for what turned into a pipe, and without changing the access time where allowed.
+/// Opens without waiting for what turned into a pipe, and without changing the access time where
+/// allowed.
 fn open(path: &Path) -> io::Result<File> {
     let quiet = (OFlags::NOATIME | OFlags::NONBLOCK).bits() as i32;
     let plain = OFlags::NONBLOCK.bits() as i32;

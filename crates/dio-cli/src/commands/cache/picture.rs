@@ -47,8 +47,8 @@ impl Picture {
         bound(cell)..bound(cell + 1)
     }
 
-    /// For each cell the resident part of its pages, 0 to 1; cells of files with fewer pages than cells may
-    /// have none and show the page they fall into.
+    /// For each cell the resident part of its pages, 0 to 1; cells of files with fewer pages than
+    /// cells may have none and show the page they fall into.
     pub(super) fn fractions(&self) -> Vec<f64> {
         (0..CELLS).map(|cell| self.fraction(cell)).collect()
     }
@@ -66,7 +66,8 @@ impl Picture {
         holder.map_or(0.0, |holder| self.fraction(holder))
     }
 
-    /// The map as characters: nothing only where no page is resident, full only where every page is.
+    /// The map as characters: nothing only where no page is resident, full only where every page
+    /// is.
     pub(super) fn draw(&self, utf8: bool) -> String {
         let levels = if utf8 { BLOCKS } else { ASCII };
         let level = |fraction: f64| match fraction {

@@ -1,7 +1,7 @@
 //! What `cat` does to text: numbers, `$` at line ends, `^I`, `M-^X`, fewer empty lines.
 //!
-//! [`Formatter`] is a state machine over bytes: the input may come in pieces of any size, the output is the same.
-//! Runs that need no change are found quickly and copied whole.
+//! [`Formatter`] is a state machine over bytes: the input may come in pieces of any size, the
+//! output is the same. Runs that need no change are found quickly and copied whole.
 
 use memchr::{memchr, memchr_iter};
 

@@ -1,7 +1,8 @@
 //! `dio cat`: files to standard output, past the page cache.
 //!
-//! Three ways: without formatting, chunks of the input are moved into the output (`plain`); from pipe to pipe the
-//! kernel moves them (`splice`); with formatting they pass through a `format::Formatter`.
+//! Three ways: without formatting, chunks of the input are moved into the output (`plain`); from
+//! pipe to pipe the kernel moves them (`splice`); with formatting they pass through a
+//! `format::Formatter`.
 
 mod args;
 mod format;
@@ -75,8 +76,8 @@ impl Target {
         }
     }
 
-    /// Whether `input` is the same regular file, with something left to read: it would be read for ever, for what is read
-    /// grows by what is written.
+    /// Whether `input` is the same regular file, with something left to read: it would be read for
+    /// ever, for what is read grows by what is written.
     fn is(&mut self, input: &Source) -> io::Result<bool> {
         let Some(own) = &self.stat else { return Ok(false) };
         let id = |stat: &Stat| FileId::of(stat);

@@ -19,8 +19,8 @@ pub(super) fn possible(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
     is_pipe(from) && is_pipe(to)
 }
 
-/// Moves everything, until the end or until the kernel declines to go on, which is no error: whoever reads `from` next
-/// finds what is left. Fails if `to` does.
+/// Moves everything, until the end or until the kernel declines to go on, which is no error:
+/// whoever reads `from` next finds what is left. Fails if `to` does.
 pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<()> {
     let (mut read, mut written) = (Counters::default(), Counters::default());
     let moved = loop {

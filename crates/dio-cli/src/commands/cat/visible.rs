@@ -2,7 +2,8 @@
 
 use memchr::memchr_iter;
 
-/// How many bytes are looked at together; a power of two that the compiler turns into vector instructions.
+/// How many bytes are looked at together; a power of two that the compiler turns into vector
+/// instructions.
 const RUN: usize = 32;
 
 /// The notation of a byte: up to four characters, and how many.
@@ -54,7 +55,8 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
         at += RUN;
     }
     let rest = runs.remainder();
-    // The last bytes of a line can be looked at together too, with some before them that are looked at again.
+    // The last bytes of a line can be looked at together too, with some before them that are looked
+    // at again.
     if text.last_chunk::<RUN>().is_some_and(|last| is_plain::<TABS>(last)) || is_plain::<TABS>(rest) {
         out.extend_from_slice(&text[plain_from..]);
     } else {
@@ -69,8 +71,8 @@ fn is_plain<const TABS: bool>(run: &[u8]) -> bool {
     run.iter().fold(true, |plain, &byte| plain & stays(byte))
 }
 
-/// Byte for byte through the table. Four bytes are always written and the surplus cut off, which spares a copy of
-/// variable length.
+/// Byte for byte through the table. Four bytes are always written and the surplus cut off, which
+/// spares a copy of variable length.
 fn each(text: &[u8], tabs: bool, out: &mut Vec<u8>) {
     let mut shown_text = [0; RUN * 4 + 4];
     for part in text.chunks(RUN) {

@@ -16,8 +16,8 @@ pub(crate) fn terminal(fd: impl AsFd) -> bool {
 /// How long an answer is waited for between two looks at the request to stop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads an answer from standard input: yes if it begins with `y` or `Y`. A request to stop is a no; so is an answer that
-/// cannot be read.
+/// Reads an answer from standard input: yes if it begins with `y` or `Y`. A request to stop is a
+/// no; so is an answer that cannot be read.
 ///
 /// Only the one line is taken: what follows may be the answer to the next question.
 pub(crate) fn agreed(stop: Option<&Stop>) -> bool {

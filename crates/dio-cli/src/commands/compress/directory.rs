@@ -1,8 +1,8 @@
 //! Directories in which sources and targets lie.
 //!
-//! A path that is looked up twice may lead to two files where somebody else can rename directories on the way. So the
-//! directory of a file is looked up once: the source is opened in it, the target is named in it, and the source is removed
-//! from it.
+//! A path that is looked up twice may lead to two files where somebody else can rename directories
+//! on the way. So the directory of a file is looked up once: the source is opened in it, the target
+//! is named in it, and the source is removed from it.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, OsStr, OsString};
@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use crate::tool::deep::LONGEST;
 use crate::tool::target::naming::{open_directory, split};
 
-/// A directory that is opened when it is needed. Closed and opened again, it is the same one, or an error.
+/// A directory that is opened when it is needed. Closed and opened again, it is the same one, or an
+/// error.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// Its path, as it is opened.
@@ -92,7 +93,8 @@ impl Directory {
         Ok((self.open()?, split(path).1))
     }
 
-    /// The paths of what is in it and what each is, in the order of the names; beside them the error that ended the reading.
+    /// The paths of what is in it and what each is, in the order of the names; beside them the
+    /// error that ended the reading.
     pub(crate) fn list(&self) -> (Vec<(PathBuf, FileType)>, Result<(), Errno>) {
         let mut found: Vec<(OsString, FileType)> = Vec::new();
         let read = self.open().and_then(|fd| read_names(&fd, &mut found));
@@ -122,7 +124,8 @@ fn read_names(fd: &OwnedFd, found: &mut Vec<(OsString, FileType)>) -> Result<(),
     Ok(())
 }
 
-/// Removes the source `path` in `dir`, which was looked at before: what has got its name meanwhile stays.
+/// Removes the source `path` in `dir`, which was looked at before: what has got its name meanwhile
+/// stays.
 pub(super) fn remove(dir: &OwnedFd, path: &Path, looked_at: FileId) -> Result<(), Errno> {
     let name = CString::new(split(path).1.as_bytes()).map_err(|_| Errno::INVAL)?;
     let now = statat(dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;

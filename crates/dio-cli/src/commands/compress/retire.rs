@@ -15,8 +15,8 @@ use crate::tool::free_descriptors;
 
 /// Sources that wait for their targets to be durable.
 ///
-/// A few are synced one by one. Of many, which are small then, all are synced at once: a sync of each would commit the
-/// journal of the file system as often.
+/// A few are synced one by one. Of many, which are small then, all are synced at once: a sync of
+/// each would commit the journal of the file system as often.
 #[derive(Debug)]
 pub(crate) struct Retire {
     waiting: Vec<Waiting>,
@@ -34,7 +34,8 @@ struct Waiting {
     target: OutputFile,
 }
 
-/// As many wait where descriptors suffice, of which each keeps three at most, and with so many bytes.
+/// As many wait where descriptors suffice, of which each keeps three at most, and with so many
+/// bytes.
 const MOST: u64 = 100;
 const MOST_BYTES: u64 = 64 << 20;
 

@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Watched<'a> {
     tool: &'a Tool,
     input: &'a mut Input,
-    /// Looked at before each read. Without it a signal ends the process, which is right while there is nothing to tidy up.
+    /// Looked at before each read. Without it a signal ends the process, which is right while there
+    /// is nothing to tidy up.
     stop: Option<&'static Stop>,
     /// Bytes that were looked at, and how many of them were consumed since.
     head: Vec<u8>,
@@ -32,8 +33,8 @@ impl<'a> Watched<'a> {
         Watched { tool, input, stop, head: Vec::new(), at: 0, read: 0 }
     }
 
-    /// The next bytes, at least `count` unless the input ends before, without consuming them. To be asked before anything
-    /// is read.
+    /// The next bytes, at least `count` unless the input ends before, without consuming them. To be
+    /// asked before anything is read.
     ///
     /// # Errors
     /// What reading answers.

@@ -1,4 +1,5 @@
-//! The grammar of `dio cp`: GNU cp's options and dio's own. What they mean together is decided in `options`.
+//! The grammar of `dio cp`: GNU cp's options and dio's own. What they mean together is decided in
+//! `options`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -27,8 +27,8 @@ use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
 impl Session {
-    /// Copies the name `source` in `dir` as `target`; of an operand, which was looked at, `operand` is what it is. What goes
-    /// wrong is told, and the exit status will say so.
+    /// Copies the name `source` in `dir` as `target`; of an operand, which was looked at, `operand`
+    /// is what it is. What goes wrong is told, and the exit status will say so.
     pub(super) fn copy(
         self: &Arc<Self>,
         lane: &mut Lane,
@@ -110,7 +110,8 @@ impl Session {
                 || (entry.operand && options.dereference == Dereference::Operands))
     }
 
-    /// How many names of an inode can be met: its links, and any number of symbolic ones if they are followed.
+    /// How many names of an inode can be met: its links, and any number of symbolic ones if they
+    /// are followed.
     fn names(&self, stat: &Stat) -> u64 {
         #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
         if self.options.dereference == Dereference::Never { stat.st_nlink as u64 } else { u64::MAX }
@@ -167,7 +168,8 @@ impl Session {
         }
     }
 
-    /// Under `-u`, a target that stays counts as the copy that other links of its source become links to.
+    /// Under `-u`, a target that stays counts as the copy that other links of its source become
+    /// links to.
     fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
@@ -214,8 +216,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the target, which is not a directory; the inode that it got, if it was looked at and other names may become
-    /// links to it.
+    /// Makes the target, which is not a directory; the inode that it got, if it was looked at and
+    /// other names may become links to it.
     fn place(
         &self,
         lane: &mut Lane,
@@ -259,8 +261,8 @@ impl Session {
         let omitted = if preserve.ownership && !owned { 0o077 } else { 0 };
         let mut mode = stat.st_mode & 0o777 & !omitted;
         if !self.root {
-            // Attributes cannot be set on a file that may not be written, nor can such a file be opened a second time,
-            // for direct I/O or to verify it.
+            // Attributes cannot be set on a file that may not be written, nor can such a file be
+            // opened a second time, for direct I/O or to verify it.
             mode |= 0o600;
         }
         let contents = Contents {
@@ -286,7 +288,8 @@ impl Session {
         Ok(written.get())
     }
 
-    /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
+    /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created
+    /// with.
     fn finish_contents(
         &self,
         (entry, stat): (Entry<'_>, &Stat),
@@ -333,7 +336,8 @@ impl Session {
         .apply();
     }
 
-    /// Makes a symbolic link, a fifo, a socket or a device; the inode that it got, if it was looked at.
+    /// Makes a symbolic link, a fifo, a socket or a device; the inode that it got, if it was looked
+    /// at.
     fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
         let (dir, name) = (entry.open.target.as_fd(), entry.target);
         let preserve = &self.options.preserve;
@@ -427,12 +431,14 @@ impl Session {
     }
 }
 
-/// Whether the target's name is a symbolic link, so that what was looked at or written through it has another name.
+/// Whether the target's name is a symbolic link, so that what was looked at or written through it
+/// has another name.
 fn leads_elsewhere(entry: Entry<'_>) -> bool {
     is_link(entry.open.target.as_fd(), entry.target)
 }
 
-/// The copy of `entry`, for links to it: `made` if its inode was looked at, else what has its name now.
+/// The copy of `entry`, for links to it: `made` if its inode was looked at, else what has its name
+/// now.
 fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
     let inode = match made {
         Some(made) => made,

@@ -1,7 +1,8 @@
 //! A pair of directories, source and target, and when the target is finished.
 //!
-//! A tree may be deeper than there are descriptors: directories far above those that are worked in are closed. They are opened
-//! again by their names from one above them that is open, and are the same if device and inode are.
+//! A tree may be deeper than there are descriptors: directories far above those that are worked in
+//! are closed. They are opened again by their names from one above them that is open, and are the
+//! same if device and inode are.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -186,7 +187,8 @@ impl Dir {
         Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
     }
 
-    /// The nearest directories that are open, from these upwards, and the closed ones on the way, innermost first.
+    /// The nearest directories that are open, from these upwards, and the closed ones on the way,
+    /// innermost first.
     fn nearest_open(&self) -> (Option<Arc<Pair>>, Vec<&Dir>) {
         let (mut here, mut closed) = (self, Vec::new());
         loop {
@@ -239,8 +241,8 @@ impl Dir {
         }
     }
 
-    /// Closes the directory so many levels above this one. Called for each directory below another, it leaves that many
-    /// levels open.
+    /// Closes the directory so many levels above this one. Called for each directory below another,
+    /// it leaves that many levels open.
     pub(crate) fn close_above(&self, levels: usize) {
         let mut dir = self;
         for _ in 0..levels {

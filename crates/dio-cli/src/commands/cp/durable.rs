@@ -27,7 +27,8 @@ pub(crate) struct Durable {
     policy: Policy,
     /// File systems by device and 0; directories and block devices by device and inode.
     places: Mutex<HashMap<FileId, Place>>,
-    /// File systems of which nothing could be opened so far that may be synced, and a directory there.
+    /// File systems of which nothing could be opened so far that may be synced, and a directory
+    /// there.
     missing: Mutex<HashMap<u64, PathBuf>>,
     /// There are some of these: files are asked for their descriptors.
     any_missing: AtomicBool,
@@ -93,8 +94,8 @@ impl Durable {
         Ok(())
     }
 
-    /// An existing target directory on device `dev` is copied into: it may be on another file system
-    /// than the one above it.
+    /// An existing target directory on device `dev` is copied into: it may be on another file
+    /// system than the one above it.
     pub(super) fn file_system_of(&self, dir: &impl AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
         if self.policy != Policy::Tree || self.places().contains_key(&whole_system(dev)) {
             return;
@@ -105,8 +106,9 @@ impl Durable {
         }
     }
 
-    /// The contents of an open target are complete. It may be on a file system that no directory led to, at the end of a
-    /// symbolic link or where no directory may be read; `fresh` says that it is new.
+    /// The contents of an open target are complete. It may be on a file system that no directory
+    /// led to, at the end of a symbolic link or where no directory may be read; `fresh` says that
+    /// it is new.
     pub(super) fn file(&self, target: BorrowedFd<'_>, fresh: bool, shown: impl FnOnce() -> PathBuf) {
         let wanted = self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
         let Some(stat) = wanted.then(|| fstat(target).ok()).flatten() else { return };
@@ -125,7 +127,8 @@ impl Durable {
         }
     }
 
-    /// Looks for something on the file system of `dir`, which may not be read, that may: the directories above it.
+    /// Looks for something on the file system of `dir`, which may not be read, that may: the
+    /// directories above it.
     fn file_system_above(&self, dir: &impl AsFd, shown: PathBuf) {
         let device = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| FileId::of(&stat));
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -21,7 +21,8 @@ pub(super) enum Verdict {
     Proceed(Target),
     /// The target stays as it is; nothing is wrong.
     Keep,
-    /// The target is newer (`-u`): it stays, and further links of the source are links to it. The name led to this inode.
+    /// The target is newer (`-u`): it stays, and further links of the source are links to it. The
+    /// name led to this inode.
     KeepAsCopy(FileId),
 }
 
@@ -101,7 +102,8 @@ impl Session {
         let replace_links = options.preserve.links && target.st_nlink > 1;
         let replace_special = options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
         if options.remove_destination || replace_links || replace_special {
-            // Under --atomic the new file takes the name once it is complete; until then the old one keeps it.
+            // Under --atomic the new file takes the name once it is complete; until then the old
+            // one keeps it.
             let renamed = options.transfer.atomic && !options.hard_link && kind(source) == FileType::RegularFile;
             if !renamed {
                 self.remove(entry)?;
@@ -172,8 +174,8 @@ fn older(target: &Stat, source: &Stat) -> bool {
     (target.st_mtime, target.st_mtime_nsec) < (source.st_mtime, source.st_mtime_nsec)
 }
 
-/// Whether source and target are a descriptor of a striped file and a copy of it: removing or truncating the one would take the
-/// bytes of the other.
+/// Whether source and target are a descriptor of a striped file and a copy of it: removing or
+/// truncating the one would take the bytes of the other.
 ///
 /// # Errors
 /// EAGAIN if the owner of one of them holds a lease on it: what it is cannot be known.

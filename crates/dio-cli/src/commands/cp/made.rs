@@ -1,4 +1,5 @@
-//! A directory that this process made just now, opened (what is no directory: [`crate::tool::made`]).
+//! A directory that this process made just now, opened (what is no directory:
+//! [`crate::tool::made`]).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +15,8 @@ use crate::tool::made::may_be_ours;
 /// Bytes for the entries of a directory that should have none but itself and the one above.
 const SHORT_LISTING: usize = 1 << 10;
 
-/// Opens the directory that was made as `name` in `dir`. If the umask kept its owner out, it is opened to its owner; then
-/// the mode that it had before is there, too.
+/// Opens the directory that was made as `name` in `dir`. If the umask kept its owner out, it is
+/// opened to its owner; then the mode that it had before is there, too.
 ///
 /// # Errors
 /// `ESTALE` for a directory that is not as it was made; those of `open(2)`.

@@ -21,8 +21,8 @@ use super::session::Session;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// Attributes that are not copied although they are listed: the kernel or the file system makes them
-/// itself, or they are permissions and come with the mode. From attr's xattr.conf(5).
+/// Attributes that are not copied although they are listed: the kernel or the file system makes
+/// them itself, or they are permissions and come with the mode. From attr's xattr.conf(5).
 const NOT_COPIED: [&str; 9] = [
     "system.nfs4_acl",
     "system.nfs4acl",
@@ -104,7 +104,8 @@ impl Attributes<'_> {
             }
             self.set_permissions(wanted, mode_now, acl);
         } else if let Some(plain) = self.plain_mode {
-            // Default permissions are those of the umask, not of an ACL that the directory hands down.
+            // Default permissions are those of the umask, not of an ACL that the directory hands
+            // down.
             let inherited = preserve.default_mode && self.now.acl;
             if inherited {
                 self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
@@ -215,7 +216,8 @@ pub(super) fn has_default_acl(dir: &Object<'_>) -> bool {
     matches!(get(dir, ACL_DEFAULT), Ok(Some(_)))
 }
 
-/// Whether files made in `dir`, which was there before, may get an ACL from it: its owner can give it one at any time.
+/// Whether files made in `dir`, which was there before, may get an ACL from it: its owner can give
+/// it one at any time.
 pub(super) fn may_hand_down_acl(dir: &Object<'_>, stat: &Stat) -> bool {
     !is_trusted(stat.st_uid) || has_default_acl(dir)
 }
@@ -235,7 +237,8 @@ pub(super) fn set_mode(target: &Object<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_bits_retain(mode & 0o7777);
     match target {
         Object::Open(fd) => fchmod(fd, mode),
-        // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
+        // No call takes the mode of a place on older kernels; this name leads to that inode and no
+        // other.
         Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
     }
 }
@@ -248,7 +251,8 @@ fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errn
     }
 }
 
-/// The largest list of attribute names, and the largest value, that Linux allows (`XATTR_LIST_MAX`).
+/// The largest list of attribute names, and the largest value, that Linux allows
+/// (`XATTR_LIST_MAX`).
 const LARGEST: usize = 64 << 10;
 
 /// Calls `read` with a small buffer, which nearly always does, and then with one that always does.

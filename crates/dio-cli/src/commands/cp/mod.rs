@@ -86,7 +86,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Opens the receipt before anything is copied. It is neither a source nor what a source is copied to.
+/// Opens the receipt before anything is copied. It is neither a source nor what a source is copied
+/// to.
 fn receipt(options: &CpOptions, operands: &Operands, place: &Place) -> Result<Option<Destination>, Refusal> {
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {

@@ -1,5 +1,5 @@
-//! Opens source and target of a file's contents under the rules of GNU cp. The data layer calls this,
-//! with the flags its mode needs.
+//! Opens source and target of a file's contents under the rules of GNU cp. The data layer calls
+//! this, with the flags its mode needs.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,8 +62,8 @@ impl Contents<'_> {
         self.entry.target_path()
     }
 
-    /// Opens the source for reading, with `extra` flags, and makes sure it is still the file that was
-    /// looked at.
+    /// Opens the source for reading, with `extra` flags, and makes sure it is still the file that
+    /// was looked at.
     pub(crate) fn open_source(&self, extra: OFlags) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
         if !self.follow {
@@ -84,7 +84,8 @@ impl Contents<'_> {
         Ok(fd)
     }
 
-    /// Opens the target for writing, with `extra` flags such as TRUNC; a new one is created exclusively.
+    /// Opens the target for writing, with `extra` flags such as TRUNC; a new one is created
+    /// exclusively.
     pub(crate) fn open_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
         let (dir, name) = self.target_dir();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | extra;
@@ -104,10 +105,12 @@ impl Contents<'_> {
         self.create_target(extra)
     }
 
-    /// Whether the target, which was created just now, may have to be striped, because its directory has that by default.
+    /// Whether the target, which was created just now, may have to be striped, because its
+    /// directory has that by default.
     fn may_be_striped_by_default(&self) -> bool {
         let has = || self.path_of_target().parent().is_some_and(dio::names::has_default);
-        // The names of operands may lead through several directories; of entries, only one is asked.
+        // The names of operands may lead through several directories; of entries, only one is
+        // asked.
         if self.entry.operand { has() } else { !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has) }
     }
 

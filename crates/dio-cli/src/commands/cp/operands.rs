@@ -116,7 +116,8 @@ impl<'a> Walk<'a> {
         let open = dir.open()?;
         let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
-        // Which of several linked operands is copied, and which are links to it, is settled by their order.
+        // Which of several linked operands is copied, and which are links to it, is settled by
+        // their order.
         let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
         if !self.is_new(source, &shown_target, &stat) {
             return Ok(());
@@ -144,7 +145,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Where the copy of `source` goes: the directory, its name there, and under `--parents` the directories made for it.
+    /// Where the copy of `source` goes: the directory, its name there, and under `--parents` the
+    /// directories made for it.
     fn place_of(&mut self, source: &Path) -> Result<(OperandPlace, CString, Option<Parents>), CopyError> {
         let path = match &self.place {
             Place::At(path) => {

@@ -33,12 +33,12 @@ struct Parent {
 }
 
 impl Parents {
-    /// Makes the directories above `name` in `directory`, which is open and shown as its path, as they are above the source:
-    /// `name` is the source's own name without leading slashes. The innermost one is returned open as a place, unless
-    /// that is `directory`.
+    /// Makes the directories above `name` in `directory`, which is open and shown as its path, as
+    /// they are above the source: `name` is the source's own name without leading slashes. The
+    /// innermost one is returned open as a place, unless that is `directory`.
     ///
-    /// Each is made and found in the one before, which stays the same whatever becomes of its name. As with GNU cp, a
-    /// link that is there is followed.
+    /// Each is made and found in the one before, which stays the same whatever becomes of its name.
+    /// As with GNU cp, a link that is there is followed.
     pub(super) fn make(
         session: &Session,
         (directory, shown): (BorrowedFd<'_>, &Path),

@@ -1,4 +1,5 @@
-//! Where messages go: standard error for what went wrong, standard output for `-v`, one line at a time.
+//! Where messages go: standard error for what went wrong, standard output for `-v`, one line at a
+//! time.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};

@@ -26,12 +26,12 @@ const WAITING: usize = 1024;
 /// directory mostly wait for each other: only large ones are shared.
 pub(super) const CHUNK: usize = 128;
 
-/// A deep tree keeps two directories open for each level: as many descriptors are asked for as the system lets us have, up
-/// to this.
+/// A deep tree keeps two directories open for each level: as many descriptors are asked for as the
+/// system lets us have, up to this.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Descriptors that a worker may have open at a time beside those of levels: a directory that it comes to, or a file as the
-/// copy loop needs it.
+/// Descriptors that a worker may have open at a time beside those of levels: a directory that it
+/// comes to, or a file as the copy loop needs it.
 const WORKERS_DESCRIPTORS: u64 = 12;
 
 /// Descriptors that are left for the engine, the libraries and what is opened in passing.
@@ -54,7 +54,8 @@ pub(crate) struct Session {
     pub(crate) progress: Arc<Progress>,
     pub(crate) ledger: Arc<Ledger>,
     pub(super) links: Links,
-    /// Names created for operands, when there are several: none of them may be overwritten by a later one.
+    /// Names created for operands, when there are several: none of them may be overwritten by a
+    /// later one.
     pub(super) created: Option<Mutex<HashSet<PathBuf>>>,
     /// Directories named as operands and the first one made for each, by device and inode, with the
     /// target's name: met again while walking, a copy would go into itself.
@@ -69,7 +70,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A run with `options`; `several` operands are given, `tree` says that directories may be among them.
+    /// A run with `options`; `several` operands are given, `tree` says that directories may be
+    /// among them.
     pub(crate) fn new(options: CpOptions, several: bool, per_file_sync: bool) -> Arc<Self> {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
@@ -136,15 +138,16 @@ impl Work<Job> for Session {
     }
 }
 
-/// Of so many workers those, and of the levels of a tree as many open for each, as there are descriptors for. With few of them
-/// everything is done by one thread in one directory.
+/// Of so many workers those, and of the levels of a tree as many open for each, as there are
+/// descriptors for. With few of them everything is done by one thread in one directory.
 fn means(free: u64, workers: usize) -> (usize, usize) {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
     let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
     (workers, (free / 4 / (workers + 1)).max(1))
 }
 
-/// Four times the processors, because on a cold disk workers mostly wait; more than 16 only fight over directories.
+/// Four times the processors, because on a cold disk workers mostly wait; more than 16 only fight
+/// over directories.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
 }

@@ -40,7 +40,8 @@ impl Session {
             flags |= OFlags::NOFOLLOW;
         }
         let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
-        // What is listed must be what was looked at: its owner, mode and ACL are those that the copy gets.
+        // What is listed must be what was looked at: its owner, mode and ACL are those that the
+        // copy gets.
         if source.as_ref().is_ok_and(|fd| !is_same(fd, stat)) {
             return Err(CopyError::Replaced(entry.source_path()));
         }
@@ -144,7 +145,8 @@ impl Session {
         Ok(Made { fd, fresh, default_acl, finish })
     }
 
-    /// Gives the entries of a directory to whoever is free, copies the rest, and leaves the directory.
+    /// Gives the entries of a directory to whoever is free, copies the rest, and leaves the
+    /// directory.
     pub(super) fn fill(self: &Arc<Self>, lane: &mut Lane, listed: Listed) {
         let Listed { dir, names } = listed;
         self.share_out(lane, &dir, names);

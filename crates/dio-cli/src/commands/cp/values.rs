@@ -5,7 +5,8 @@ use crate::tool::{Mode, When};
 /// Most bytes in the buffers of all copiers together.
 pub(super) const MOST_BUFFERS: usize = 48 << 20;
 
-/// The largest block that may be asked for, in bytes: two of them fit, so that reads and writes overlap.
+/// The largest block that may be asked for, in bytes: two of them fit, so that reads and writes
+/// overlap.
 pub(super) const MOST_BLOCK: u64 = MOST_BUFFERS as u64 / 2;
 
 /// Which symbolic links in the source are followed.

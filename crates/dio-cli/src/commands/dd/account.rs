@@ -70,7 +70,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Bytes as they are told: a record that is under way is not written yet, as far as anybody is concerned.
+    /// Bytes as they are told: a record that is under way is not written yet, as far as anybody is
+    /// concerned.
     fn told(&self) -> u64 {
         self.bytes - self.output.rest.min(self.bytes)
     }

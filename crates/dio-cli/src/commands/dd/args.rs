@@ -1,4 +1,5 @@
-//! The grammar of `dio dd` as far as it is that of other tools; the operands have one of their own, see `operands`.
+//! The grammar of `dio dd` as far as it is that of other tools; the operands have one of their own,
+//! see `operands`.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! The conversions, as a transformer of a stream that comes in pieces of any size: code page and case, then bytes swapped,
-//! then records.
+//! The conversions, as a transformer of a stream that comes in pieces of any size: code page and
+//! case, then bytes swapped, then records.
 
 use super::ebcdic::{TO_ASCII, TO_EBCDIC, TO_IBM};
 use super::flags::{Set, conv};
@@ -36,7 +36,8 @@ enum Records {
 }
 
 impl Converter {
-    /// What the symbols ask for; `None` where bytes stay as they are. `cbs` is the size of a record.
+    /// What the symbols ask for; `None` where bytes stay as they are. `cbs` is the size of a
+    /// record.
     pub(super) fn new(symbols: Set, cbs: u64) -> Option<Converter> {
         if !symbols.any(conv::CHANGING) {
             return None;
@@ -68,7 +69,8 @@ impl Converter {
         self.truncated
     }
 
-    /// Most bytes to feed at a time, so that what comes of them takes no more than about `room` bytes, or one record.
+    /// Most bytes to feed at a time, so that what comes of them takes no more than about `room`
+    /// bytes, or one record.
     pub(super) fn portion(&self, room: usize) -> usize {
         match self.records {
             Records::Block { size, .. } => (room / usize::try_from(size).unwrap_or(room).max(1)).max(1),
@@ -174,8 +176,8 @@ fn fill(out: &mut Vec<u8>, byte: u8, count: u64) {
     out.resize(length, byte);
 }
 
-/// Code page and case in one step: case is a matter of ASCII, so it is changed after coming from EBCDIC and before going
-/// there.
+/// Code page and case in one step: case is a matter of ASCII, so it is changed after coming from
+/// EBCDIC and before going there.
 fn table(symbols: Set) -> Option<Box<[u8; 256]>> {
     if !symbols.any(conv::ASCII.and(conv::EBCDIC).and(conv::IBM).and(conv::LCASE).and(conv::UCASE)) {
         return None;

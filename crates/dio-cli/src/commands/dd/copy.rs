@@ -1,4 +1,5 @@
-//! The copy itself: large blocks from files, records from everything else, through the conversions to the target.
+//! The copy itself: large blocks from files, records from everything else, through the conversions
+//! to the target.
 
 use std::fmt::Display;
 use std::io;
@@ -85,7 +86,8 @@ impl<'run> Copy<'run> {
         }
     }
 
-    /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed to skip.
+    /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed
+    /// to skip.
     fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, Halt> {
         let (plan, input) = (self.plan, self.input);
         if plan.most_bytes() == Some(0) {
@@ -124,7 +126,8 @@ impl<'run> Copy<'run> {
             Feed::Records(records) => self.records(*records),
             Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
         };
-        // What is there of the last record goes out, also when the copy is stopped or reading failed.
+        // What is there of the last record goes out, also when the copy is stopped or reading
+        // failed.
         if !matches!(copied, Err(Halt::Write(_))) {
             self.end_of_input()?;
         }
@@ -133,7 +136,8 @@ impl<'run> Copy<'run> {
 
     /// Large blocks of a file, at most `left` bytes from `at` on.
     ///
-    /// A source is made for what the file holds when it is opened; what was added since is read by another one.
+    /// A source is made for what the file holds when it is opened; what was added since is read by
+    /// another one.
     fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), Halt> {
         loop {
             let held = left.min(source.len().map_or(u64::MAX, |size| size.saturating_sub(at)));
@@ -160,8 +164,8 @@ impl<'run> Copy<'run> {
         }
     }
 
-    /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes read, at most `held`;
-    /// nothing when some could not be read.
+    /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes
+    /// read, at most `held`; nothing when some could not be read.
     fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
         let mut left = held;
         while left > 0 && !self.signals.stop() {
@@ -176,7 +180,8 @@ impl<'run> Copy<'run> {
             left -= count;
             self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
             match self.converter {
-                // What is behind the producer's back is lent; of short chunks, as many as it likes to hold would be too many.
+                // What is behind the producer's back is lent; of short chunks, as many as it likes
+                // to hold would be too many.
                 None if chunk.len() < self.tool.stream_options().block => {
                     self.target.put(&chunk).map_err(Halt::Write)?
                 }
@@ -363,7 +368,8 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
     }
 }
 
-/// Tells what the input failed with: the library's words where it knows the place, and perhaps the cure.
+/// Tells what the input failed with: the library's words where it knows the place, and perhaps the
+/// cure.
 fn tell(tool: &Tool, input: &End, error: &io::Error) -> Halt {
     match error.get_ref().is_some_and(|error| error.is::<dio::FileError>()) {
         true => tool.error(error),

@@ -1,4 +1,5 @@
-//! The code pages of `conv=ascii`, `conv=ebcdic` and `conv=ibm`, as POSIX gives them (dd, "Extended Description").
+//! The code pages of `conv=ascii`, `conv=ebcdic` and `conv=ibm`, as POSIX gives them (dd, "Extended
+//! Description").
 //!
 //! Eight bytes a row, in octal, as in the tables there.
 

@@ -54,7 +54,8 @@ pub(super) mod conv {
     pub(in super::super) const FDATASYNC: Set = Set(1 << 14);
     pub(in super::super) const FSYNC: Set = Set(1 << 15);
 
-    /// What changes bytes or their number: output is then gathered into blocks of `obs`, with `bs=` too.
+    /// What changes bytes or their number: output is then gathered into blocks of `obs`, with `bs=`
+    /// too.
     pub(in super::super) const CHANGING: Set =
         ASCII.and(EBCDIC).and(IBM).and(BLOCK).and(UNBLOCK).and(LCASE).and(UCASE).and(SWAB);
 }
@@ -79,7 +80,8 @@ pub(super) mod flag {
     pub(in super::super) const SEEK_BYTES: Set = Set(1 << 13);
 }
 
-/// `conv=`, by name. A code page brings its record conversion along, which without `cbs=` does nothing.
+/// `conv=`, by name. A code page brings its record conversion along, which without `cbs=` does
+/// nothing.
 pub(super) const CONVERSIONS: &[(&str, Set)] = &[
     ("ascii", conv::ASCII.and(conv::UNBLOCK)),
     ("ebcdic", conv::EBCDIC.and(conv::BLOCK)),
@@ -135,7 +137,8 @@ pub(super) enum Level {
 pub(super) const LEVELS: &[(&str, Level)] =
     &[("none", Level::None), ("noxfer", Level::NoXfer), ("progress", Level::Progress)];
 
-/// What `open(2)` is to be told. `O_DIRECT` is not: dio reads and writes directly in its own way, whatever the block size.
+/// What `open(2)` is to be told. `O_DIRECT` is not: dio reads and writes directly in its own way,
+/// whatever the block size.
 pub(super) fn open_flags(flags: Set) -> OFlags {
     let known = [
         (flag::APPEND, OFlags::APPEND),

@@ -3,8 +3,8 @@
 /// Letters of the powers.
 const POWERS: &[u8] = b"KMGTPEZYRQ";
 
-/// A size rounded to its power of 1000 (`kB`) or 1024 (`KiB`): a tenth is shown below ten. To the nearest, halves to the
-/// even neighbour.
+/// A size rounded to its power of 1000 (`kB`) or 1024 (`KiB`): a tenth is shown below ten. To the
+/// nearest, halves to the even neighbour.
 pub(super) fn size(bytes: u64, base: u64) -> String {
     exact(u128::from(bytes), u128::from(base))
 }

@@ -1,11 +1,13 @@
-//! `dio dd`: GNU dd's operands, records and words, with files moved in large blocks whatever `bs` is.
+//! `dio dd`: GNU dd's operands, records and words, with files moved in large blocks whatever `bs`
+//! is.
 //!
-//! `operands` (their text, `number`, `flags`) → `plan` (taken together) → `open` → `copy`: chunks of files or the records
-//! of `source`, through `convert`, to `target`. `account` counts records and prints the report, which `signals` may ask for
-//! at any time.
+//! `operands` (their text, `number`, `flags`) → `plan` (taken together) → `open` → `copy`: chunks
+//! of files or the records of `source`, through `convert`, to `target`. `account` counts records
+//! and prints the report, which `signals` may ask for at any time.
 //!
-//! What the user asked for is what the *result* looks like. A block of a file is nothing but a place in it, so how many of
-//! them were read is computed; where reading decides (a pipe gives what it has), records are read and counted as they come.
+//! What the user asked for is what the *result* looks like. A block of a file is nothing but a
+//! place in it, so how many of them were read is computed; where reading decides (a pipe gives what
+//! it has), records are read and counted as they come.
 
 mod account;
 mod args;
@@ -179,7 +181,8 @@ fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Resu
     Ok(())
 }
 
-/// As [`sync`], of what has no stream: it says itself what it cannot do, but fdatasync(2) is then followed by fsync(2).
+/// As [`sync`], of what has no stream: it says itself what it cannot do, but fdatasync(2) is then
+/// followed by fsync(2).
 fn sync_descriptor(tool: &Tool, plan: &Plan, output: &End) -> Result<(), Halt> {
     if !plan.conv.any(conv::FDATASYNC.and(conv::FSYNC)) {
         return Ok(());
@@ -200,7 +203,8 @@ fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
     tool.error(failure(format_args!("{what} {}", quoted(&output.name)), errno));
 }
 
-/// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do, so a refusal is told.
+/// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do,
+/// so a refusal is told.
 fn forget_pages(tool: &Tool, plan: &Plan, input: &End, output: &End) {
     for (flags, end) in [(plan.iflag, input), (plan.oflag, output)] {
         if !flags.any(flag::NOCACHE) {

@@ -1,4 +1,5 @@
-//! Numbers as dd writes them: `4096`, `8M`, `2x80x18b`, `100kB`, and `512B`, which counts bytes where blocks are counted.
+//! Numbers as dd writes them: `4096`, `8M`, `2x80x18b`, `100kB`, and `512B`, which counts bytes
+//! where blocks are counted.
 
 /// A number that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub(super) enum NumberError {
 /// Letters of the powers of 1024 and, with a `B` behind them, of 1000; `k` is `K`.
 const POWERS: &[u8] = b"KMGTPEZYRQ";
 
-/// Reads a number of at most `max`: factors with `x` between them, each digits and a suffix, or a suffix alone.
+/// Reads a number of at most `max`: factors with `x` between them, each digits and a suffix, or a
+/// suffix alone.
 pub(super) fn parse(text: &[u8], max: u64) -> Result<Number, NumberError> {
     let mut product = 1u128;
     for (place, factor) in text.split(|&byte| byte == b'x').enumerate() {

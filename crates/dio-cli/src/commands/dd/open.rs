@@ -91,7 +91,8 @@ pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
     End::new(fd, name.into(), name.into())
 }
 
-/// Opens what is written, and cuts it to the place where writing starts; the second is what that failed with.
+/// Opens what is written, and cuts it to the place where writing starts; the second is what that
+/// failed with.
 pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     let Some(name) = &plan.output else {
         if was_closed(1) {

@@ -1,4 +1,5 @@
-//! The operands, `name=value`, as they stand on the command line. What they mean together is decided in `plan`.
+//! The operands, `name=value`, as they stand on the command line. What they mean together is
+//! decided in `plan`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -102,7 +102,8 @@ impl Plan {
         self.count.map(|count| count.offset(self.ibs).unwrap_or(u64::MAX))
     }
 
-    /// Whether a short read is worth a word, since blocks are counted and so fewer bytes than asked come over.
+    /// Whether a short read is worth a word, since blocks are counted and so fewer bytes than asked
+    /// come over.
     pub(super) fn warns_of_partial_reads(&self) -> bool {
         let counted = self.count.is_some_and(|count| count.records > 0 && count.records < i64::MAX as u64);
         let direct = self.iflag.any(flag::DIRECT) || self.oflag.any(flag::DIRECT);

@@ -18,7 +18,8 @@ use crate::stop::that_end;
 /// The input pauses when it gives nothing for this long.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// What a thread of its own makes of signals: the copy may be blocked in a read or write when they come.
+/// What a thread of its own makes of signals: the copy may be blocked in a read or write when they
+/// come.
 #[derive(Debug)]
 pub(super) struct Signals {
     shared: Arc<Shared>,
@@ -31,13 +32,14 @@ pub(super) struct Signals {
 #[derive(Debug)]
 struct Shared {
     stop: Arc<AtomicBool>,
-    /// The copy may be blocked in a write that nobody takes. Nothing is then left to be written elsewhere.
+    /// The copy may be blocked in a write that nobody takes. Nothing is then left to be written
+    /// elsewhere.
     writing: AtomicBool,
 }
 
 impl Signals {
-    /// Handles the signals from now on, but SIGINT not where it is ignored. Where no thread can be had, nobody reports:
-    /// SIGUSR1 does nothing, and SIGINT just ends the process.
+    /// Handles the signals from now on, but SIGINT not where it is ignored. Where no thread can be
+    /// had, nobody reports: SIGUSR1 does nothing, and SIGINT just ends the process.
     ///
     /// # Errors
     /// What making sockets or a handler answers.
@@ -58,7 +60,8 @@ impl Signals {
         }
         low_level::pipe::register(SIGUSR1, told_usr1)?;
         if heeded {
-            // In this order: the second signal finds the flag that the first one set, and ends the process.
+            // In this order: the second signal finds the flag that the first one set, and ends the
+            // process.
             flag::register_conditional_default(SIGINT, Arc::clone(&shared.stop))?;
             flag::register(SIGINT, Arc::clone(&shared.stop))?;
             low_level::pipe::register(SIGINT, told_int)?;
@@ -71,8 +74,8 @@ impl Signals {
         self.shared.stop.load(SeqCst)
     }
 
-    /// Waits until `fd` can be read; false when the copy is to stop. `idle` is called once when nothing
-    /// comes for [`PAUSE`].
+    /// Waits until `fd` can be read; false when the copy is to stop. `idle` is called once when
+    /// nothing comes for [`PAUSE`].
     ///
     /// # Errors
     /// What `poll(2)` answers.
@@ -99,7 +102,8 @@ impl Signals {
         result
     }
 
-    /// Ends the process by the signal that asked for it, after the report; returns if there was none.
+    /// Ends the process by the signal that asked for it, after the report; returns if there was
+    /// none.
     pub(super) fn die_if_asked(&self) {
         if self.stop() {
             let _ = low_level::emulate_default_handler(SIGINT);

@@ -1,4 +1,5 @@
-//! What is read, as it comes: pipes, terminals and devices record by record, and files where each record matters.
+//! What is read, as it comes: pipes, terminals and devices record by record, and files where each
+//! record matters.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -28,7 +29,8 @@ pub(super) enum Got {
     End,
     /// The copy is to stop.
     Stopped,
-    /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the last record is short and over.
+    /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the
+    /// last record is short and over.
     Bytes { count: usize, asked: u64, cut: bool },
     /// A record that could not be read, this many bytes of it; none when its beginning came before.
     Bad { error: Errno, lost: u64 },
@@ -37,9 +39,10 @@ pub(super) enum Got {
 /// Where bytes come from.
 #[derive(Debug)]
 enum From {
-    /// read(2). Of a pipe, several records at a time are read only as far as they are there, so that none is cut short that
-    /// would not be if each were read by itself; `eager` after that was done. An `endless` device is read until the buffer
-    /// is full: it always has more, so what one read(2) gave too little of was cut off by whatever interrupted it.
+    /// read(2). Of a pipe, several records at a time are read only as far as they are there, so
+    /// that none is cut short that would not be if each were read by itself; `eager` after that was
+    /// done. An `endless` device is read until the buffer is full: it always has more, so what one
+    /// read(2) gave too little of was cut off by whatever interrupted it.
     Descriptor { fd: OwnedFd, waits: bool, pipe: bool, endless: bool, eager: bool },
     /// A file, at a position, past the page cache.
     File { source: Box<Source>, position: u64, careful: u64 },
@@ -76,8 +79,8 @@ impl Records {
         Ok(Records::new(from, plan, pipe || endless, plan.iflag.any(flag::FULLBLOCK)))
     }
 
-    /// Reads the source of `input` on so that each record that cannot be read is told apart. A source
-    /// that is no file, because it was found empty, is read from its descriptor.
+    /// Reads the source of `input` on so that each record that cannot be read is told apart. A
+    /// source that is no file, because it was found empty, is read from its descriptor.
     pub(super) fn of_source(source: Source, input: &End, plan: &Plan) -> io::Result<Records> {
         if source.file().is_none() {
             return Records::of_descriptor(input, plan);
@@ -110,7 +113,8 @@ impl Records {
         &self.buffer[..count]
     }
 
-    /// Whether a record that cannot be read may be passed over: only a file has something behind it.
+    /// Whether a record that cannot be read may be passed over: only a file has something behind
+    /// it.
     pub(super) fn can_pass_over(&self) -> bool {
         matches!(self.from, From::File { .. })
     }
@@ -242,8 +246,8 @@ impl Records {
         }
     }
 
-    /// Reads and drops what is to be skipped of what cannot seek: a record for each reading, as GNU counts them. Gives the
-    /// bytes passed over, or nothing when the copy is to stop.
+    /// Reads and drops what is to be skipped of what cannot seek: a record for each reading, as GNU
+    /// counts them. Gives the bytes passed over, or nothing when the copy is to stop.
     ///
     /// # Errors
     /// What reading answers.
@@ -280,7 +284,8 @@ impl Records {
         Ok(Some(passed))
     }
 
-    /// Ends reading; gives what was counted of a descriptor. A file accounts for itself, and is left where reading ended.
+    /// Ends reading; gives what was counted of a descriptor. A file accounts for itself, and is
+    /// left where reading ended.
     pub(super) fn end(self) -> Result<Option<Counters>, Errno> {
         match self.from {
             From::Descriptor { .. } => Ok(Some(self.counters)),
@@ -315,7 +320,8 @@ fn read_once(fd: &OwnedFd, buffer: &mut [u8], endless: bool, signals: &Signals) 
     }
 }
 
-/// Reads in pages, as the page cache would, up to the first that cannot be read; gives the bytes before it.
+/// Reads in pages, as the page cache would, up to the first that cannot be read; gives the bytes
+/// before it.
 fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
     let mut count = 0;
     for page in buffer.chunks_mut(4096) {
@@ -330,9 +336,11 @@ fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
 /// How long a writer that was just given room has to fill it, before a record is taken to be short.
 const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
 
-/// Of `count` bytes, the whole records that a pipe has now, or else one record, which may turn out short.
+/// Of `count` bytes, the whole records that a pipe has now, or else one record, which may turn out
+/// short.
 ///
-/// Reading one record at a time leaves a busy writer time to keep up. Where many were read at once, it gets that time here.
+/// Reading one record at a time leaves a busy writer time to keep up. Where many were read at once,
+/// it gets that time here.
 fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) -> usize {
     let there = || rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if count <= record {
@@ -369,8 +377,8 @@ pub(super) fn has_blocks(end: &End) -> bool {
     }
 }
 
-/// Whether reading may overtake writing without a difference, where both are the same file: nothing is written before it
-/// was read.
+/// Whether reading may overtake writing without a difference, where both are the same file: nothing
+/// is written before it was read.
 pub(super) fn may_read_ahead(plan: &Plan, from: u64, to: u64) -> bool {
     to <= from && !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK)) && !plan.oflag.any(flag::APPEND)
 }

@@ -57,11 +57,13 @@ struct Failed {
 struct Holes {
     /// Bytes of the record under way.
     at: u64,
-    /// It holds something else than zeros, and was written up to here. Invariant: until then its zeros are not written.
+    /// It holds something else than zeros, and was written up to here. Invariant: until then its
+    /// zeros are not written.
     dirty: bool,
     /// Bytes of whole records to seek over before the next write.
     gap: u64,
-    /// The end of a device, behind which nobody can seek: a record of zeros that reaches it is written, which fails.
+    /// The end of a device, behind which nobody can seek: a record of zeros that reaches it is
+    /// written, which fails.
     end: Option<u64>,
 }
 
@@ -154,8 +156,8 @@ impl<'run> Target<'run> {
         written
     }
 
-    /// Nothing comes for a while: what was written gets into the file, where others see it and a kill
-    /// cannot take it away.
+    /// Nothing comes for a while: what was written gets into the file, where others see it and a
+    /// kill cannot take it away.
     ///
     /// # Errors
     /// What writing answers.
@@ -166,8 +168,9 @@ impl<'run> Target<'run> {
         self.sink.flush().or_else(|error| self.fail(error))
     }
 
-    /// A write failed. GNU dd reads a record wholly before it writes any of it, and what it then tells depends on what it
-    /// got: so what is left of the record is waited for, unless it is very long.
+    /// A write failed. GNU dd reads a record wholly before it writes any of it, and what it then
+    /// tells depends on what it got: so what is left of the record is waited for, unless it is very
+    /// long.
     fn fail(&mut self, error: io::Error) -> io::Result<()> {
         let until = self.end_of_failed(self.reached(&error));
         if until.saturating_sub(self.given) > source::MOST {
@@ -201,7 +204,8 @@ impl<'run> Target<'run> {
         (reached / self.obs + 1).saturating_mul(self.obs)
     }
 
-    /// The record that was read last is short and over. Where records are kept, so is the one written.
+    /// The record that was read last is short and over. Where records are kept, so is the one
+    /// written.
     ///
     /// # Errors
     /// What writing answers.
@@ -248,8 +252,9 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// Writing failed: what was counted was only on its way, so what is told is what reached the destination, and what had
-    /// to be read to get there. Gives GNU's word for it, which tells whole records of `obs` from others.
+    /// Writing failed: what was counted was only on its way, so what is told is what reached the
+    /// destination, and what had to be read to get there. Gives GNU's word for it, which tells
+    /// whole records of `obs` from others.
     pub(super) fn correct(&mut self, error: &io::Error, plan: &Plan) -> &'static str {
         let reached = self.reached(error);
         let failing = self.end_of_failed(reached);

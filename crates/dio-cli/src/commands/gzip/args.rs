@@ -125,7 +125,8 @@ fn own_options() -> [Flag<GzipArgs>; 3] {
     ]
 }
 
-/// Takes digits that stand together. To GNU gzip each is a level, and the last of them counts; 10, 11 and 12 are dio's.
+/// Takes digits that stand together. To GNU gzip each is a level, and the last of them counts; 10,
+/// 11 and 12 are dio's.
 fn level(gzip: &mut GzipArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
     let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
     let digits = [vec![given.short()], given.line.take_letters(count)].concat();

@@ -1,4 +1,5 @@
-//! What has to be known of the first member before anything is decompressed (RFC 1952, section 2.3).
+//! What has to be known of the first member before anything is decompressed (RFC 1952, section
+//! 2.3).
 
 /// The beginning of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -10,8 +10,8 @@ const KNOWN: [&str; 7] = [".gz", ".z", ".taz", ".tgz", "-gz", "-z", "_z"];
 /// The longest suffix.
 pub(super) const LONGEST: usize = 30;
 
-/// How many bytes of the end of `name` are the suffix of a compressed file: `own`, or one that is known, in any case of
-/// letters.
+/// How many bytes of the end of `name` are the suffix of a compressed file: `own`, or one that is
+/// known, in any case of letters.
 pub(super) fn suffix(name: &[u8], own: &OsStr) -> Option<usize> {
     let own = own.as_bytes();
     // "z" is looked for after ".z".
@@ -42,8 +42,8 @@ pub(super) fn with_suffix(path: &Path, suffix: &OsStr) -> PathBuf {
     name.into()
 }
 
-/// `name`, from the header of a member, beside `path`: only what is behind its last slash counts, so that no header leads
-/// out of the directory. `None` if that is no name.
+/// `name`, from the header of a member, beside `path`: only what is behind its last slash counts,
+/// so that no header leads out of the directory. `None` if that is no name.
 pub(super) fn beside(path: &Path, name: &[u8]) -> Option<PathBuf> {
     let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     (!name.is_empty() && name != b"." && name != b"..").then(|| {

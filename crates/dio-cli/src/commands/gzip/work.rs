@@ -54,12 +54,13 @@ pub(super) enum Done {
     Badly,
 }
 
-/// The most of a stream's beginning that is looked at before anything is made: no header of use is longer.
+/// The most of a stream's beginning that is looked at before anything is made: no header of use is
+/// longer.
 const LOOKED_AT: usize = 128 << 10;
 
 impl Run {
-    /// Whether bytes that are not compressed are passed on: a whole file of them, or those behind the last member.
-    /// Standard input goes to standard output also without `-c`.
+    /// Whether bytes that are not compressed are passed on: a whole file of them, or those behind
+    /// the last member. Standard input goes to standard output also without `-c`.
     fn passes(&self, work: &Work<'_>) -> bool {
         self.args.force && (self.to_stdout || work.is_stdin) && !self.args.list
     }

@@ -1,5 +1,5 @@
-//! The server in a process of its own: the program starts itself once more instead of forking, so that it begins with one thread
-//! and nothing inherited but its standard streams.
+//! The server in a process of its own: the program starts itself once more instead of forking, so
+//! that it begins with one thread and nothing inherited but its standard streams.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,10 +13,12 @@ use crate::commands::words;
 /// What the server writes when the mount answers.
 pub(super) const READY: &[u8] = b"ready";
 
-/// Starts the server and returns when the mount answers. If it does not come to that the server has told why.
+/// Starts the server and returns when the mount answers. If it does not come to that the server has
+/// told why.
 pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
-    // What the caller has open is none of the server's business: the other end of a pipe would wait for its end.
+    // What the caller has open is none of the server's business: the other end of a pipe would wait
+    // for its end.
     dio_sys::close_on_exec().map_err(failed)?;
     let mut server = Command::new("/proc/self/exe");
     server.arg0("dio").args(["mount", "--started"]);

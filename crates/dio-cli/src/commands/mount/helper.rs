@@ -1,8 +1,10 @@
-//! The command lines of `mount(8)`'s and `umount(8)`'s helpers: `mount.fuse.dio SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE]
-//! [-o OPTIONS]` and `umount.fuse.dio DIR [-flnrv] [-N NAMESPACE] [-t TYPE]` (mount(8) and umount(8), "External helpers").
+//! The command lines of `mount(8)`'s and `umount(8)`'s helpers:
+//! `mount.fuse.dio SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]` and
+//! `umount.fuse.dio DIR [-flnrv] [-N NAMESPACE] [-t TYPE]` (mount(8) and umount(8), "External
+//! helpers").
 //!
-//! `mount.fuse3` calls `dio SOURCE DIR -o OPTIONS` for `dio#SOURCE` in fstab and for the type `fuse.dio` where dio's own helper is
-//! not installed; that is the same without a name.
+//! `mount.fuse3` calls `dio SOURCE DIR -o OPTIONS` for `dio#SOURCE` in fstab and for the type
+//! `fuse.dio` where dio's own helper is not installed; that is the same without a name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -58,7 +60,8 @@ fn umount(rest: &[OsString]) -> Vec<OsString> {
     let operands = walk(rest, |letter, value| match (letter, value) {
         (b'l', _) => args.push("--lazy".into()),
         (b'N', Some(value)) => args.extend(["--namespace".into(), value.to_owned()]),
-        // `-f` is for servers that cannot be reached; ours ends with its mount. `-r` and `-n` have nothing to do here.
+        // `-f` is for servers that cannot be reached; ours ends with its mount. `-r` and `-n` have
+        // nothing to do here.
         (b'f' | b'r' | b'n' | b'v' | b't', _) => {}
         (unknown, _) => args.push(format!("-{}", char::from(unknown)).into()),
     });
@@ -67,8 +70,8 @@ fn umount(rest: &[OsString]) -> Vec<OsString> {
     args
 }
 
-/// Calls `option` for each short option, with the value of those that have one, and returns the operands. Options may stand
-/// anywhere, as with `getopt(3)`.
+/// Calls `option` for each short option, with the value of those that have one, and returns the
+/// operands. Options may stand anywhere, as with `getopt(3)`.
 fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<OsString> {
     let mut operands = Vec::new();
     let mut args = args.iter();
@@ -106,8 +109,8 @@ pub(crate) fn enter(namespace: &Path) -> Result<(), Failure> {
         Failure::new(FAILED, format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)))
     };
     let file = File::open(namespace).map_err(failed)?;
-    // Who owns the user namespace that a mount namespace belongs to decides what every path means in it, that of the
-    // program to go on with included.
+    // Who owns the user namespace that a mount namespace belongs to decides what every path means
+    // in it, that of the program to go on with included.
     if !dio_sys::is_of_own_user_namespace(file.as_fd()).map_err(failed)? {
         return Err(Failure::new(
             FAILED,

@@ -1,8 +1,10 @@
-//! `dio mount`: a directory served so that every program's I/O below it is direct, concurrent, cached or chosen by request.
+//! `dio mount`: a directory served so that every program's I/O below it is direct, concurrent,
+//! cached or chosen by request.
 //!
-//! `options` reads the text behind `-o`, `helper` the command line of `mount(8)`'s helper. `background` starts the program once
-//! more as the server and waits until the mount answers; `server` is that one, or this one in the foreground; `notice` tells a
-//! service manager and the system log.
+//! `options` reads the text behind `-o`, `helper` the command line of `mount(8)`'s helper.
+//! `background` starts the program once more as the server and waits until the mount answers;
+//! `server` is that one, or this one in the foreground; `notice` tells a service manager and the
+//! system log.
 
 mod args;
 mod background;
@@ -30,8 +32,8 @@ pub(crate) use failure::{FAILED, Failure, SYSTEM, USAGE};
 pub(crate) use notice::Notices;
 pub(crate) use server::commands;
 
-/// Runs `dio mount`; statuses are those of `mount(8)`: 0, 1 for a wrong command line, 2 for want of resources, 32 if it could
-/// not be mounted.
+/// Runs `dio mount`; statuses are those of `mount(8)`: 0, 1 for a wrong command line, 2 for want of
+/// resources, 32 if it could not be mounted.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = match grammar().resolve(line, MountArgs::with_operands) {
         Ok(args) => args,

@@ -1,4 +1,5 @@
-//! Messages of a server: to the service manager that started it, and to the terminal or the system log.
+//! Messages of a server: to the service manager that started it, and to the terminal or the system
+//! log.
 
 use std::env;
 use std::ffi::OsStr;
@@ -60,7 +61,8 @@ impl Notices {
         }
     }
 
-    /// Tells it once when a mount's server runs out of descriptors: programs only see that they cannot open files.
+    /// Tells it once when a mount's server runs out of descriptors: programs only see that they
+    /// cannot open files.
     pub(crate) fn watch_descriptors(self, stats: &Stats, mountpoint: &Path) {
         // When it comes to that, no socket could be made any more.
         let (socket, at) = (UnixDatagram::unbound().ok(), mountpoint.display().to_string());

@@ -1,5 +1,5 @@
-//! The text behind `-o`: dio's own options, those of `mount(8)` that the kernel takes, and those that are only for `mount(8)`
-//! and fstab and mean nothing here.
+//! The text behind `-o`: dio's own options, those of `mount(8)` that the kernel takes, and those
+//! that are only for `mount(8)` and fstab and mean nothing here.
 
 mod change;
 mod list;
@@ -47,9 +47,10 @@ impl Given {
 
 /// What holds where nothing is said.
 ///
-/// Read-ahead begins with 256 KiB and grows to 8 MiB, which keeps a disk busy (one request of 1 MiB at a time nearly does).
-/// `direct_from` is below 1 MiB, the largest request that the kernel sends. There are more threads than processors since a
-/// thread waits for the disk while it serves a request.
+/// Read-ahead begins with 256 KiB and grows to 8 MiB, which keeps a disk busy (one request of 1 MiB
+/// at a time nearly does). `direct_from` is below 1 MiB, the largest request that the kernel sends.
+/// There are more threads than processors since a thread waits for the disk while it serves a
+/// request.
 pub fn defaults() -> Options {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
@@ -84,8 +85,8 @@ pub fn parse(text: &str) -> Result<Options, OptionError> {
     Ok(read(&[text.to_owned()], Origin::User)?.options)
 }
 
-/// Reads the texts of all `-o`, in their order; of what contradicts itself the last counts, but `cio` implies and overrides
-/// `dio`, as `O_CIO` of JFS2 does.
+/// Reads the texts of all `-o`, in their order; of what contradicts itself the last counts, but
+/// `cio` implies and overrides `dio`, as `O_CIO` of JFS2 does.
 ///
 /// # Errors
 /// [`OptionError`] names the first option that is wrong.

@@ -68,7 +68,8 @@ pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
     Commands { settings: Box::new(move || text_of(&told.get())), set: Box::new(set) }
 }
 
-/// Lets other programs ask and change the mount. It can do without unless somebody asked for statistics.
+/// Lets other programs ask and change the mount. It can do without unless somebody asked for
+/// statistics.
 fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
     match control::start(mounted.session.mountpoint(), &mounted.stats, commands(&mounted.live, &mounted.stats), exports)
     {
@@ -85,7 +86,8 @@ fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Opti
 
 /// Leaves the directory and the mask of the caller, in the background his terminal too.
 fn become_server(in_background: bool) {
-    // None of these is worth failing for: at worst a directory stays busy, or a signal of a terminal unmounts.
+    // None of these is worth failing for: at worst a directory stays busy, or a signal of a
+    // terminal unmounts.
     let _ = rustix::process::chdir("/");
     rustix::process::umask(Mode::empty());
     if in_background {
@@ -93,13 +95,13 @@ fn become_server(in_background: bool) {
         // The kernel named the process after the link by which it was started.
         let _ = rustix::thread::set_name(c"dio");
     }
-    // Memory that the server asks for is never reclaimed by writing to its own mount, which would wait for the server
-    // (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE).
+    // Memory that the server asks for is never reclaimed by writing to its own mount, which would
+    // wait for the server (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE).
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
-/// Whoever waits for a server in the background hears that the mount answers, and that nothing more will come: standard output
-/// and error are closed to him.
+/// Whoever waits for a server in the background hears that the mount answers, and that nothing more
+/// will come: standard output and error are closed to him.
 fn say_ready(in_background: bool) -> Result<(), Failure> {
     if !in_background {
         return Ok(());
@@ -115,15 +117,17 @@ fn say_ready(in_background: bool) -> Result<(), Failure> {
 /// The end of a pipe into which each signal that asks to unmount writes a byte.
 fn signals() -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    // Not those that are ignored: `nohup`, or a shell that started us in the background, wants it so.
+    // Not those that are ignored: `nohup`, or a shell that started us in the background, wants it
+    // so.
     for signal in that_end() {
         pipe::register(signal, theirs.try_clone()?)?;
     }
     Ok(ours)
 }
 
-/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends with its last user. One more ends
-/// the server at once, whatever it waits for: its users are told so (`ENOTCONN`), and what they did not sync may be lost.
+/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends
+/// with its last user. One more ends the server at once, whatever it waits for: its users are told
+/// so (`ENOTCONN`), and what they did not sync may be lost.
 fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -> Result<(), Failure> {
     let tell = move |message: &str| {
         service_manager(&format!("STATUS={message}"));

@@ -21,7 +21,8 @@ pub use server::{ServerArgs, serve};
 /// Exit status when dio itself fails, as of timeout(1) and env(1).
 pub const FAILED: u8 = 125;
 
-/// Exit statuses when the command is there and cannot be run, and when it is not found (POSIX, `env`).
+/// Exit statuses when the command is there and cannot be run, and when it is not found (POSIX,
+/// `env`).
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -108,8 +109,8 @@ fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the server: this program again, in the background and nobody's child, at the other end of the line. The names of
-/// the directories are for those who look at the list of processes.
+/// Starts the server: this program again, in the background and nobody's child, at the other end of
+/// the line. The names of the directories are for those who look at the list of processes.
 fn start(text: &str, directories: &[Directory]) -> Result<Line, String> {
     let failed = |errno| format!("cannot start the server: {}", words(errno));
     let (line, end) = Line::pair().map_err(failed)?;

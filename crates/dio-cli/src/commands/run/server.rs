@@ -44,10 +44,11 @@ pub fn serve(args: ServerArgs) -> ExitCode {
     }
 }
 
-/// Starts the server proper and ends, so that it is nobody's child: a command that waits for all of its children must not
-/// wait for its server.
+/// Starts the server proper and ends, so that it is nobody's child: a command that waits for all of
+/// its children must not wait for its server.
 fn leave(args: &ServerArgs) -> ExitCode {
-    // What the caller left open for the command is not for the server: the end of a pipe must not stay open in it.
+    // What the caller left open for the command is not for the server: the end of a pipe must not
+    // stay open in it.
     if dio_sys::close_on_exec().is_err() {
         return ExitCode::FAILURE;
     }
@@ -74,8 +75,8 @@ fn server(text: &str) -> Result<(), String> {
     })
 }
 
-/// Serves a directory, and lets `dio stat` ask for it by the number of its mount: its mount point is in another namespace.
-/// It can do without unless somebody asked for statistics.
+/// Serves a directory, and lets `dio stat` ask for it by the number of its mount: its mount point
+/// is in another namespace. It can do without unless somebody asked for statistics.
 fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), String> {
     let (number, path) = (request.number.clone(), request.path.clone());
     let mounted = dio_mount::serve(request, &given.options).map_err(|error| error.to_string())?;
@@ -88,19 +89,22 @@ fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), 
     }
 }
 
-/// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a service manager that tells every
-/// process of a service to end while the command still has to write.
+/// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a
+/// service manager that tells every process of a service to end while the command still has to
+/// write.
 fn live_on() -> Result<(), String> {
     let unheard = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::clone(&unheard)).map_err(|error| error.to_string())?;
     }
-    // A session of its own has no terminal. It was started as a member of another group, so this cannot fail.
+    // A session of its own has no terminal. It was started as a member of another group, so this
+    // cannot fail.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
     rustix::process::umask(rustix::fs::Mode::empty());
-    // Memory that the server asks for is never reclaimed by writing to its own mounts, which would wait for the server
-    // (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE, and is only a precaution).
+    // Memory that the server asks for is never reclaimed by writing to its own mounts, which would
+    // wait for the server (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE, and is only a
+    // precaution).
     let _ = rustix::process::configure_io_flusher_behavior(true);
     for resource in [
         Resource::As,

@@ -1,4 +1,5 @@
-//! The grammar of `dio sort`: GNU sort's options and those of every tool. What they mean together is decided in `options`.
+//! The grammar of `dio sort`: GNU sort's options and those of every tool. What they mean together
+//! is decided in `options`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +23,8 @@ pub(super) struct SortArgs {
     /// The letters that hold for all keys.
     pub(super) letters: Letters,
     pub(super) keys: Vec<Spec>,
-    /// An old key has had an end: from there on, one without is a key whatever the environment says.
+    /// An old key has had an end: from there on, one without is a key whatever the environment
+    /// says.
     old_keys: bool,
     pub(super) check: Option<Check>,
     pub(super) debug: bool,
@@ -173,7 +175,8 @@ fn working() -> [Flag<SortArgs>; 8] {
         switch("-z, --zero-terminated", "Lines end in NUL instead of a newline", |sort| {
             sort.zero_terminated = true;
         }),
-        // Of Solaris, which GNU sort accepts: a value that is a word of its own is one only if it is of digits.
+        // Of Solaris, which GNU sort accepts: a value that is a word of its own is one only if it
+        // is of digits.
         hidden(checked("-y DIGITS", "Without effect", |_, given| {
             let value = given.take();
             if given.apart && !value.as_bytes().iter().all(u8::is_ascii_digit) {

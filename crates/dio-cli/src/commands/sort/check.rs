@@ -15,7 +15,8 @@ pub(super) struct Disorder {
     pub(super) text: Vec<u8>,
 }
 
-/// Finds the first line that is not in its place; with `unique`, also one whose keys are those of the line before.
+/// Finds the first line that is not in its place; with `unique`, also one whose keys are those of
+/// the line before.
 ///
 /// # Errors
 /// What reading answers.
@@ -75,7 +76,8 @@ struct Checker<'o> {
 }
 
 impl Checker<'_> {
-    /// Whether `line` may follow the one before, which is `before` or else the last of an earlier chunk.
+    /// Whether `line` may follow the one before, which is `before` or else the last of an earlier
+    /// chunk.
     #[inline]
     fn is_next(&mut self, before: Option<&[u8]>, line: &[u8]) -> bool {
         self.number += 1;

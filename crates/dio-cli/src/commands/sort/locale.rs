@@ -1,5 +1,5 @@
-//! What the user's locale would have sorted otherwise. Lines are compared as in the C locale whatever it says, and that is
-//! told where it would matter.
+//! What the user's locale would have sorted otherwise. Lines are compared as in the C locale
+//! whatever it says, and that is told where it would matter.
 
 use std::ffi::OsString;
 
@@ -39,8 +39,9 @@ impl Needs {
         }
     }
 
-    /// What is to be told, under the environment given: where a category that matters is of a locale that is not the C one,
-    /// nor `C.UTF-8`, which differs from it in nothing that matters here.
+    /// What is to be told, under the environment given: where a category that matters is of a
+    /// locale that is not the C one, nor `C.UTF-8`, which differs from it in nothing that matters
+    /// here.
     pub(super) fn told(self, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
         let needed = [self.collation, self.digits, self.months, self.classes];
         let mut told = Vec::new();

@@ -1,9 +1,10 @@
 //! `dio sort`: GNU sort's grammar, orders and words, with the bytes moved by dio.
 //!
-//! `args` has the table of options, with `spec` for keys and `number` for other values, and `options` decides what they mean
-//! together, with `names` for `--files0-from`, `random` for `-R` and `locale` for what is not supported. `key` says how two
-//! lines compare; `engine` reads, sorts, keeps runs in temporary files and merges them into the `target`; `check` only looks.
-//! `run` leads through it.
+//! `args` has the table of options, with `spec` for keys and `number` for other values, and
+//! `options` decides what they mean together, with `names` for `--files0-from`, `random` for `-R`
+//! and `locale` for what is not supported. `key` says how two lines compare; `engine` reads, sorts,
+//! keeps runs in temporary files and merges them into the `target`; `check` only looks. `run` leads
+//! through it.
 
 mod args;
 mod check;

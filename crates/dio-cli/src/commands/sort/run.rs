@@ -17,7 +17,8 @@ use crate::quote::{named, quoted, words};
 use crate::tool::said::say;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
-/// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and latched in `tool`.
+/// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and
+/// latched in `tool`.
 pub(super) fn run(tool: &Tool, options: &Options) -> bool {
     match options.check {
         Some(how) => check(tool, options, how),

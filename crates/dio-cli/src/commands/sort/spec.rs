@@ -170,8 +170,8 @@ impl Spec {
         if let [b'.', behind @ ..] = rest {
             (self.span.last_byte, rest) = count(behind, "invalid number after '.'")?;
         }
-        // `-2` ends with the second field, `-2.1` one byte into the third; `-0` would be the latter with nothing of it,
-        // but is read as the whole first field.
+        // `-2` ends with the second field, `-2.1` one byte into the third; `-0` would be the latter
+        // with nothing of it, but is read as the whole first field.
         if self.span.last_byte == 0 && field > 0 {
             field -= 1;
         }

@@ -90,8 +90,8 @@ impl Target {
     }
 }
 
-/// Standard output. Where it is closed, or not open for writing, that only matters to the first byte: the stream stands in
-/// for it then, and takes none (EBADF).
+/// Standard output. Where it is closed, or not open for writing, that only matters to the first
+/// byte: the stream stands in for it then, and takes none (EBADF).
 fn standard_output(tool: &Tool) -> io::Result<Sink> {
     match tool.stdout() {
         Err(error) if errno_of(&error) == Errno::BADF => {

@@ -1,4 +1,5 @@
-//! The grammar of `dio split`: GNU split's options and those of every tool. What they mean is decided in `options`.
+//! The grammar of `dio split`: GNU split's options and those of every tool. What they mean is
+//! decided in `options`.
 
 use std::os::unix::ffi::OsStrExt;
 

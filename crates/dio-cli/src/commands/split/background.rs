@@ -1,5 +1,5 @@
-//! Outputs that are complete are written out and closed behind the back of who cuts the input, several at a time: each
-//! waits for the storage, which has time for more than one.
+//! Outputs that are complete are written out and closed behind the back of who cuts the input,
+//! several at a time: each waits for the storage, which has time for more than one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -113,7 +113,8 @@ impl Filter {
     }
 }
 
-/// A signal without its `SIG`, those for one's own purposes counted from the nearer end of their range (`signal(7)`).
+/// A signal without its `SIG`, those for one's own purposes counted from the nearer end of their
+/// range (`signal(7)`).
 fn signal_name(signal: i32) -> String {
     const RTMIN: i32 = 34;
     const RTMAX: i32 = 64;

@@ -1,8 +1,9 @@
 //! `dio split`: GNU split's grammar, names and words, with the bytes moved by dio.
 //!
-//! `args` has the table of options, `options` decides what they mean. `cut` says where the input is cut, without I/O; `run` leads the input through it to an outlet: `sequence`, one output after the other, `robin`, all
-//! at a time, or `only`, one of them to standard output. `pieces` makes outputs, with `names`; `target` and `filter` write
-//! them, and `background` closes them.
+//! `args` has the table of options, `options` decides what they mean. `cut` says where the input is
+//! cut, without I/O; `run` leads the input through it to an outlet: `sequence`, one output after
+//! the other, `robin`, all at a time, or `only`, one of them to standard output. `pieces` makes
+//! outputs, with `names`; `target` and `filter` write them, and `background` closes them.
 
 mod args;
 mod background;

@@ -61,9 +61,11 @@ pub(super) enum SuffixError {
 pub(super) struct Names {
     prefix: Vec<u8>,
     alphabet: Alphabet,
-    /// Length of the suffix; `u64`, for who asks for more than can be is told when the first name is made.
+    /// Length of the suffix; `u64`, for who asks for more than can be is told when the first name
+    /// is made.
     length: u64,
-    /// The suffix grows. Invariant: then its first digit is never the last of the alphabet, which marks longer ones.
+    /// The suffix grows. Invariant: then its first digit is never the last of the alphabet, which
+    /// marks longer ones.
     grows: bool,
     from: Vec<u8>,
     additional: OsString,
@@ -108,8 +110,8 @@ impl Names {
     }
 
     fn first(&mut self) -> Option<()> {
-        // No file name of Linux is longer than 255 bytes; a path is refused by the system from 4096 on. Names of this
-        // length fail when they are opened, with the system's words.
+        // No file name of Linux is longer than 255 bytes; a path is refused by the system from 4096
+        // on. Names of this length fail when they are opened, with the system's words.
         let length = usize::try_from(self.length.min(1 << 20)).ok()?;
         self.latest = vec![0; length];
         let start = length - self.from.len();
@@ -132,9 +134,11 @@ impl Names {
     }
 }
 
-/// The shortest suffix that has `count` numbers, from the first one if that is smaller than `count`.
+/// The shortest suffix that has `count` numbers, from the first one if that is smaller than
+/// `count`.
 ///
-/// A larger first number does not lengthen the suffix: it tells the user's own idea of its length (GNU does the same).
+/// A larger first number does not lengthen the suffix: it tells the user's own idea of its length
+/// (GNU does the same).
 fn needed_length(rules: &SuffixRules, count: u64) -> u64 {
     let base = rules.alphabet.base();
     let from =

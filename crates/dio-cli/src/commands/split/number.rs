@@ -12,8 +12,9 @@ pub(super) enum NumberError {
     Overflow,
 }
 
-/// Reads a number, optionally followed by one of the letters `units` and, with a letter that is a power of 1024, by
-/// `iB` (the same), `B` or `D` (the power of 1000). A letter alone means one of it; `b` is 512.
+/// Reads a number, optionally followed by one of the letters `units` and, with a letter that is a
+/// power of 1024, by `iB` (the same), `B` or `D` (the power of 1000). A letter alone means one of
+/// it; `b` is 512.
 ///
 /// # Errors
 /// [`NumberError`]; text that is both too large and malformed is malformed.

@@ -88,7 +88,8 @@ impl SplitArgs {
         Ok(())
     }
 
-    /// Takes a digit among options for one of the number of lines. The last word with such digits counts.
+    /// Takes a digit among options for one of the number of lines. The last word with such digits
+    /// counts.
     pub(super) fn digit(&mut self, digit: u8, word: usize) -> Result<(), Refusal> {
         let before = match (self.way, self.digits.replace(word)) {
             (Some(Way::Lines(lines)), Some(before)) if before == word => lines,
@@ -162,7 +163,8 @@ impl Options {
             count: way.count(),
             additional: args.additional,
         };
-        // The length that is needed is told before operands are looked at, a start that is too long after them.
+        // The length that is needed is told before operands are looked at, a start that is too long
+        // after them.
         let mut operands = args.operands.into_iter();
         let input = operands.next().unwrap_or_else(|| "-".into());
         let prefix = operands.next().unwrap_or_else(|| "x".into());

@@ -18,11 +18,12 @@ use super::failure::{Failure, Run};
 use super::filter::Filter;
 use super::names::Names;
 
-/// What `--verbose` says is gathered up to this size unless a terminal shows it, as the C library does.
+/// What `--verbose` says is gathered up to this size unless a terminal shows it, as the C library
+/// does.
 const GATHERED: usize = 4096;
 
-/// Descriptors of an output that replaces a file: it, another of it, its directory, and two to write it by. And those that are
-/// for something else than outputs.
+/// Descriptors of an output that replaces a file: it, another of it, its directory, and two to
+/// write it by. And those that are for something else than outputs.
 const DESCRIPTORS: u64 = 5;
 const OTHERS: u64 = 64;
 
@@ -92,7 +93,8 @@ impl Maker {
         &self.tool
     }
 
-    /// Makes the next output. Too many open files are left to `relieve`, which closes some and says whether it could.
+    /// Makes the next output. Too many open files are left to `relieve`, which closes some and says
+    /// whether it could.
     pub(super) fn make(&mut self, mut relieve: impl FnMut() -> Run<bool>) -> Run<Made> {
         let Some(name) = self.names.next() else {
             return Err(Failure::Message("output file suffixes exhausted".into()));

@@ -1,4 +1,5 @@
-//! `-n r/N`: all outputs are open at a time, as far as the system allows, and each gathers its lines in memory.
+//! `-n r/N`: all outputs are open at a time, as far as the system allows, and each gathers its
+//! lines in memory.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -24,8 +25,8 @@ const MEMORY: u64 = 64 << 20;
 const LEAST: u64 = 4 << 10;
 const MOST: u64 = 1 << 20;
 
-/// Outputs whose memory is less than this go through the page cache, which forgets them: direct requests that small
-/// would each wait for the device.
+/// Outputs whose memory is less than this go through the page cache, which forgets them: direct
+/// requests that small would each wait for the device.
 const DIRECT: u64 = 256 << 10;
 
 #[derive(Debug)]
@@ -133,7 +134,8 @@ impl Robin {
 }
 
 impl Robin {
-    /// Writes and closes all outputs, also those behind one that fails. What they replace goes only if all are `whole`.
+    /// Writes and closes all outputs, also those behind one that fails. What they replace goes only
+    /// if all are `whole`.
     fn close(&mut self, whole: bool) -> Run<()> {
         let mut result = Ok(());
         for index in 0..self.outs.len() {
@@ -175,7 +177,8 @@ impl Out {
         matches!(&self.place, Place::Filter(filter) if filter.deaf())
     }
 
-    /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for writing only.
+    /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for
+    /// writing only.
     fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
         let Place::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
         let opened = loop {
@@ -282,7 +285,8 @@ impl Outlet for Robin {
     }
 
     fn idle(&mut self, all: bool) -> Run<()> {
-        // Commands and pipes have someone at the other end; files wait until they are full unless all is asked for.
+        // Commands and pipes have someone at the other end; files wait until they are full unless
+        // all is asked for.
         for index in 0..self.outs.len() {
             let waits = matches!(self.outs[index].place, Place::Regular { .. }) && !all;
             if !self.outs[index].held.is_empty() && !waits {

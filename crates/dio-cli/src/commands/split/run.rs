@@ -90,7 +90,8 @@ impl Work {
         Ok(Work { name, source, ahead: None, unbuffered: options.unbuffered })
     }
 
-    /// How many bytes there are. What has no size is read into a temporary file first, which becomes the input.
+    /// How many bytes there are. What has no size is read into a temporary file first, which
+    /// becomes the input.
     fn size(&mut self, tool: &Tool) -> Run<u64> {
         if self.source.len().is_none() {
             let Some(chunk) = self.next()? else { return Ok(0) };
@@ -132,7 +133,8 @@ impl Work {
         self.source.skip(bytes).map(drop).map_err(|error| Failure::read(&self.name, &error))
     }
 
-    /// Passes over everything before the first line that begins at `offset` or behind it, and returns where that is.
+    /// Passes over everything before the first line that begins at `offset` or behind it, and
+    /// returns where that is.
     fn line_from(&mut self, offset: u64, separator: u8) -> Run<u64> {
         if offset == 0 {
             return Ok(0);

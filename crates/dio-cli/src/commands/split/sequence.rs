@@ -50,7 +50,8 @@ impl Sequence {
         }
     }
 
-    /// What is told of a run that failed is its first output that failed, though a later one was noticed before.
+    /// What is told of a run that failed is its first output that failed, though a later one was
+    /// noticed before.
     fn first_failure(&mut self, result: Run<()>) -> Run<()> {
         result.or_else(|failure| {
             self.background.finish()?;

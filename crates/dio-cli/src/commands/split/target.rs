@@ -41,9 +41,9 @@ impl AsRef<[u8]> for Part<'_> {
 /// Where the bytes of an output go.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A file that is not known to be large: its bytes are held until they are all there, or too many. It needs no
-    /// stream with buffers of its own; and if it is little, no direct request, which would pay a round trip to the device
-    /// for each file where the kernel gathers many.
+    /// A file that is not known to be large: its bytes are held until they are all there, or too
+    /// many. It needs no stream with buffers of its own; and if it is little, no direct request,
+    /// which would pay a round trip to the device for each file where the kernel gathers many.
     Small(Small),
     /// A stream, past the page cache.
     Sink(Box<Sink>, OsString, Option<Box<OutputFile>>),
@@ -64,7 +64,8 @@ pub(super) struct Small {
 /// Most bytes that are held for a file; with more it becomes a stream.
 const HELD: usize = 1 << 20;
 
-/// A complete file of up to this size passes through the page cache, which forgets it, at once. In bytes.
+/// A complete file of up to this size passes through the page cache, which forgets it, at once. In
+/// bytes.
 fn at_once(tool: &Tool) -> usize {
     let options = tool.stream_options();
     match options.mode {

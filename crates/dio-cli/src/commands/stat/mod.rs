@@ -18,18 +18,21 @@ use super::words;
 /// Longest interval, in seconds: a year.
 const LONGEST: f64 = 365.0 * 86_400.0;
 
-/// Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on
+/// Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked
+/// on
 ///
-/// Without --interval or --count, what happened since the mount began is shown once, as rates over that time. With one of
-/// them, what happens from now on, in reports of one interval each; on a terminal the last one stays in its place. Rates are
-/// per second. The figures are explained in docs/stat.md.
+/// Without --interval or --count, what happened since the mount began is shown once, as rates over
+/// that time. With one of them, what happens from now on, in reports of one interval each; on a
+/// terminal the last one stays in its place. Rates are per second. The figures are explained in
+/// docs/stat.md.
 #[derive(Debug, clap::Args)]
 pub struct StatArgs {
     /// A dio mount, or a path below it
     #[arg(value_name = "MOUNTPOINT", required_unless_present = "pid")]
     mountpoint: Option<PathBuf>,
 
-    /// A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several
+    /// A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if
+    /// there are several
     #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: Option<Pid>,
 

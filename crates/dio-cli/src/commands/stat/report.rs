@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use dio_mount::stats::{Event, Figures, FileFigures, Interval, Kind, Latency, Named, Tally, Wait};
 use serde_json::{Map, Value, json};
 
-/// One object. Names that end in `_per_second` are rates over the interval, those that end in `_seconds` times; the other
-/// numbers are counts within it. `docs/stat.md` explains them.
+/// One object. Names that end in `_per_second` are rates over the interval, those that end in
+/// `_seconds` times; the other numbers are counts within it. `docs/stat.md` explains them.
 pub(super) fn to_json(interval: &Interval, live: bool, files: bool) -> Value {
     let change = &interval.change;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -30,11 +30,13 @@ pub(super) fn render(interval: &Interval, live: bool, now: &Snapshot, files: boo
     text
 }
 
-/// The same for a terminal of so many lines and columns: in the place of the last one, and cut to what fits.
+/// The same for a terminal of so many lines and columns: in the place of the last one, and cut to
+/// what fits.
 pub(super) fn on_screen(text: &str, (lines, columns): (usize, usize)) -> String {
     let cut = |line: &str| line.chars().take(columns).collect::<String>();
     let lines: Vec<String> = text.lines().take(lines.saturating_sub(1)).map(cut).collect();
-    // Home; each line and then the rest of the screen is cleared behind what is written, so that nothing flickers.
+    // Home; each line and then the rest of the screen is cleared behind what is written, so that
+    // nothing flickers.
     format!("\x1b[H{}\x1b[K\n\x1b[J", lines.join("\x1b[K\n"))
 }
 

@@ -1,6 +1,7 @@
 //! Digests of objects: what each held when it was known to be good.
 //!
-//! A line for each object: the file's identity, the object's number, the bytes that it holds of the file, and their BLAKE3 digest.
+//! A line for each object: the file's identity, the object's number, the bytes that it holds of the
+//! file, and their BLAKE3 digest.
 //!
 //! ```text
 //! 0f…  1  4194304  af13…

@@ -21,10 +21,11 @@ pub(super) use show::words as state_words;
 
 /// Make, show and check files that are striped over several directories or devices
 ///
-/// A striped file has a name like any other, and its bytes in several directories, on disks or mounts of their own, or on disks
-/// without a file system. Every
-/// command of dio reads and writes it as one file, all directories at once; other programs see it so through 'dio mount', and
-/// else a short text that says what it is. Copying or removing that text copies or removes none of the bytes.
+/// A striped file has a name like any other, and its bytes in several directories, on disks or
+/// mounts of their own, or on disks without a file system. Every command of dio reads and writes it
+/// as one file, all directories at once; other programs see it so through 'dio mount', and else a
+/// short text that says what it is. Copying or removing that text copies or removes none of the
+/// bytes.
 #[derive(Debug, clap::Args)]
 pub struct StripeArgs {
     #[command(subcommand)]
@@ -45,11 +46,13 @@ enum Action {
 
 /// Make empty striped files
 ///
-/// A name that is free, or that of an empty file, becomes a striped file of no bytes. Bytes come by 'dio cp', or by any other
-/// way of writing a file. A directory gives this to the files that commands of dio make in it from then on.
+/// A name that is free, or that of an empty file, becomes a striped file of no bytes. Bytes come by
+/// 'dio cp', or by any other way of writing a file. A directory gives this to the files that
+/// commands of dio make in it from then on.
 ///
-/// A block device that is a target belongs to this one file, from its first byte to its last, until 'dio stripe rm'. It is refused
-/// when it is mounted or in use, and when it holds something. Names that last, as those in /dev/disk/by-id, are best.
+/// A block device that is a target belongs to this one file, from its first byte to its last, until
+/// 'dio stripe rm'. It is refused when it is mounted or in use, and when it holds something. Names
+/// that last, as those in /dev/disk/by-id, are best.
 #[derive(Debug, clap::Args)]
 struct SetArgs {
     #[command(flatten)]
@@ -71,7 +74,8 @@ struct How {
     #[arg(short = 'c', long, value_name = "COUNT")]
     stripe_count: Option<usize>,
 
-    /// Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice
+    /// Directories for the objects, in order, or block devices, each of which becomes one object as
+    /// a whole; none of them twice
     #[arg(short, long, required = true, value_name = "DIR|DEVICE", value_delimiter = ',')]
     targets: Vec<PathBuf>,
 
@@ -88,9 +92,10 @@ impl How {
 
 /// Move files to another layout
 ///
-/// The bytes are copied to new objects, made durable, and only then does the name lead there; a migration that is interrupted
-/// leaves the file as it was, and can be run again. Ordinary files become striped ones. Nobody may write to a file meanwhile:
-/// striped ones cannot be opened for writing, and of an ordinary one it is noticed, and told.
+/// The bytes are copied to new objects, made durable, and only then does the name lead there; a
+/// migration that is interrupted leaves the file as it was, and can be run again. Ordinary files
+/// become striped ones. Nobody may write to a file meanwhile: striped ones cannot be opened for
+/// writing, and of an ordinary one it is noticed, and told.
 #[derive(Debug, clap::Args)]
 struct MigrateArgs {
     #[command(flatten)]
@@ -103,11 +108,14 @@ struct MigrateArgs {
 
 /// Remove striped files with all their bytes
 ///
-/// A file of which an object is missing, damaged, or cannot be removed stays as a whole, unless --force is given. What other
-/// programs have made as a copy of such a file is removed without the bytes, and so is a name beside which there are others. Of a directory, what it gives to new files is removed, and no file.
+/// A file of which an object is missing, damaged, or cannot be removed stays as a whole, unless
+/// --force is given. What other programs have made as a copy of such a file is removed without the
+/// bytes, and so is a name beside which there are others. Of a directory, what it gives to new
+/// files is removed, and no file.
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed
+    /// Remove what is there of files whose objects are missing or damaged; without this, nothing of
+    /// such a file is removed
     #[arg(long)]
     force: bool,
 
@@ -118,9 +126,10 @@ struct RemoveArgs {
 
 /// Make copies of descriptors the striped files
 ///
-/// Other programs copy only the text that says where the bytes are. Such a copy can be read, and not written. When the original
-/// is gone, as after a restore from a backup or a move to another file system, this makes the copy the striped file. If the
-/// original is still there, it is a copy from then on.
+/// Other programs copy only the text that says where the bytes are. Such a copy can be read, and
+/// not written. When the original is gone, as after a restore from a backup or a move to another
+/// file system, this makes the copy the striped file. If the original is still there, it is a copy
+/// from then on.
 #[derive(Debug, clap::Args)]
 struct AdoptArgs {
     /// Copies of descriptors
@@ -156,7 +165,8 @@ fn remove(file: &Path, force: bool) -> Result<RemoveOutcome, FileError> {
     if force { stripe::remove_forced(file) } else { stripe::remove(file) }
 }
 
-/// Says which targets gain nothing, being on one disk; of targets that were refused there is nothing to be said.
+/// Says which targets gain nothing, being on one disk; of targets that were refused there is
+/// nothing to be said.
 fn note_shared_disks(plan: &StripePlan, status: ExitCode) {
     if status != ExitCode::SUCCESS {
         return;

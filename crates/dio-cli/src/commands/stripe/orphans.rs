@@ -20,22 +20,25 @@ use dio_stripe::clear;
 
 /// Find objects whose striped file is gone
 ///
-/// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects behind. Those in the directories
-/// are shown, but for which their file is where it was made, or beside it under another name, or below a directory of --heads.
-/// So is what a crash at the very beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
-/// --heads and beside lost files; and what a 'dio stripe migrate' that was killed has left below --heads and beside the files that
-/// the objects belong to.
+/// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects
+/// behind. Those in the directories are shown, but for which their file is where it was made, or
+/// beside it under another name, or below a directory of --heads. So is what a crash at the very
+/// beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
+/// --heads and beside lost files; and what a 'dio stripe migrate' that was killed has left below
+/// --heads and beside the files that the objects belong to.
 ///
-/// Those are left, and told, of which that cannot be said: a directory is not there or cannot be read, or a descriptor is damaged.
-/// Status 1 if there are some left.
+/// Those are left, and told, of which that cannot be said: a directory is not there or cannot be
+/// read, or a descriptor is damaged. Status 1 if there are some left.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrphansArgs {
-    /// Look for striped files below DIR too, where some may have been moved to; can be given several times
+    /// Look for striped files below DIR too, where some may have been moved to; can be given
+    /// several times
     #[arg(long, value_name = "DIR")]
     heads: Vec<PathBuf>,
 
-    /// Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is
-    /// left out at any age; 0 relies on that, which not every network file system does
+    /// Leave out what has no header or no name yet and is younger than this: somebody may be making
+    /// it. What its maker has locked is left out at any age; 0 relies on that, which not every
+    /// network file system does
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     age: u64,
 
@@ -143,7 +146,8 @@ fn settle_migrations(directories: &BTreeSet<PathBuf>, age: Duration, args: &Orph
     all
 }
 
-/// Shows what an interrupted migration has left, and removes it if that is asked for; whether nothing is left.
+/// Shows what an interrupted migration has left, and removes it if that is asked for; whether
+/// nothing is left.
 fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     let (name, of) = (named(&left.path), quoted(&left.of));
     let mut text = format!("a migration of {of} was interrupted; it has left\n");
@@ -246,7 +250,8 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
     all
 }
 
-/// All descriptors below a directory, and those that never got their name. Symbolic links are not followed.
+/// All descriptors below a directory, and those that never got their name. Symbolic links are not
+/// followed.
 ///
 /// `directory` is canonical, and so are all that are added to `directories`.
 fn gather(

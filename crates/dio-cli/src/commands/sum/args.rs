@@ -1,4 +1,5 @@
-//! The grammars of `dio sum`, of the `md5sum` family, `cksum` and `sum`. What options mean together is decided in `options`.
+//! The grammars of `dio sum`, of the `md5sum` family, `cksum` and `sum`. What options mean together
+//! is decided in `options`.
 
 use std::ffi::OsString;
 use std::num::IntErrorKind;
@@ -187,7 +188,8 @@ fn debug() -> Flag<SumArgs> {
     switch("--debug", "Say which instructions of the CPU are used", |sum| sum.debug = true)
 }
 
-/// Options that only make sense when digests are checked. Of three that say how much is told, the last one counts.
+/// Options that only make sense when digests are checked. Of three that say how much is told, the
+/// last one counts.
 fn checks() -> [Flag<SumArgs>; 5] {
     [
         switch(
@@ -209,7 +211,8 @@ fn checks() -> [Flag<SumArgs>; 5] {
 }
 
 impl SumArgs {
-    /// Takes the digests of a LIST, each once, in the order said; of `cksum`, the only one that counts.
+    /// Takes the digests of a LIST, each once, in the order said; of `cksum`, the only one that
+    /// counts.
     fn add(&mut self, list: &str) -> Result<(), Refusal> {
         if self.command == Command::Cksum {
             self.algorithms = vec![named(list)?];

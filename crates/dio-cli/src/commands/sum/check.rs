@@ -1,4 +1,5 @@
-//! Checking lists: every line's files are read and compared, several at a time; what is said comes in the lists' order.
+//! Checking lists: every line's files are read and compared, several at a time; what is said comes
+//! in the lists' order.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -22,7 +23,8 @@ const TOGETHER: usize = 32;
 
 /// What one part of a list demands.
 enum Step {
-    /// A line, by its number from 1, that is not properly formatted; the digest it should have been of.
+    /// A line, by its number from 1, that is not properly formatted; the digest it should have been
+    /// of.
     Improper(u64, &'static str),
     /// Digests of one file.
     Claims(Vec<Claim>),
@@ -132,7 +134,8 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
     let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
         Ok(lines) => lines,
-        // GNU finds only when it reads that it has opened a directory, or that its standard input is closed.
+        // GNU finds only when it reads that it has opened a directory, or that its standard input
+        // is closed.
         Err(error) if matches!(errno_of(&error), Errno::ISDIR | Errno::BADF) => {
             tool.error(format_args!("{shown}: read error"));
             return false;

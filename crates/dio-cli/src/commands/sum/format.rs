@@ -86,7 +86,8 @@ impl Format {
     }
 }
 
-/// The tag of a digest: an unusual length of BLAKE2b is part of it, one of BLAKE3 is not, as with their own tools.
+/// The tag of a digest: an unusual length of BLAKE2b is part of it, one of BLAKE3 is not, as with
+/// their own tools.
 fn tag(kind: Kind) -> String {
     match kind.algorithm {
         Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => format!("BLAKE2b-{}", kind.bytes * 8),
@@ -94,7 +95,8 @@ fn tag(kind: Kind) -> String {
     }
 }
 
-/// `name` with backslashes, newlines and carriage returns written `\\`, `\n` and `\r`; borrowed if it has none.
+/// `name` with backslashes, newlines and carriage returns written `\\`, `\n` and `\r`; borrowed if
+/// it has none.
 pub(crate) fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
         return Cow::Borrowed(name);

@@ -1,7 +1,8 @@
 //! Lists of digests to check against: what a line says.
 //!
-//! Three formats are read, as by GNU: tagged (`MD5 (name) = digest`, also as `openssl dgst` writes it), reversed
-//! (`digest  name`, `digest *name`) and BSD's reversed one (`digest name`, one blank).
+//! Three formats are read, as by GNU: tagged (`MD5 (name) = digest`, also as `openssl dgst` writes
+//! it), reversed (`digest  name`, `digest *name`) and BSD's reversed one (`digest name`, one
+//! blank).
 
 use super::digest::{Algorithm, Kind};
 use super::encode::{from_base64, from_hex};
@@ -23,16 +24,16 @@ pub(crate) struct Claim {
 pub(crate) struct Accept {
     /// The algorithms asked for; if there are none, tagged lines of any are read, and no others.
     pub(crate) algorithms: Vec<Algorithm>,
-    /// Lines are read as `cksum` does: digests may be in base64, one more blank may follow the tag, and a name may be
-    /// empty.
+    /// Lines are read as `cksum` does: digests may be in base64, one more blank may follow the tag,
+    /// and a name may be empty.
     pub(crate) general: bool,
 }
 
 /// Reads the lines of one list.
 pub(crate) struct Reader<'a> {
     accept: &'a Accept,
-    /// Whether reversed lines have one blank (BSD's) or two; the first such line decides, so that nobody can pass off
-    /// a file under a name that starts with a blank.
+    /// Whether reversed lines have one blank (BSD's) or two; the first such line decides, so that
+    /// nobody can pass off a file under a name that starts with a blank.
     one_blank: Option<bool>,
     /// Whose lines messages speak of: the last one that was named.
     current: Algorithm,
@@ -50,7 +51,8 @@ impl<'a> Reader<'a> {
         self.current.tag()
     }
 
-    /// What `line` says; `None` if it is not properly formatted. It has no line end, is not empty and no comment.
+    /// What `line` says; `None` if it is not properly formatted. It has no line end, is not empty
+    /// and no comment.
     pub(crate) fn line(&mut self, line: &[u8]) -> Option<Claim> {
         let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
         let line = &line[blanks..];
@@ -86,7 +88,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of the blanks.
+    /// The rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of the
+    /// blanks.
     fn tagged_line(&self, algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Claim> {
         let (bytes, rest) = match rest.strip_prefix(b"-") {
             Some(rest) if algorithm.any_length() => {
@@ -126,7 +129,8 @@ impl<'a> Reader<'a> {
         self.accept.general || algorithm.any_length()
     }
 
-    /// Which of the algorithms asked for an untagged digest of this length is: the first that has it.
+    /// Which of the algorithms asked for an untagged digest of this length is: the first that has
+    /// it.
     fn untagged_kind(&self, text: &[u8]) -> Option<(Kind, Vec<u8>)> {
         let usual = self.accept.algorithms.iter().map(|&algorithm| Kind::from(algorithm));
         let any = self.accept.algorithms.iter().filter(|algorithm| algorithm.any_length());

@@ -1,8 +1,10 @@
-//! `dio sum` and the commands `md5sum`, `sha1sum`, `sha224sum`, `sha256sum`, `sha384sum`, `sha512sum`, `b2sum`, `b3sum`,
-//! `cksum` and `sum`: digests of files, computed and checked, with GNU's grammar, output and messages.
+//! `dio sum` and the commands `md5sum`, `sha1sum`, `sha224sum`, `sha256sum`, `sha384sum`,
+//! `sha512sum`, `b2sum`, `b3sum`, `cksum` and `sum`: digests of files, computed and checked, with
+//! GNU's grammar, output and messages.
 //!
-//! `args` → `options` (validated) → `read` (the digests of one file, in one read) for every operand, several at a time,
-//! → `format`; or, to check, `list` (what the lines say) → `check`. `digest` computes.
+//! `args` → `options` (validated) → `read` (the digests of one file, in one read) for every
+//! operand, several at a time, → `format`; or, to check, `list` (what the lines say) → `check`.
+//! `digest` computes.
 
 mod args;
 mod check;

@@ -111,8 +111,8 @@ impl SumArgs {
     }
 }
 
-/// The digests to compute, with the length asked for on those that come in several; and whether they were said, in the options
-/// or by the command's name.
+/// The digests to compute, with the length asked for on those that come in several; and whether
+/// they were said, in the options or by the command's name.
 fn kinds(args: &SumArgs) -> Result<(Vec<Kind>, bool), Refusal> {
     let mut algorithms = args.algorithms.clone();
     algorithms.extend(args.old);

@@ -27,7 +27,8 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
-    /// As many as pay with so many CPUs: more than there are, since some digests are done before others.
+    /// As many as pay with so many CPUs: more than there are, since some digests are done before
+    /// others.
     pub(crate) fn new(cpus: usize) -> Self {
         Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
     }
@@ -120,7 +121,8 @@ fn in_one_read(source: &mut impl Blocks, kinds: &[Kind], large: bool, helpers: &
     together(source, hashers, helpers)
 }
 
-/// Several digests, each in a thread of its own as far as there are any; every block is read once and shown to all.
+/// Several digests, each in a thread of its own as far as there are any; every block is read once
+/// and shown to all.
 fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let loan = helpers.lend(hashers.len());
     let mut groups: Vec<Vec<(usize, Hasher)>> = (0..loan.threads.max(1)).map(|_| Vec::new()).collect();

@@ -11,16 +11,19 @@ use crate::size::parse_size;
 
 /// Find the fastest way to make writes durable here, and whether the disk keeps its word
 ///
-/// By default every method is compared with one write and two, direct and not, then kinds of space, sizes and numbers of
-/// threads; it takes two minutes, and ends with the settings to use. Lists for one or more axes (--method, --direct, --pattern,
-/// --size, --writes, --threads, --sharing) measure every combination of these instead.
+/// By default every method is compared with one write and two, direct and not, then kinds of space,
+/// sizes and numbers of threads; it takes two minutes, and ends with the settings to use. Lists for
+/// one or more axes (--method, --direct, --pattern, --size, --writes, --threads, --sharing) measure
+/// every combination of these instead.
 ///
-/// The exit status is 0 when all was measured, 1 when something failed, 2 for a command line that makes no sense, and 3 when
-/// the disk lied; storage that is suspicious, or that nobody calls durable, is only told. Only a power cut can prove that it does not: see --witness.
+/// The exit status is 0 when all was measured, 1 when something failed, 2 for a command line that
+/// makes no sense, and 3 when the disk lied; storage that is suspicious, or that nobody calls
+/// durable, is only told. Only a power cut can prove that it does not: see --witness.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("matrix").multiple(true), group = clap::ArgGroup::new("knowing").multiple(true))]
 pub struct SynctestArgs {
-    /// A directory on the file system to test, or a file that does not exist; with --serve a directory for what is kept
+    /// A directory on the file system to test, or a file that does not exist; with --serve a
+    /// directory for what is kept
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
 
@@ -76,7 +79,8 @@ pub struct SynctestArgs {
     #[arg(long)]
     pub(super) force: bool,
 
-    /// Write numbered blocks and tell the witness at this address which of them the disk has acknowledged: then pull the plug
+    /// Write numbered blocks and tell the witness at this address which of them the disk has
+    /// acknowledged: then pull the plug
     #[arg(long, value_name = "HOST:PORT", group = "knowing", conflicts_with_all = ["only", "full", "serve", "no_honesty"])]
     pub(super) witness: Option<String>,
 
@@ -93,12 +97,14 @@ pub struct SynctestArgs {
     #[arg(long, value_name = "ID", requires = "check")]
     pub(super) session: Option<String>,
 
-    /// Be the witness: listen at this address (a port alone is one of this machine only), and keep what is told in PATH
+    /// Be the witness: listen at this address (a port alone is one of this machine only), and keep
+    /// what is told in PATH
     #[arg(long, value_name = "ADDRESS:PORT",
           conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "json"])]
     pub(super) serve: Option<String>,
 
-    /// With --witness or --serve: a file with the secret that witness and writers share, which others may not read
+    /// With --witness or --serve: a file with the secret that witness and writers share, which
+    /// others may not read
     #[arg(long, value_name = "FILE")]
     pub(super) secret: Option<PathBuf>,
 

@@ -1,8 +1,8 @@
 //! `-r`, `-u`, `-A`: adding to an archive.
 //!
-//! What is added goes behind the block of NULs that ends the archive, which stays until everything is on the storage; then
-//! the first of the new blocks takes its place. So whatever ends the run, by a failure or with the machine, leaves an archive
-//! with all the members it had.
+//! What is added goes behind the block of NULs that ends the archive, which stays until everything
+//! is on the storage; then the first of the new blocks takes its place. So whatever ends the run,
+//! by a failure or with the machine, leaves an archive with all the members it had.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -131,7 +131,8 @@ fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
 /// The first block, what is to be removed then, and how many bytes were written.
 type Added = (Vec<u8>, Vec<create::Removal>, u64);
 
-/// Writes what is added, all but its first block, and makes it durable. Nothing when there was nothing.
+/// Writes what is added, all but its first block, and makes it durable. Nothing when there was
+/// nothing.
 fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Added>, Ended> {
     let failed = |error: io::Error| Ended::on(path_bytes(path), "open", errno_of(&error));
     let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
@@ -260,7 +261,8 @@ fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Re
     put().map_err(|error| Ended::on(path_bytes(path), "write", errno_of(&error)))
 }
 
-/// Takes away what was written behind the end: after it there were only NULs, as many as the archive had.
+/// Takes away what was written behind the end: after it there were only NULs, as many as the
+/// archive had.
 fn restore(fd: &OwnedFd, end: u64, size: u64) -> Result<(), Errno> {
     names::ftruncate(fd, size.min(end + BLOCK as u64))?;
     names::ftruncate(fd, size)

@@ -128,7 +128,8 @@ impl Archive {
         !matches!(self.way, Way::Plain(_))
     }
 
-    /// The source, where nothing lies between it and the archive: its chunks are the archive's, from where it is.
+    /// The source, where nothing lies between it and the archive: its chunks are the archive's,
+    /// from where it is.
     pub(super) fn source(&mut self) -> Option<&mut Source> {
         let all_read = self.head.position() == self.head.get_ref().len() as u64;
         match &mut self.way {
@@ -146,7 +147,8 @@ impl Archive {
         }
     }
 
-    /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it has to end well too.
+    /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it
+    /// has to end well too.
     ///
     /// # Errors
     /// The source failed, or the program that decompresses did.

@@ -1,4 +1,5 @@
-//! The grammar of `dio tar`: GNU tar's options and those of every tool. What they mean together is decided in `options`.
+//! The grammar of `dio tar`: GNU tar's options and those of every tool. What they mean together is
+//! decided in `options`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

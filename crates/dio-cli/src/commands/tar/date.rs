@@ -49,9 +49,10 @@ fn is_file(text: &OsStr) -> bool {
     matches!(text.as_bytes().first(), Some(b'/' | b'.'))
 }
 
-/// Reads a date: `@SECONDS`, one of ISO 8601 with or without a time and a zone, `now`, or the name of a file (which begins
-/// with `/` or `.`) for the time when it was written. GNU tar knows more ways to write a date, and takes the year −292 billion
-/// for what it does not understand; here that is an error.
+/// Reads a date: `@SECONDS`, one of ISO 8601 with or without a time and a zone, `now`, or the name
+/// of a file (which begins with `/` or `.`) for the time when it was written. GNU tar knows more
+/// ways to write a date, and takes the year −292 billion for what it does not understand; here that
+/// is an error.
 ///
 /// # Errors
 /// The text is no date; the file cannot be asked.
@@ -114,7 +115,8 @@ pub(super) fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all calendars.
+/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all
+/// calendars.
 pub(super) fn shown(zone: &TimeZone, time: Time, full: bool) -> String {
     let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
     let local = zone.to_datetime(stamp);

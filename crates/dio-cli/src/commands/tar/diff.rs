@@ -1,7 +1,7 @@
 //! `-d`: comparing an archive with the files.
 //!
-//! What differs is told on standard output in GNU's words, and gives status 1. Files are read past the page cache while the
-//! archive is.
+//! What differs is told on standard output in GNU's words, and gives status 1. Files are read past
+//! the page cache while the archive is.
 
 use std::ffi::CString;
 use std::io::BufRead;
@@ -242,7 +242,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Where the file has bytes other than 0 in what the archive calls a hole: the fragment they are in.
+    /// Where the file has bytes other than 0 in what the archive calls a hole: the fragment they
+    /// are in.
     fn hole(&self, pair: &Pair<'_>, source: &mut Source, from: u64, to: u64) -> Result<Option<u64>, Ended> {
         let mut at = from;
         while at < to {

@@ -106,7 +106,8 @@ impl Lines {
         }
     }
 
-    /// What stands behind the permissions when attributes or lists are shown: whether there are some.
+    /// What stands behind the permissions when attributes or lists are shown: whether there are
+    /// some.
     fn mark(&self, entry: &Entry) -> Option<u8> {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {

@@ -72,7 +72,8 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
     }
 }
 
-/// The name that a member would be extracted by; of a directory nothing but the slash behind its name may be left.
+/// The name that a member would be extracted by; of a directory nothing but the slash behind its
+/// name may be left.
 fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
     let mut name = placed(run, bare(path));
     if path.ends_with(b"/") && !(path.len() > 1 && name.ends_with(b"/")) {
@@ -81,7 +82,8 @@ fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Tells what the reader of the archive has noticed. `extracting` says that members of unknown types are taken for files.
+/// Tells what the reader of the archive has noticed. `extracting` says that members of unknown
+/// types are taken for files.
 pub(super) fn tell(run: &Run, notice: &Notice, extracting: bool) {
     match notice.about {
         About::Error => run.error(notice),

@@ -27,8 +27,8 @@ impl Masks {
         self.chooses(name, true)
     }
 
-    /// Whether an attribute is set, and shown: by default those of users, for the others change what the system does with
-    /// a file.
+    /// Whether an attribute is set, and shown: by default those of users, for the others change
+    /// what the system does with a file.
     pub(super) fn sets(&self, name: &[u8]) -> bool {
         self.chooses(name, name.starts_with(b"user."))
     }

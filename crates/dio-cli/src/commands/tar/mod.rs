@@ -1,10 +1,12 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
-//! `args` and `ordered` have the table of options, with `date`, `owner`, `split` and `warnings` for values and `terms` for what
-//! they stand for; `environment` reads those of `TAR_OPTIONS`. `options` decides what they mean together, with `names`
-//! (operands, lists, directories), `pattern`, `masks`, `transform` and `compression`. `run` is one run: messages, list, status.
-//! `archive` opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
-//! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
+//! `args` and `ordered` have the table of options, with `date`, `owner`, `split` and `warnings` for
+//! values and `terms` for what they stand for; `environment` reads those of `TAR_OPTIONS`.
+//! `options` decides what they mean together, with `names` (operands, lists, directories),
+//! `pattern`, `masks`, `transform` and `compression`. `run` is one run: messages, list, status.
+//! `archive` opens archives, compressed or not. `format` knows headers and members, without files.
+//! `create` writes archives, `append` adds to them, `list`, `extract` and `diff` read them, and
+//! `select` picks the members.
 
 mod append;
 mod archive;

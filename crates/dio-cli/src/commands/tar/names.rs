@@ -1,4 +1,5 @@
-//! Names on the command line and in lists (`-T`), with the directories (`-C`) and patterns that concern them.
+//! Names on the command line and in lists (`-T`), with the directories (`-C`) and patterns that
+//! concern them.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +32,8 @@ pub(super) struct Name {
     pub(super) left_out: LeftOut,
 }
 
-/// Of the patterns and tags of the command line, how many of each concern a name: creating an archive, those before it.
+/// Of the patterns and tags of the command line, how many of each concern a name: creating an
+/// archive, those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) patterns: usize,
@@ -42,8 +44,8 @@ pub(super) struct LeftOut {
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) list: Vec<Name>,
-    /// The directories that names are relative to: the first is the working directory (empty); each of the others is
-    /// relative to it too.
+    /// The directories that names are relative to: the first is the working directory (empty); each
+    /// of the others is relative to it too.
     pub(super) directories: Vec<PathBuf>,
     /// What is excluded.
     pub(super) exclude: Patterns,
@@ -164,7 +166,8 @@ struct Reading {
     pending: Vec<String>,
     /// The lists that are being read, the innermost last.
     lists: Vec<OsString>,
-    /// Lists that were read, by device and inode, and which list named them; none is the command line.
+    /// Lists that were read, by device and inode, and which list named them; none is the command
+    /// line.
     known: HashMap<FileId, Option<OsString>>,
     /// Standard input is a list.
     stdin: bool,
@@ -251,7 +254,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Patterns that always match in the same manner, but for their wildcards: nothing in a directory for its name's sake.
+    /// Patterns that always match in the same manner, but for their wildcards: nothing in a
+    /// directory for its name's sake.
     fn exclude_all(&mut self, flag: &str, patterns: &[&[u8]], wildcards: bool) {
         self.pending.push(flag.to_owned());
         let how = Matching { anchored: false, wildcards, match_slash: true, ignore_case: false, recursion: false };
@@ -325,7 +329,8 @@ impl Reading {
         self.names.wrong.push((self.names.list.len(), message));
     }
 
-    /// `-T`: names, and flags among them. A list is read once, so that lists which name each other have an end.
+    /// `-T`: names, and flags among them. A list is read once, so that lists which name each other
+    /// have an end.
     fn list(&mut self, list: OsString) -> Result<(), Refusal> {
         self.names.many = true;
         let failed = |error: String| unreadable(list.as_bytes(), "Cannot stat: ", error);
@@ -397,8 +402,8 @@ impl Reading {
     }
 }
 
-/// The lines of a list that are not empty, with their numbers from 1. A NUL where none was announced ends its name, and from
-/// there on all names end so.
+/// The lines of a list that are not empty, with their numbers from 1. A NUL where none was
+/// announced ends its name, and from there on all names end so.
 fn lines(text: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let first_nul = if null { Some(0) } else { memchr::memchr(0, text) };
     let turn = match first_nul {
@@ -424,7 +429,8 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
     read.map_err(|error| words(crate::tool::errno_of(&error)).to_string())
 }
 
-/// The flags in a line of a list, up to the first word that is none, and whether that is all of them.
+/// The flags in a line of a list, up to the first word that is none, and whether that is all of
+/// them.
 fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
     let (words, mut flags) = (split_string(line)?, Vec::new());
     // There are no names in such a line.

@@ -246,7 +246,8 @@ impl Options {
 }
 
 impl Options {
-    /// Members are counted by the names given: there have to be names, and members that exist already.
+    /// Members are counted by the names given: there have to be names, and members that exist
+    /// already.
     fn check_occurrence(&self) -> Result<(), Refusal> {
         if self.names.are_none() {
             return Err(Refusal::usage("--occurrence is meaningless without a file list"));

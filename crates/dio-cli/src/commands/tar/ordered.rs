@@ -1,4 +1,5 @@
-//! The options of `dio tar` whose order decides: names, directories and how patterns match, each concerning what comes after it.
+//! The options of `dio tar` whose order decides: names, directories and how patterns match, each
+//! concerning what comes after it.
 
 use std::ffi::OsString;
 
@@ -24,8 +25,8 @@ pub(super) enum Flag {
     ExcludeVcs,
     /// `--exclude-backups`
     ExcludeBackups,
-    /// `--exclude-caches`, `--exclude-tag` and the like: what is left out of directories with the tag, and the tag's name where
-    /// it was given
+    /// `--exclude-caches`, `--exclude-tag` and the like: what is left out of directories with the
+    /// tag, and the tag's name where it was given
     ExcludeTag(Omit, Option<OsString>),
     /// One without an argument, and whether it sets what it is named after
     Set(Switch, bool),

@@ -1,5 +1,5 @@
-//! Compression by another program (`-I`, `-j`, `-J` …): a process with a pipe at either end. The archive itself is read and
-//! written by dio.
+//! Compression by another program (`-I`, `-j`, `-J` …): a process with a pipe at either end. The
+//! archive itself is read and written by dio.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
@@ -68,7 +68,8 @@ impl Decompressing {
     pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
         let Decompressing { mut from, mut child, feeder } = self;
         if complete {
-            // What is behind the end of the archive must not stop the program in the middle of its work.
+            // What is behind the end of the archive must not stop the program in the middle of its
+            // work.
             while from.next_chunk().is_ok_and(|chunk| chunk.is_some()) {}
         }
         let _ = from.close();

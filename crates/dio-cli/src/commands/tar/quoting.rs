@@ -1,4 +1,5 @@
-//! Names in lists and messages, as GNU tar shows them by default: with the escapes of C for what cannot be printed.
+//! Names in lists and messages, as GNU tar shows them by default: with the escapes of C for what
+//! cannot be printed.
 
 use super::terms::Quoting;
 use crate::locale;
@@ -48,7 +49,8 @@ fn octal(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// Text that GNU tar lists as it is, but for what a terminal might obey: control characters become escapes.
+/// Text that GNU tar lists as it is, but for what a terminal might obey: control characters become
+/// escapes.
 pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for part in text.utf8_chunks() {
@@ -65,7 +67,8 @@ pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Undoes the escapes in a name that was given, as GNU tar does with all of them by default; what is no escape stays.
+/// Undoes the escapes in a name that was given, as GNU tar does with all of them by default; what
+/// is no escape stays.
 pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;

@@ -31,7 +31,8 @@ pub(super) struct Run {
     pub(super) options: Options,
     status: AtomicU8,
     list: Mutex<List>,
-    /// What was removed from names, and has been told: from those of members, and from targets of hard links.
+    /// What was removed from names, and has been told: from those of members, and from targets of
+    /// hard links.
     prefixes: Mutex<[HashSet<Vec<u8>>; 2]>,
 }
 
@@ -110,8 +111,8 @@ impl Run {
         self.status.fetch_max(DIFFERS, Ordering::Relaxed);
     }
 
-    /// Writes a line into the list of files. Where that fails it is told, and what has more to do than the list goes on, as
-    /// with GNU tar.
+    /// Writes a line into the list of files. Where that fails it is told, and what has more to do
+    /// than the list goes on, as with GNU tar.
     ///
     /// # Errors
     /// Standard output or the index file cannot be written, and nothing else is to be done.
@@ -186,8 +187,8 @@ impl Run {
         }
     }
 
-    /// The name without a beginning that leads out of the directory: `/`, or all up to the last `..`. What is removed is
-    /// told once. `link` says that it is the target of a hard link.
+    /// The name without a beginning that leads out of the directory: `/`, or all up to the last
+    /// `..`. What is removed is told once. `link` says that it is the target of a hard link.
     pub(super) fn safe_name<'n>(&self, name: &'n [u8], link: bool) -> &'n [u8] {
         let prefix = if self.options.absolute_names { 0 } else { unsafe_prefix(name) };
         if prefix > 0 {

@@ -29,8 +29,8 @@ impl<'a> Selection<'a> {
         Selection { options, patterns, found, last: Vec::new(), waiting: options.starting_file.is_some() }
     }
 
-    /// Whether a member is meant: the directory it belongs in (an index of `Names::directories`), or none if it is passed over. Of
-    /// directories the name may end in `/`.
+    /// Whether a member is meant: the directory it belongs in (an index of `Names::directories`),
+    /// or none if it is passed over. Of directories the name may end in `/`.
     pub(super) fn choose(&mut self, member: &[u8]) -> Option<usize> {
         if self.options.occurrence.is_some() {
             self.last = member.to_vec();

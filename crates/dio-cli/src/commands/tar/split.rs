@@ -15,8 +15,8 @@ pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
     split_words(text).map_err(failed)
 }
 
-/// Words parted by blanks, with quotes as in a shell, and the escapes of C: everywhere in a word, within single quotes too,
-/// unless it begins with a single quote; then nowhere.
+/// Words parted by blanks, with quotes as in a shell, and the escapes of C: everywhere in a word,
+/// within single quotes too, unless it begins with a single quote; then nowhere.
 ///
 /// # Errors
 /// What is wrong, in GNU's words: a quote is not closed.

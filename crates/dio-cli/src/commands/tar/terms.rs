@@ -1,4 +1,5 @@
-//! What options of `dio tar` stand for, and its errors: what the parsers of values and the rest of the tool have in common.
+//! What options of `dio tar` stand for, and its errors: what the parsers of values and the rest of
+//! the tool have in common.
 
 use std::ffi::OsString;
 
@@ -73,7 +74,8 @@ pub(super) enum Sort {
 /// How holes of a file are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holes {
-    /// The file system is asked (`SEEK_HOLE`), and blocks of zeros are looked for where it cannot say.
+    /// The file system is asked (`SEEK_HOLE`), and blocks of zeros are looked for where it cannot
+    /// say.
     Seek,
     /// Blocks of zeros are looked for.
     Raw,
@@ -110,8 +112,8 @@ pub(super) enum Quoting {
     Literal,
 }
 
-/// What is done about existing files when extracting. At most one of `overwrite`, `unlink_first`, `keep_old`, `skip_old`,
-/// `keep_newer` and `no_overwrite_dir` is set.
+/// What is done about existing files when extracting. At most one of `overwrite`, `unlink_first`,
+/// `keep_old`, `skip_old`, `keep_newer` and `no_overwrite_dir` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Existing {
     /// `-k`: they are errors.

@@ -9,7 +9,8 @@ pub(super) fn line(what: &str, bytes: u64, elapsed: Duration) -> String {
     format!("Total bytes {what}: {bytes} ({}, {rate}/s)", human(bytes))
 }
 
-/// A size in units of powers of 1024, rounded up, with one digit behind the point below ten (gnulib's `human_readable`).
+/// A size in units of powers of 1024, rounded up, with one digit behind the point below ten
+/// (gnulib's `human_readable`).
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let bytes = u128::from(bytes);

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::grammar::{Choice, Refusal, meant};
 
-/// A kind of warning, as GNU tar names them. Those that only its incremental and multi-volume archives can give are
-/// accepted and never arise.
+/// A kind of warning, as GNU tar names them. Those that only its incremental and multi-volume
+/// archives can give are accepted and never arise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Warning {
     /// A single block of zeros ends the archive.

@@ -1,7 +1,8 @@
 //! `dio tee`: standard input to standard output and to files.
 //!
-//! The input is read once; a chunk is copied to all outputs but the last, which gets the chunk itself. Pipes and
-//! terminals are written at once; files in large blocks behind our back, and at the latest when the input pauses.
+//! The input is read once; a chunk is copied to all outputs but the last, which gets the chunk
+//! itself. Pipes and terminals are written at once; files in large blocks behind our back, and at
+//! the latest when the input pauses.
 
 mod args;
 mod many;
@@ -135,8 +136,8 @@ impl Tee {
         }
     }
 
-    /// The next bytes. While they are waited for, files get what was held back, and pipes that nobody reads any more are
-    /// noticed.
+    /// The next bytes. While they are waited for, files get what was held back, and pipes that
+    /// nobody reads any more are noticed.
     fn next(&mut self, input: &mut Source, held: Option<&mut Held>) -> io::Result<Option<Chunk>> {
         if let Some(held) = held {
             loop {

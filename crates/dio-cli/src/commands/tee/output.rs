@@ -17,7 +17,8 @@ use rustix::io::Errno;
 use crate::receipt::{FileLine, Role};
 use crate::tool::{Sink, Tool, plain};
 
-/// What a descriptor leads to; `None` where several of them do not disturb each other, as with pipes and terminals.
+/// What a descriptor leads to; `None` where several of them do not disturb each other, as with
+/// pipes and terminals.
 pub(super) fn identity(fd: impl AsFd) -> Option<FileId> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -49,9 +50,11 @@ pub(super) struct Output {
 
 enum Way {
     Sink(Box<Sink>),
-    /// Standard output, without which the process was started: GNU finds that when there is something to write.
+    /// Standard output, without which the process was started: GNU finds that when there is
+    /// something to write.
     Closed,
-    /// A file that is read or written under another name as well: the kernel puts the bytes in order, write by write.
+    /// A file that is read or written under another name as well: the kernel puts the bytes in
+    /// order, write by write.
     Shared {
         file: File,
         path: PathBuf,
@@ -59,7 +62,8 @@ enum Way {
         tool: Tool,
         counters: Counters,
     },
-    /// The same for a striped file, which the kernel does not know: each write is complete before the next.
+    /// The same for a striped file, which the kernel does not know: each write is complete before
+    /// the next.
     Apart {
         file: Box<dio::File>,
         /// Where the next byte goes; none for the end.

@@ -8,7 +8,8 @@ use crate::grammar::Choice;
 /// The modes of `--output-error`, and what holds without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputError {
-    /// A closed pipe ends the process by SIGPIPE; other errors are told, and the other outputs go on.
+    /// A closed pipe ends the process by SIGPIPE; other errors are told, and the other outputs go
+    /// on.
     Sigpipe,
     /// Every error is told, and the other outputs go on.
     Warn,
@@ -42,7 +43,8 @@ pub(super) const MODES: &[Choice<OutputError>] = &[
 ];
 
 impl OutputError {
-    /// What holds where nothing is said of it. Where SIGPIPE is ignored, no signal will tell of a closed pipe, so nothing does.
+    /// What holds where nothing is said of it. Where SIGPIPE is ignored, no signal will tell of a
+    /// closed pipe, so nothing does.
     pub(super) fn by_default() -> OutputError {
         if pipes_were_ignored() { OutputError::WarnNopipe } else { OutputError::Sigpipe }
     }

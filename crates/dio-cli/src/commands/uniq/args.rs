@@ -1,4 +1,5 @@
-//! The grammar of `dio uniq`: GNU uniq's options and those of every tool. What they mean together is decided in `options`.
+//! The grammar of `dio uniq`: GNU uniq's options and those of every tool. What they mean together
+//! is decided in `options`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -121,7 +122,8 @@ pub(super) fn grammar() -> Grammar<UniqArgs> {
     .options_first_in_posix()
 }
 
-/// A number as `strtoumax(3)` reads it, without a sign that means less than nothing; one too large is the largest there is.
+/// A number as `strtoumax(3)` reads it, without a sign that means less than nothing; one too large
+/// is the largest there is.
 fn unsigned(text: &[u8]) -> Option<u64> {
     let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
     let text = &text[blanks..];

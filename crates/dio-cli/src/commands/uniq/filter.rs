@@ -1,7 +1,8 @@
-//! Lines in, groups out: a state machine over bytes. The input may come in pieces of any size, the output is the same.
+//! Lines in, groups out: a state machine over bytes. The input may come in pieces of any size, the
+//! output is the same.
 //!
-//! Lines are compared where they lie in the input. Only the last line of a piece that still matters, and what has come of a
-//! line that goes on in the next piece, are copied.
+//! Lines are compared where they lie in the input. Only the last line of a piece that still
+//! matters, and what has come of a line that goes on in the next piece, are copied.
 
 use super::key::{Key, Part, Whole};
 use super::lines::each_end;
@@ -224,7 +225,8 @@ impl Print for Repeated {
     }
 }
 
-/// Appends the number of lines of a group of one and `more`, right-aligned in seven columns, and a blank.
+/// Appends the number of lines of a group of one and `more`, right-aligned in seven columns, and a
+/// blank.
 #[inline(always)]
 fn put_count(more: u64, out: &mut Vec<u8>) {
     if more < 9 {
@@ -349,7 +351,8 @@ impl Filter {
         keep(&mut self.partial, &text[start..])
     }
 
-    /// The line whose beginning was kept. Returns what comes after it, or none if its end is not in the text.
+    /// The line whose beginning was kept. Returns what comes after it, or none if its end is not in
+    /// the text.
     fn complete<'a>(
         &mut self,
         print: impl Print,

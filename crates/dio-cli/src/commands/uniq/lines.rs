@@ -7,8 +7,8 @@ const STEP: usize = 64;
 
 /// Calls `found` with the place of each `delimiter` in `text`, in order.
 ///
-/// Lines are short: most of the time of a search that starts anew for each of them would go into starting it. So the places
-/// in 64 bytes are found at once, as the bits of a number.
+/// Lines are short: most of the time of a search that starts anew for each of them would go into
+/// starting it. So the places in 64 bytes are found at once, as the bits of a number.
 #[inline(always)]
 pub(super) fn each_end(text: &[u8], delimiter: u8, mut found: impl FnMut(usize)) {
     let (steps, rest) = text.as_chunks::<STEP>();
@@ -24,7 +24,8 @@ pub(super) fn each_end(text: &[u8], delimiter: u8, mut found: impl FnMut(usize))
     memchr_iter(delimiter, rest).for_each(|at| found(base + at));
 }
 
-/// Bit N is set if byte N is the delimiter. Eight bytes at a time as one number, which compilers turn into vectors.
+/// Bit N is set if byte N is the delimiter. Eight bytes at a time as one number, which compilers
+/// turn into vectors.
 #[inline(always)]
 fn ends(step: &[u8; STEP], delimiter: u8) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;

@@ -114,7 +114,8 @@ fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
     }
 }
 
-/// The output. Standard output is opened for its first byte: without any, it may be closed or not be writable.
+/// The output. Standard output is opened for its first byte: without any, it may be closed or not
+/// be writable.
 struct Target<'a> {
     tool: &'a Tool,
     sink: Option<Sink>,
@@ -187,7 +188,8 @@ impl Uniq<'_> {
     fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
         let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(Failure::Read) };
         if self.target.is_input {
-            // A read does not wait for a write of the same place that only this thread can bring to its end.
+            // A read does not wait for a write of the same place that only this thread can bring to
+            // its end.
             sink.flush().map_err(Failure::Write)?;
         }
         if let Some(held) = &mut self.held {

@@ -19,13 +19,16 @@ use super::{CommandError, DAMAGED, SOUND, Source, is_damage, open};
 /// Bytes copied at once.
 const STEP: usize = 1 << 20;
 
-/// Copy the finished segments of a log to another directory, and with --follow those that are finished from then on
+/// Copy the finished segments of a log to another directory, and with --follow those that are
+/// finished from then on
 ///
-/// A segment is finished when the log goes on behind it and says that all of it is durable: what is copied never changes
-/// again. A copy is made durable and read again, record by record, before it gets its name, so that there is never a part of
-/// one; one that is there already is left alone, and what was interrupted is begun again. The directory of copies is a log
-/// itself, for 'dio wal verify' and the others, as far as it goes. Segments that were truncated before they were copied
-/// are told, and make the status 1. A program that truncates its log should do so behind what is archived.
+/// A segment is finished when the log goes on behind it and says that all of it is durable: what is
+/// copied never changes again. A copy is made durable and read again, record by record, before it
+/// gets its name, so that there is never a part of one; one that is there already is left alone,
+/// and what was interrupted is begun again. The directory of copies is a log itself, for 'dio wal
+/// verify' and the others, as far as it goes. Segments that were truncated before they were copied
+/// are told, and make the status 1. A program that truncates its log should do so behind what is
+/// archived.
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArgs {
     #[command(flatten)]
@@ -76,8 +79,8 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     }
 }
 
-/// Most missing segments in a row that are listed one by one. The first and the last one stand for more: a forged mark can make
-/// them any number.
+/// Most missing segments in a row that are listed one by one. The first and the last one stand for
+/// more: a forged mark can make them any number.
 const MISSED_LISTED_MAX: u64 = 1000;
 
 /// One run of the command.
@@ -227,8 +230,8 @@ impl<'a> Archive<'a> {
         }
         target.sync_all().map_err(CommandError::system("sync", &to))?;
         drop(target);
-        // A segment that is truncated may become another one at any time from then on, but its name never comes back: where it
-        // still has it, all that was read before is its own.
+        // A segment that is truncated may become another one at any time from then on, but its name
+        // never comes back: where it still has it, all that was read before is its own.
         let there = numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
         if !there.contains(&number) {
             return Err(self.truncated(number));
@@ -245,8 +248,8 @@ impl<'a> Archive<'a> {
         self.args.source.failed()(WalError::Truncated { lsn, start })
     }
 
-    /// Reads a copy from the disk, in its place in the log: its header, and every record of it, those too that begin or end
-    /// outside.
+    /// Reads a copy from the disk, in its place in the log: its header, and every record of it,
+    /// those too that begin or end outside.
     fn check(&self, number: u64, name: &str, part: &str) -> Result<(), CommandError> {
         let own = |header: SegmentHeader| {
             (header.identity, header.layout, header.number) == (self.identity, self.layout, number)
@@ -406,8 +409,8 @@ mod tests {
         last
     }
 
-    /// Copies what there is of a log to which `happens` when segment 2 has just been opened; which are there then, and which were
-    /// missed.
+    /// Copies what there is of a log to which `happens` when segment 2 has just been opened; which
+    /// are there then, and which were missed.
     fn archive(directory: &Path, happens: impl FnOnce(&Log) + Send + 'static) -> (Vec<u64>, Vec<u64>) {
         let (from, to) = (directory.join("log"), directory.join("copies"));
         std::fs::create_dir(&from).unwrap();
@@ -431,8 +434,8 @@ mod tests {
         (there, archive.missed)
     }
 
-    /// What is there ends before the segment in which it happened: just before, or one earlier, where looking at that one had
-    /// already read on. What is not there is told.
+    /// What is there ends before the segment in which it happened: just before, or one earlier,
+    /// where looking at that one had already read on. What is not there is told.
     fn is_a_beginning(all: &[u64], there: &[u64], missed: &[u64]) {
         assert!((1..=2).contains(&there.len()), "{there:?} {missed:?}");
         assert_eq!((there, missed), all.split_at(there.len()));

@@ -13,9 +13,10 @@ use crate::size::parse_size;
 
 /// Measure what a log would give in a directory: commits per second and response times
 ///
-/// For whoever is about to build a log into a program. A new log is made in a directory of its own inside of DIR, used, and
-/// removed; a log that is there is left alone. Clients append a record and wait for its commit, over and over; those that wait
-/// at the same time share a flush. `dio bench wal` measures the same, and large records, recovery and PostgreSQL; docs/bench-wal.md
+/// For whoever is about to build a log into a program. A new log is made in a directory of its own
+/// inside of DIR, used, and removed; a log that is there is left alone. Clients append a record and
+/// wait for its commit, over and over; those that wait at the same time share a flush.
+/// `dio bench wal` measures the same, and large records, recovery and PostgreSQL; docs/bench-wal.md
 /// explains the figures.
 #[derive(Debug, clap::Args)]
 pub(super) struct BenchArgs {

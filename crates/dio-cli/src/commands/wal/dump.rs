@@ -7,8 +7,9 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn}
 
 /// Print the records of a log: place, length, checksum
 ///
-/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next record would be; of what
-/// a program appends meanwhile no more is printed than fits into the segments that are there at first.
+/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next
+/// record would be; of what a program appends meanwhile no more is printed than fits into the
+/// segments that are there at first.
 #[derive(Debug, clap::Args)]
 pub(super) struct DumpArgs {
     #[command(flatten)]

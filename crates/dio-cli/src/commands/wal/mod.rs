@@ -1,4 +1,5 @@
-//! `dio wal`: looking at a durable log, following it, archiving it, taking out what damage has left, and measuring a new one.
+//! `dio wal`: looking at a durable log, following it, archiving it, taking out what damage has
+//! left, and measuring a new one.
 
 mod archive;
 #[cfg(feature = "bench")]
@@ -18,11 +19,13 @@ use clap::Subcommand;
 
 use log::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, open, parse_lsn};
 
-/// Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one
+/// Look at a durable log, follow it, archive it, take out what damage has left, and measure a new
+/// one
 ///
-/// A log is a directory of segments that a program writes through the library dio-wal. All of these commands may run beside
-/// that program; none changes its log. The exit status is that of diff and grep: 0 when the log is sound, 1 when it is damaged
-/// or records are missing, 2 when something else kept the command from its work. See docs/wal.md.
+/// A log is a directory of segments that a program writes through the library dio-wal. All of these
+/// commands may run beside that program; none changes its log. The exit status is that of diff and
+/// grep: 0 when the log is sound, 1 when it is damaged or records are missing, 2 when something
+/// else kept the command from its work. See docs/wal.md.
 #[derive(Debug, clap::Args)]
 pub struct WalArgs {
     #[command(subcommand)]

@@ -26,7 +26,8 @@ impl Storage for Overlay {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.log.list()?;
-        // It may be truncated while its copy is read, which must not make the reader begin behind it.
+        // It may be truncated while its copy is read, which must not make the reader begin behind
+        // it.
         if !names.contains(&self.name) {
             names.push(self.name.clone());
         }

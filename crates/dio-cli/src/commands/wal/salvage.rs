@@ -16,9 +16,11 @@ const COMMIT: u64 = 64 << 20;
 
 /// Take what is sound out of a damaged log, into a new one or as bytes
 ///
-/// The log itself is not changed. Told is which ranges of LSNs are lost. The new log is another one: it has an identity of its
-/// own, and its records have new LSNs; --map writes down which is which. Blocks that the disk cannot read, and headers
-/// of segments that cannot be believed, are passed over, and told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could not be done.
+/// The log itself is not changed. Told is which ranges of LSNs are lost. The new log is another
+/// one: it has an identity of its own, and its records have new LSNs; --map writes down which is
+/// which. Blocks that the disk cannot read, and headers of segments that cannot be believed, are
+/// passed over, and told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could
+/// not be done.
 #[derive(Debug, clap::Args)]
 pub(super) struct SalvageArgs {
     #[command(flatten)]

@@ -131,13 +131,15 @@ impl Printer {
     }
 }
 
-/// Segments with headers that cannot be believed, each of which is told once. What is sound in them is shown like the rest.
+/// Segments with headers that cannot be believed, each of which is told once. What is sound in them
+/// is shown like the rest.
 pub(super) struct Headers<'a> {
     source: &'a Source,
     /// How many the reader has met, and how many of these were told.
     met: usize,
     told: usize,
-    /// Those that were not told yet, by the places where they begin and in the order in which they were met.
+    /// Those that were not told yet, by the places where they begin and in the order in which they
+    /// were met.
     waiting: BTreeMap<(Lsn, usize), BadHeader>,
 }
 

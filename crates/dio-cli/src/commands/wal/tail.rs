@@ -9,15 +9,18 @@ use dio_wal::{Lsn, Reader, WalError};
 use super::show::{Form, Headers, Printer};
 use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
 
-/// Where the last records are looked for first, in bytes before the end; then eight times as far, and so on.
+/// Where the last records are looked for first, in bytes before the end; then eight times as far,
+/// and so on.
 const FIRST_LOOK: u64 = 64 << 10;
-/// Nothing new for so long, and the end is looked at more closely; then after twice as long, and so on.
+/// Nothing new for so long, and the end is looked at more closely; then after twice as long, and so
+/// on.
 const DOUBT: Duration = Duration::from_secs(2);
 
 /// Print the last records of a log, and with --follow those that are appended from then on
 ///
-/// Records are printed when they are whole. The last ones may not be durable yet: a power cut may still take them, and
-/// others may come in their place. A reader that truncation overtakes says so and goes on with what is there.
+/// Records are printed when they are whole. The last ones may not be durable yet: a power cut may
+/// still take them, and others may come in their place. A reader that truncation overtakes says so
+/// and goes on with what is there.
 #[derive(Debug, clap::Args)]
 pub(super) struct TailArgs {
     #[command(flatten)]

@@ -10,10 +10,10 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain};
 
 /// Read a whole log and tell whether it is sound
 ///
-/// Every segment's header, every record's checksum and the chain from record to record are checked, and what stands behind
-/// the end: a mark there that says that more was durable makes it damage. What no reading can tell: whether the last group is
-/// missing of a log that was neither closed nor left alone for a second, see docs/wal.md. Status 0: sound; 1: damaged; 2: it
-/// could not be read.
+/// Every segment's header, every record's checksum and the chain from record to record are checked,
+/// and what stands behind the end: a mark there that says that more was durable makes it damage.
+/// What no reading can tell: whether the last group is missing of a log that was neither closed nor
+/// left alone for a second, see docs/wal.md. Status 0: sound; 1: damaged; 2: it could not be read.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]

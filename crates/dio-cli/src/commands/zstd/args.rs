@@ -1,4 +1,5 @@
-//! The grammar of `dio zstd`, `unzstd` and `zstdcat`: the zstd command's options and those of every tool.
+//! The grammar of `dio zstd`, `unzstd` and `zstdcat`: the zstd command's options and those of every
+//! tool.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -260,8 +261,8 @@ fn sized(text: &[u8]) -> usize {
     if digits == 0 { 0 } else { digits + unit }
 }
 
-/// Reads a fast level as the zstd command does, which has one number for levels and sizes; what is beyond the fastest is
-/// the fastest.
+/// Reads a fast level as the zstd command does, which has one number for levels and sizes; what is
+/// beyond the fastest is the fastest.
 fn fast(text: &str) -> Result<u32, String> {
     match size(text).map(u32::try_from) {
         Ok(Ok(0)) | Err(_) => Err("the level is a number from 1 on".to_owned()),
@@ -270,7 +271,8 @@ fn fast(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads a size as the zstd command does: K, KB, KiB, M, MB and MiB are powers of 1024, and so is G.
+/// Reads a size as the zstd command does: K, KB, KiB, M, MB and MiB are powers of 1024, and so is
+/// G.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().map_err(|_| "a size is a number with K, M or G behind it".to_owned())?;

@@ -36,7 +36,8 @@ const fn program(name: &'static str) -> Program {
 /// Runs `dio zstd`, `unzstd` (`zstd -d`) or `zstdcat` (`zstd -dcf`).
 fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     let is_cat = name == "zstdcat";
-    // That it passes on what is not compressed holds also with -o and --test, where -f alone does not say so.
+    // That it passes on what is not compressed holds also with -o and --test, where -f alone does
+    // not say so.
     let pass_through = is_cat.then_some(true);
     let args =
         ZstdArgs { decompress: name != "zstd", force: is_cat, stdout: is_cat, pass_through, ..ZstdArgs::default() };

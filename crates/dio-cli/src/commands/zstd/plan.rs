@@ -91,8 +91,8 @@ impl Plan {
 /// The largest dictionary.
 const LARGEST_DICTIONARY: u64 = 32 << 20;
 
-/// The contents of a dictionary, and which file it is. What is no regular file has no end that is known, and may be
-/// the input: it is refused, as by the command.
+/// The contents of a dictionary, and which file it is. What is no regular file has no end that is
+/// known, and may be the input: it is refused, as by the command.
 fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, FileId), String> {
     let failed = |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
     let meta = std::fs::metadata(path).map_err(failed)?;

@@ -37,7 +37,8 @@ impl Run {
         let asked = self.args.sparse == Some(true) && sink.file().is_some();
         let sparse = asked || (file && self.decompress() && self.args.sparse != Some(false));
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
-        // Without a word about it, what cannot be decompressed is passed on to standard output only.
+        // Without a word about it, what cannot be decompressed is passed on to standard output
+        // only.
         let passes = self.plan.pass_through.unwrap_or(self.args.force && target.is_none());
         let done = self.work(shown, size, source, &mut watched, passes);
         let (failed, zeros) = (watched.failed.take(), watched.zeros_at_end());

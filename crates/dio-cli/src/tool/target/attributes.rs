@@ -64,8 +64,9 @@ fn extended_of(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names.filter(|name| !name.starts_with(b"security.")).map(<[u8]>::to_vec).collect())
 }
 
-/// Gives a file the owner, permissions and times of another, `mtime` instead of its time of modification. Owner and group
-/// as far as they may be given; with another owner nobody gets the right to run it as that owner.
+/// Gives a file the owner, permissions and times of another, `mtime` instead of its time of
+/// modification. Owner and group as far as they may be given; with another owner nobody gets the
+/// right to run it as that owner.
 ///
 /// # Errors
 /// What setting the times or the permissions answers.

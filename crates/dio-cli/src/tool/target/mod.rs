@@ -1,5 +1,5 @@
-//! The file that a tool writes. Where it replaces another it is written beside that one, and given its name when it is
-//! whole and durable.
+//! The file that a tool writes. Where it replaces another it is written beside that one, and given
+//! its name when it is whole and durable.
 //!
 //! An existing regular file keeps its name and its contents until the new contents are complete and
 //! synced; an error, a signal or a full disk before that changes nothing. Three invariants:
@@ -126,12 +126,13 @@ impl OutputFile {
         Ok(OutputFile { fd, path, how, before })
     }
 
-    /// Begins a file that will be called `path` itself, even if that is a link, in the directory `dir` of that path: what has
-    /// the name is not changed before [`OutputFile::keep_named`]. Until its attributes are given, the file is for its owner alone.
+    /// Begins a file that will be called `path` itself, even if that is a link, in the directory
+    /// `dir` of that path: what has the name is not changed before [`OutputFile::keep_named`].
+    /// Until its attributes are given, the file is for its owner alone.
     ///
     /// # Errors
-    /// EEXIST when something has the name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
-    /// answers.
+    /// EEXIST when something has the name and is not to be replaced, EISDIR when that is a
+    /// directory; what `open(2)` answers.
     pub(crate) fn named(dir: Arc<OwnedFd>, path: &Path, replace: bool) -> io::Result<OutputFile> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let before = match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -146,8 +147,8 @@ impl OutputFile {
         Ok(OutputFile { fd, path: path.to_owned(), how, before })
     }
 
-    /// Opens what has the last name of `path` in `dir`, the directory of that path, and is no regular file, to be written
-    /// as it is; `None` for a regular file, or none.
+    /// Opens what has the last name of `path` in `dir`, the directory of that path, and is no
+    /// regular file, to be written as it is; `None` for a regular file, or none.
     ///
     /// # Errors
     /// What `open(2)` answers.
@@ -233,8 +234,8 @@ impl OutputFile {
         }
     }
 
-    /// Takes the file away if a signal ends the process before it is whole. A file that was not there
-    /// before is removed too, if `new` says so.
+    /// Takes the file away if a signal ends the process before it is whole. A file that was not
+    /// there before is removed too, if `new` says so.
     pub(crate) fn guard(&self, new: bool) -> Guard {
         Guard::of(match &self.how {
             How::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
@@ -270,7 +271,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// As [`OutputFile::keep`], for a file that gets its name at the end; for good, contents and name, if it is to be `durable`.
+    /// As [`OutputFile::keep`], for a file that gets its name at the end; for good, contents and
+    /// name, if it is to be `durable`.
     ///
     /// # Errors
     /// As [`OutputFile::keep`].
@@ -304,7 +306,8 @@ impl OutputFile {
 }
 
 impl Beside {
-    /// Gives the complete file its name. What is replaced is so for good only when the new contents are durable.
+    /// Gives the complete file its name. What is replaced is so for good only when the new contents
+    /// are durable.
     fn give_name(&mut self, fd: &OwnedFd) -> io::Result<()> {
         if self.replace || names::is_striped(fd)? {
             names::fsync(fd)?;

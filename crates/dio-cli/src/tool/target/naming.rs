@@ -14,8 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::tool::synced;
 
-/// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that, it
-/// takes the hidden name away, and with it the file.
+/// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that,
+/// it takes the hidden name away, and with it the file.
 #[derive(Debug)]
 pub(crate) struct Naming<D: AsFd> {
     dir: D,
@@ -112,8 +112,8 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The directory that holds `path`, and its name in there; slashes at the end belong to the name. Neither changes what a
-/// path leads to.
+/// The directory that holds `path`, and its name in there; slashes at the end belong to the name.
+/// Neither changes what a path leads to.
 pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -143,8 +143,9 @@ pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the kernel, has none such, or the
-/// directory gives its files stripes, it is hidden by a name that is returned as well.
+/// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the
+/// kernel, has none such, or the directory gives its files stripes, it is hidden by a name that is
+/// returned as well.
 ///
 /// # Errors
 /// What `open(2)` answers.

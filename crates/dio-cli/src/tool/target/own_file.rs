@@ -1,5 +1,5 @@
-//! Small files of the program's own, such as notes of how far it has come: replaced as a whole, and believed only if
-//! nobody else may have written them.
+//! Small files of the program's own, such as notes of how far it has come: replaced as a whole, and
+//! believed only if nobody else may have written them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,9 +12,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 use super::naming::{open_parent, sync_names};
 
-/// Puts a small file of the program's own in the place of what has the name, durably: that stays whole until then. Until it is
-/// complete it is called `temporary`, a name beside it that can be foreseen, so that the next run removes what a killed one left.
-/// Nothing is written into, or found through, what somebody else may have put there.
+/// Puts a small file of the program's own in the place of what has the name, durably: that stays
+/// whole until then. Until it is complete it is called `temporary`, a name beside it that can be
+/// foreseen, so that the next run removes what a killed one left. Nothing is written into, or found
+/// through, what somebody else may have put there.
 ///
 /// # Errors
 /// What making, writing, syncing and renaming answer.
@@ -34,8 +35,9 @@ pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32)
     })
 }
 
-/// The contents of a file that [`replace_by`] has left, if it is the program's own: a regular file of at most `most` bytes that
-/// belongs to this user or root, and that nobody else may write. `None` for anything else.
+/// The contents of a file that [`replace_by`] has left, if it is the program's own: a regular file
+/// of at most `most` bytes that belongs to this user or root, and that nobody else may write.
+/// `None` for anything else.
 pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
     // To open what is there may wait, or do something.
     let place = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;

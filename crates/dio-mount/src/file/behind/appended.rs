@@ -1,11 +1,14 @@
 //! Appends that are acknowledged and not yet in the source.
 //!
-//! An append has no offset until it is in the source: other programs may append there too, beside the mount. So its bytes
-//! are gathered without one, and the kernel finds the end of the source when they are written (`RWF_APPEND`). Invariants:
+//! An append has no offset until it is in the source: other programs may append there too, beside
+//! the mount. So its bytes are gathered without one, and the kernel finds the end of the source
+//! when they are written (`RWF_APPEND`). Invariants:
 //!
-//! 1. One call of the kernel writes whole requests, so nothing of others comes between the bytes of one.
+//! 1. One call of the kernel writes whole requests, so nothing of others comes between the bytes of
+//!    one.
 //! 2. While there are any, nothing is pending in `ordered` that was acknowledged before them.
-//! 3. Whoever reads where they may come to lie, resizes, syncs or closes the file has them written first.
+//! 3. Whoever reads where they may come to lie, resizes, syncs or closes the file has them written
+//!    first.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -81,8 +84,8 @@ impl State<Batch> {
 }
 
 impl Appended {
-    /// Where the file will end when everything is written. While a write is under way, what others have appended since the
-    /// last one is not in it.
+    /// Where the file will end when everything is written. While a write is under way, what others
+    /// have appended since the last one is not in it.
     pub(in crate::file) fn end(&self) -> Option<u64> {
         if self.bytes() == 0 {
             return None;
@@ -103,8 +106,8 @@ impl Appended {
 }
 
 impl Shared {
-    /// Takes in one request of an append; at most `most` bytes are pending then. False where that cannot be: the caller writes
-    /// it, after what is pending.
+    /// Takes in one request of an append; at most `most` bytes are pending then. False where that
+    /// cannot be: the caller writes it, after what is pending.
     pub(in crate::file) fn take_append(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {

@@ -26,11 +26,13 @@ pub(super) use appended::Appended;
 pub(super) use ordered::{Ordered, SMALL};
 pub(super) use scatter::{Scattered, Writer};
 
-/// Where the source has less room than this many bytes besides what is pending everywhere, nothing is acknowledged before it
-/// is written: a lack of space is then told by the very write that meets it.
+/// Where the source has less room than this many bytes besides what is pending everywhere, nothing
+/// is acknowledged before it is written: a lack of space is then told by the very write that meets
+/// it.
 const ROOM: u64 = 64 << 20;
 
-/// Where bytes go that are written in order: the file is opened when there is more than a small one has.
+/// Where bytes go that are written in order: the file is opened when there is more than a small one
+/// has.
 #[derive(Clone, Debug)]
 pub(super) struct Aim {
     pub(super) mode: Mode,
@@ -59,14 +61,16 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The file through which to write now: one that has failed fails for good, and with it what others have acknowledged.
+    /// The file through which to write now: one that has failed fails for good, and with it what
+    /// others have acknowledged.
     pub(super) fn current(&self) -> Arc<File> {
         file_of(&self.descriptors, self.file.mode(), OFlags::empty()).unwrap_or_else(|_| Arc::clone(&self.file))
     }
 }
 
 impl Shared {
-    /// Waits until everything that has been taken in by now is written. An error is kept for the writers.
+    /// Waits until everything that has been taken in by now is written. An error is kept for the
+    /// writers.
     pub(super) fn settle(&self) {
         self.settle_ordered();
         self.settle_appended();
@@ -84,7 +88,8 @@ impl Shared {
         self.scattered.wait_for(range);
     }
 
-    /// Whether a write that is acknowledged now will find room on the file system of the source later.
+    /// Whether a write that is acknowledged now will find room on the file system of the source
+    /// later.
     pub(super) fn has_room(&self, descriptors: &Descriptors) -> bool {
         let pending = self.common.live.get().limit;
         let room = rustix::fs::fstatvfs(descriptors.base());

@@ -1,8 +1,9 @@
-//! What a program writes in order is acknowledged at once, gathered into large aligned blocks, and written
-//! by a thread of the background, or by the first request that has to wait for it.
+//! What a program writes in order is acknowledged at once, gathered into large aligned blocks, and
+//! written by a thread of the background, or by the first request that has to wait for it.
 //!
-//! A new file that stays small goes through the page cache, which drops it when it is written: with direct I/O its few bytes
-//! would take the device twice, for whole blocks and for the end within a block, and its close would wait for both.
+//! A new file that stays small goes through the page cache, which drops it when it is written: with
+//! direct I/O its few bytes would take the device twice, for whole blocks and for the end within a
+//! block, and its close would wait for both.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -85,15 +86,16 @@ impl Ordered {
 }
 
 impl Shared {
-    /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes are pending then. False
-    /// where that cannot be: the caller writes it, after what is pending.
+    /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes
+    /// are pending then. False where that cannot be: the caller writes it, after what is pending.
     pub(in crate::file) fn take_in(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
         }
         let mut state = self.with_room::<Piece>(len, most);
-        // Nothing pending begins behind the end of the source, so what is before it can be read there.
+        // Nothing pending begins behind the end of the source, so what is before it can be read
+        // there.
         let follows = match self.ordered.range(&state) {
             Some(pending) => pending.end == offset,
             None => target.descriptors.size().is_ok_and(|size| {
@@ -137,8 +139,9 @@ impl Shared {
         self.settle_queue::<Piece>();
     }
 
-    /// Writes what is pending, but for what others have put beside the mount where the source ended before: that may be
-    /// synced, and this is not. They could not know of it, since the source does not show it, so it is this that fails.
+    /// Writes what is pending, but for what others have put beside the mount where the source ended
+    /// before: that may be synced, and this is not. They could not know of it, since the source
+    /// does not show it, so it is this that fails.
     fn write_around(&self, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
         let theirs = self.grown_beside(target, range, reach);
         self.own_end.fetch_max(range.end, Ordering::AcqRel);
@@ -148,7 +151,8 @@ impl Shared {
         before.and(behind).and(Err(Errno::IO))
     }
 
-    /// The part of the range that others have filled with data by making the source longer than it was.
+    /// The part of the range that others have filled with data by making the source longer than it
+    /// was.
     fn grown_beside(&self, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
         if target.descriptors.is_striped() {
             return None;
@@ -168,8 +172,8 @@ impl Shared {
     }
 }
 
-/// The part of a range that holds more than zeros: those may be nobody's, in the block of the old end. All of it where it
-/// cannot be read.
+/// The part of a range that holds more than zeros: those may be nobody's, in the block of the old
+/// end. All of it where it cannot be read.
 fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
     let mut buffer = vec![0; 64 << 10];
     let (mut at, mut found) = (range.start, None);

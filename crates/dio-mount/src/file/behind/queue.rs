@@ -38,13 +38,15 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
     /// Whether nothing more fits into it.
     fn is_full(&self) -> bool;
 
-    /// Writes consecutive parts. `reach` is where the source ended when the first of the pending bytes was taken in.
+    /// Writes consecutive parts. `reach` is where the source ended when the first of the pending
+    /// bytes was taken in.
     ///
     /// # Errors
     /// What is to be told to the writers.
     fn write(shared: &Shared, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
 
-    /// Where the queue ends after a write, with `rest` bytes pending, if it was to end at `expected`.
+    /// Where the queue ends after a write, with `rest` bytes pending, if it was to end at
+    /// `expected`.
     fn end_after_write(_shared: &Shared, _target: &Aim, _rest: u64, expected: u64) -> u64 {
         expected
     }
@@ -100,7 +102,8 @@ impl<P> Queue<P> {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// The places of the pending bytes in the file; of appends, those that they have unless others append too.
+    /// The places of the pending bytes in the file; of appends, those that they have unless others
+    /// append too.
     pub(super) fn range(&self, state: &State<P>) -> Option<Range<u64>> {
         let pending = self.bytes();
         (pending > 0).then(|| state.end - pending..state.end)
@@ -164,7 +167,8 @@ impl Shared {
         }
     }
 
-    /// Waits until everything that a queue has taken in by now is written, in this thread unless another does so.
+    /// Waits until everything that a queue has taken in by now is written, in this thread unless
+    /// another does so.
     pub(super) fn settle_queue<P: Part>(&self) {
         let queue = P::queue(self);
         if queue.bytes() == 0 {
@@ -177,7 +181,8 @@ impl Shared {
         }
     }
 
-    /// Writes the first parts, or waits for the thread that does. Without `partial`, only full ones.
+    /// Writes the first parts, or waits for the thread that does. Without `partial`, only full
+    /// ones.
     fn write_some<'a, P: Part>(
         &'a self,
         mut state: MutexGuard<'a, State<P>>,

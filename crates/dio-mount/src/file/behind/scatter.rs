@@ -1,8 +1,10 @@
-//! Writing behind out of order: a small write inside its file is acknowledged when it is in memory, and one thread of the
-//! mount writes what has come in, many pieces in flight and one system call for many.
+//! Writing behind out of order: a small write inside its file is acknowledged when it is in memory,
+//! and one thread of the mount writes what has come in, many pieces in flight and one system call
+//! for many.
 //!
-//! So the device sees more requests at a time than the program has threads, and nobody wakes up for a single one of them.
-//! Pieces of an inode that are pending never overlap: who wants to read or write what is pending waits until it is written.
+//! So the device sees more requests at a time than the program has threads, and nobody wakes up for
+//! a single one of them. Pieces of an inode that are pending never overlap: who wants to read or
+//! write what is pending waits until it is written.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -31,11 +33,12 @@ const PIECE: usize = 64 << 10;
 /// Pieces of a mount that may be pending.
 const PIECES: usize = 256;
 
-/// Pieces of one inode that are few: where it is others that have taken up all room, its writes do not wait for them.
+/// Pieces of one inode that are few: where it is others that have taken up all room, its writes do
+/// not wait for them.
 const FEW: usize = PIECES / 8;
 
-/// When all of them are, those who wait go on when so many are left: not one by one, which would be a change of threads for
-/// each, and early enough for the device to have work all the time.
+/// When all of them are, those who wait go on when so many are left: not one by one, which would be
+/// a change of threads for each, and early enough for the device to have work all the time.
 const RESUME: usize = PIECES / 2;
 
 /// Pieces in flight.
@@ -157,8 +160,8 @@ impl Scattered {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing of the range is pending that has been taken in by now. What comes later comes at the same time as
-    /// the request that waits; with a hot range it might never end.
+    /// Waits until nothing of the range is pending that has been taken in by now. What comes later
+    /// comes at the same time as the request that waits; with a hot range it might never end.
     pub(in crate::file) fn wait_for(&self, range: &Range<u64>) {
         if self.bytes() == 0 {
             return;
@@ -182,8 +185,8 @@ impl Scattered {
         }
     }
 
-    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than `most` bytes then; says how many
-    /// pieces there are with it.
+    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than
+    /// `most` bytes then; says how many pieces there are with it.
     fn enter(&self, range: &Range<u64>, most: u64) -> usize {
         let len = range.end - range.start;
         let mut state = self.state();
@@ -219,8 +222,9 @@ impl Scattered {
 }
 
 impl Shared {
-    /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending then. False where that
-    /// cannot be: the caller writes it. What is pending in order must not overlap it.
+    /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending
+    /// then. False where that cannot be: the caller writes it. What is pending in order must not
+    /// overlap it.
     pub(in crate::file) fn scatter(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
@@ -301,8 +305,8 @@ impl Post {
         self.state.lock()
     }
 
-    /// A block for a piece of an inode that has `own` of them, when there is one; `None` where the thread has ended, or others
-    /// have all. Says how long that took, if it did.
+    /// A block for a piece of an inode that has `own` of them, when there is one; `None` where the
+    /// thread has ended, or others have all. Says how long that took, if it did.
     fn block(&self, own: usize, waited: impl FnOnce(Duration)) -> Option<Block> {
         let mut state = self.state();
         // Who comes now does not pass those who wait.
@@ -346,7 +350,8 @@ impl Post {
         }
     }
 
-    /// Up to `most` jobs, waiting for the first one if told to. `None` when nothing came in for long.
+    /// Up to `most` jobs, waiting for the first one if told to. `None` when nothing came in for
+    /// long.
     fn take(&self, most: usize, wait: bool, jobs: &mut Vec<Job>) -> Option<()> {
         let mut state = self.state();
         while wait && state.jobs.is_empty() {
@@ -379,7 +384,8 @@ impl Post {
                     Err(job) => refused.push(job),
                 }
             }
-            // What is written here may wait for a lock that something in flight has: that is finished first.
+            // What is written here may wait for a lock that something in flight has: that is
+            // finished first.
             let least = if refused.is_empty() { 1 } else { DEPTH };
             let engine = queue.wait(least, &mut done);
             let count = done.len() + refused.len();
@@ -422,8 +428,8 @@ impl Job {
         }
     }
 
-    /// Writes it in this thread: what could not be queued. Of a file that was cut off beside the mount meanwhile, what is
-    /// behind its end has gone, as it would have with the page cache.
+    /// Writes it in this thread: what could not be queued. Of a file that was cut off beside the
+    /// mount meanwhile, what is behind its end has gone, as it would have with the page cache.
     fn run_here(self) {
         let Job { ticket, target, block } = self;
         let (file, range) = (target.current(), ticket.range.clone());

@@ -1,4 +1,5 @@
-//! Others write to the source beside the mount: what they have synced stays, and so does what was acknowledged here.
+//! Others write to the source beside the mount: what they have synced stays, and so does what was
+//! acknowledged here.
 
 use std::io::Write as _;
 
@@ -35,7 +36,8 @@ fn an_append_goes_behind_what_others_have_appended_since() {
                 let directory = fs.dir();
                 let (bench, handle) = bench(directory.path(), mode);
                 let (ours, theirs) = (vec![b'A'; len], vec![b'B'; len]);
-                // The kernel knows nothing of what others append: it names the end that it believes in.
+                // The kernel knows nothing of what others append: it names the end that it believes
+                // in.
                 bench.write(handle, 1, 0, &ours, APPEND).unwrap();
                 beside(&bench, &theirs);
                 bench.write(handle, 1, len as u64, &ours, APPEND).unwrap();

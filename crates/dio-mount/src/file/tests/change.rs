@@ -285,7 +285,8 @@ fn what_is_read_ahead_is_used_and_changes_show() {
     }
     let hits = bench.events(Event::ReadAheadHit);
     assert!(hits > 500, "{hits} of 512");
-    // What lies ahead has been read. It is changed through another handle, and then by a truncation.
+    // What lies ahead has been read. It is changed through another handle, and then by a
+    // truncation.
     bench.write(writer, 1, half, &[0xee; 4096], PLAIN).unwrap();
     assert_eq!(bench.read(reader, 1, half, 4096).unwrap(), [0xee; 4096]);
     bench.files.set_size(1, None, half + 5000, &bench.opener(1)).unwrap();
@@ -322,7 +323,8 @@ fn memory_goes_back_when_nothing_happens() {
     bench.files.release(handle);
 }
 
-/// A mapping fills the kernel's cache of the mount, which is dropped with its handle; nothing is said of pages of the source.
+/// A mapping fills the kernel's cache of the mount, which is dropped with its handle; nothing is
+/// said of pages of the source.
 #[test]
 fn what_a_mapping_brought_in_is_asked_to_go() {
     let directory = file_systems()[0].dir();

@@ -83,8 +83,8 @@ impl Bench {
         matches!(self.way(handle), Way::Source | Way::Native)
     }
 
-    /// A read as the program sees it; the kernel serves that of a handle that is passed through from the page cache of the
-    /// source.
+    /// A read as the program sees it; the kernel serves that of a handle that is passed through
+    /// from the page cache of the source.
     fn read(&self, handle: u64, ino: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
         if self.is_by_the_kernel(handle) {
             let mut bytes = vec![0; size as usize];

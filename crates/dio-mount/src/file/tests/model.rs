@@ -1,4 +1,5 @@
-//! Whatever handles are open in whatever modes, a file is what its writers made of it: against a model in memory.
+//! Whatever handles are open in whatever modes, a file is what its writers made of it: against a
+//! model in memory.
 
 use std::path::Path;
 
@@ -80,7 +81,8 @@ impl Player {
         self.bench.files.release(open.handle);
     }
 
-    /// Where and how much: often on from the last, often small, sometimes somewhere in whole blocks, or across the end.
+    /// Where and how much: often on from the last, often small, sometimes somewhere in whole
+    /// blocks, or across the end.
     fn range(&mut self, which: usize) -> (u64, u64) {
         let size = self.model[self.open[which].ino as usize].len() as u64;
         let offset = match self.rng.range(0..14) {
@@ -213,7 +215,8 @@ impl Player {
         let model = &self.model[from.ino as usize];
         let (start, end) = (model.len().min(from_at as usize), model.len().min((from_at + len) as usize));
         let bytes = model[start..end].to_vec();
-        // File systems that share blocks copy whole ones first. What is behind the end is asked for too.
+        // File systems that share blocks copy whole ones first. What is behind the end is asked for
+        // too.
         let (mut copied, mut asked) = (0, len);
         while copied < bytes.len() as u64 {
             let count = self.bench.files.copy_range(from.handle, from_at + copied, to.handle, to_at + copied, asked);

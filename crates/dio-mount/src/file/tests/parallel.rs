@@ -22,8 +22,8 @@ fn check(bytes: &[u8], number: u64) {
     assert!(bytes[8..].iter().all(|byte| *byte == bytes[8]), "a torn record");
 }
 
-/// In direct mode overlapping requests exclude each other, so that no record is ever torn, whatever else is open and whether
-/// it comes from what was read ahead.
+/// In direct mode overlapping requests exclude each other, so that no record is ever torn, whatever
+/// else is open and whether it comes from what was read ahead.
 #[test]
 fn records_are_never_torn() {
     let seed = Seed::new();
@@ -75,7 +75,8 @@ fn read_records(bench: &Bench, rng: &mut Rng, in_order: bool) {
     }
 }
 
-/// Writers of one file that is locked as a whole come one after the other, and who waits is counted; with ranges nobody waits.
+/// Writers of one file that is locked as a whole come one after the other, and who waits is
+/// counted; with ranges nobody waits.
 #[test]
 fn who_waits_for_the_file_is_counted() {
     const WRITERS: u64 = 6;
@@ -116,8 +117,8 @@ fn who_waits_for_the_file_is_counted() {
     assert_eq!((ranges.waits.get(Wait::File), ranges.waits.get(Wait::Range)), (0, 0), "{ranges:?}");
 }
 
-/// Each request that a program waits for until the device has done it is blocked on that once; what is acknowledged before, or
-/// was there already, is not.
+/// Each request that a program waits for until the device has done it is blocked on that once; what
+/// is acknowledged before, or was there already, is not.
 #[test]
 fn who_waits_for_the_device_is_counted() {
     let directory = file_systems()[0].dir();
@@ -146,7 +147,8 @@ fn who_waits_for_the_device_is_counted() {
     assert!(total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken, "{total:?}");
 }
 
-/// Writers of several files in order, while others open and close cached handles, sync, and read what was acknowledged.
+/// Writers of several files in order, while others open and close cached handles, sync, and read
+/// what was acknowledged.
 #[test]
 fn what_was_acknowledged_can_be_read_at_once() {
     let seed = Seed::new();
@@ -181,8 +183,8 @@ fn what_was_acknowledged_can_be_read_at_once() {
     });
 }
 
-/// Small writes anywhere in a file are acknowledged before they are written, can be read at once, and are in the source when
-/// the file is synced; nothing of them stays in the page cache.
+/// Small writes anywhere in a file are acknowledged before they are written, can be read at once,
+/// and are in the source when the file is synced; nothing of them stays in the page cache.
 #[test]
 fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
     let seed = Seed::new();

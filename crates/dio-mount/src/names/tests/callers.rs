@@ -115,7 +115,8 @@ fn a_directory_of_a_group_is_open_to_its_members_and_to_nobody_else() {
     });
 }
 
-/// The kernel lets through what the attributes allow that it remembers; here the directory has been closed since.
+/// The kernel lets through what the attributes allow that it remembers; here the directory has been
+/// closed since.
 #[test]
 fn names_change_by_the_rights_of_the_caller() {
     as_root(|place, source, names, process| {
@@ -133,7 +134,8 @@ fn names_change_by_the_rights_of_the_caller() {
                 names.rename(stranger, ROOT, name("file"), ROOT, name("other"), none),
                 names.link(stranger, file, ROOT, name("second")).map(drop),
             ];
-            // Links to files of others are refused whatever the directory allows (`protected_hardlinks`, proc(5)).
+            // Links to files of others are refused whatever the directory allows
+            // (`protected_hardlinks`, proc(5)).
             let is_refused = |outcome: &Result<()>| matches!(outcome, Err(Errno::ACCESS | Errno::PERM));
             assert!(refused.iter().all(is_refused), "{place}: {refused:?}");
         }
@@ -203,7 +205,8 @@ fn an_acl_set_by_somebody_outside_the_group_takes_the_set_group_id_bit() {
     });
 }
 
-/// `user::rwx, group::rwx, other::r-x, user:USER:rwx, mask::rwx` in the form of `include/uapi/linux/posix_acl_xattr.h`.
+/// `user::rwx, group::rwx, other::r-x, user:USER:rwx, mask::rwx` in the form of
+/// `include/uapi/linux/posix_acl_xattr.h`.
 fn an_acl() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     let entries = [(1u16, 7u16, u32::MAX), (2, 7, USER), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];

@@ -40,7 +40,8 @@ pub(super) fn tree_of(source: &Path, limits: Limits) -> Names {
     Names::with(source.into(), how(is_root(), 64 << 20), limits).unwrap()
 }
 
-/// The ways in which inodes are found again: as this process may, without handles, and mostly by name.
+/// The ways in which inodes are found again: as this process may, without handles, and mostly by
+/// name.
 pub(super) const WAYS: [(&str, Limits); 3] = [
     ("as it may", Limits { descriptors: None, no_handles: false }),
     ("by descriptor", Limits { descriptors: None, no_handles: true }),

@@ -7,7 +7,8 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use super::*;
 
-/// Reads up to `most` names from `offset`, as a request with a small buffer would. Returns them and where to go on.
+/// Reads up to `most` names from `offset`, as a request with a small buffer would. Returns them and
+/// where to go on.
 fn part(names: &Names, handle: u64, offset: u64, most: usize) -> (Vec<(String, u64)>, u64) {
     let (mut found, mut next) = (Vec::new(), offset);
     let give = |name: Name| {
@@ -58,7 +59,8 @@ fn an_offset_leads_to_the_same_name_again_while_others_come_and_go() {
         (0..1000).for_each(|n| drop(File::create(path(n)).unwrap()));
         let handle = names.open_directory(0, ROOT).unwrap();
         let (all, _) = part(names, handle, 0, usize::MAX);
-        // Half of them go, and others come; what is neither is found behind every offset where it was.
+        // Half of them go, and others come; what is neither is found behind every offset where it
+        // was.
         let kept: BTreeSet<String> = (0..1000).step_by(2).map(|n| format!("file{n:04}")).collect();
         (1..1000).step_by(2).for_each(|n| std::fs::remove_file(path(n)).unwrap());
         (1000..1300).for_each(|n| drop(File::create(path(n)).unwrap()));

@@ -30,7 +30,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// Even numbers are directories, odd ones files; `life` tells one inode from the next with its number.
+/// Even numbers are directories, odd ones files; `life` tells one inode from the next with its
+/// number.
 fn identity(number: u64, life: u8) -> Identity {
     let kind = if number % 2 == 0 { FileType::Directory } else { FileType::RegularFile };
     let handle = Handle::Short { kind: 1, length: 1, bytes: [life; 22] };

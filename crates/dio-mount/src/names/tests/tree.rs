@@ -322,7 +322,8 @@ fn the_file_system_below_is_that_of_the_source() {
     });
 }
 
-/// As long as it is not durable that the last name of a striped file has gone, its objects stay: a crash may bring it back.
+/// As long as it is not durable that the last name of a striped file has gone, its objects stay: a
+/// crash may bring it back.
 #[test]
 fn objects_go_when_the_last_name_has_gone_for_good() {
     on_every_file_system(|place, source, names| {

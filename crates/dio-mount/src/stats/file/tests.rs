@@ -97,7 +97,8 @@ fn a_source_counts_from_where_it_stood_to_its_end() {
     assert_eq!(Arc::strong_count(&source), 1, "nobody keeps the source");
 }
 
-/// A direct and a concurrent open of one file share their lock: a wait is told once, by what it was for.
+/// A direct and a concurrent open of one file share their lock: a wait is told once, by what it was
+/// for.
 #[test]
 fn waits_of_a_file_are_told_once() {
     let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
@@ -166,7 +167,8 @@ fn sums_never_go_back() {
 }
 
 proptest! {
-    /// However files are opened and closed, the rows and the rest make the sum, and memory is bounded.
+    /// However files are opened and closed, the rows and the rest make the sum, and memory is
+    /// bounded.
     #[test]
     fn rows_and_the_rest_make_the_sum(steps in prop::collection::vec((0..30u64, 0..3u8), 1..300)) {
         let book = book();

@@ -141,8 +141,8 @@ impl BlockCache {
 
     /// Memory for a request of `len` bytes for a stream. Tries a free block first, then one that
     /// the consumer has left, then one that was read ahead for a stream that is not among the
-    /// `live_streams`. If `live_streams` is `None`, because the consumer waits for this request, any block that
-    /// is not in flight will do.
+    /// `live_streams`. If `live_streams` is `None`, because the consumer waits for this request,
+    /// any block that is not in flight will do.
     pub(super) fn memory(
         &mut self,
         len: usize,

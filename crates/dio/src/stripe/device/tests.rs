@@ -71,8 +71,8 @@ impl Rig {
         read_record(self.device(index), self.descriptor.id, self.descriptor.layout.start()).unwrap()
     }
 
-    /// What the devices have been given, as another system finds it: nothing of what is in their page caches, but for the records,
-    /// which the kernel may write back at any time.
+    /// What the devices have been given, as another system finds it: nothing of what is in their
+    /// page caches, but for the records, which the kernel may write back at any time.
     fn after_a_power_cut(&self) -> Vec<u8> {
         (0..2).for_each(|index| dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
         let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
@@ -108,7 +108,8 @@ impl Rig {
     }
 }
 
-/// Other processes see each write; what was synced is what counts when another system finds the device.
+/// Other processes see each write; what was synced is what counts when another system finds the
+/// device.
 #[test]
 fn the_record_has_what_is_seen_and_what_was_synced() {
     let Some(rig) = Rig::new() else { return };
@@ -136,7 +137,8 @@ fn the_record_has_what_is_seen_and_what_was_synced() {
     assert!(rig.contents() == bytes);
 }
 
-/// Another system finds what was synced, and nothing behind: what was written there does not come back when the file grows.
+/// Another system finds what was synced, and nothing behind: what was written there does not come
+/// back when the file grows.
 #[test]
 fn after_a_power_cut_the_file_has_what_was_synced() {
     let Some(rig) = Rig::new() else { return };
@@ -193,7 +195,8 @@ fn a_record_that_is_none_is_an_error_that_names_the_device() {
     assert!(error.to_string().contains(rig.devices[1].name()), "{error}");
 }
 
-/// What is removed while it is open keeps its bytes until that is over, and then the device is free.
+/// What is removed while it is open keeps its bytes until that is over, and then the device is
+/// free.
 #[test]
 fn a_removed_file_stays_as_long_as_it_is_open() {
     let Some(rig) = Rig::new() else { return };
@@ -211,7 +214,8 @@ fn a_removed_file_stays_as_long_as_it_is_open() {
     create(rig.path(), &StripePlan { targets, ..StripePlan::default() }).unwrap();
 }
 
-/// A device that is full is named with the first byte that is missing; nothing grows where a size does not fit.
+/// A device that is full is named with the first byte that is missing; nothing grows where a size
+/// does not fit.
 #[test]
 fn a_full_device_is_named_with_the_first_byte_that_is_missing() {
     let Some(rig) = Rig::new() else { return };
@@ -231,8 +235,8 @@ fn a_full_device_is_named_with_the_first_byte_that_is_missing() {
     assert!(rig.contents() == bytes[..most as usize]);
 }
 
-/// A file that grows and is cut off, in every mode, and power cuts at every moment: what was synced last is there, less where it
-/// was cut off since, and no byte that was not written.
+/// A file that grows and is cut off, in every mode, and power cuts at every moment: what was synced
+/// last is there, less where it was cut off since, and no byte that was not written.
 #[test]
 fn what_the_devices_were_given_is_what_was_synced() {
     let Some(rig) = Rig::new() else { return };

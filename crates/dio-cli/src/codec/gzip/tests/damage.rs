@@ -57,7 +57,8 @@ fn zeros_behind_the_last_member_are_padding_and_all_else_is_garbage() {
     }
 }
 
-/// RFC 1951 section 2: a distance never leads before the first byte. Some decoders read zeros there.
+/// RFC 1951 section 2: a distance never leads before the first byte. Some decoders read zeros
+/// there.
 #[test]
 fn a_distance_that_leads_before_the_first_byte_is_damage() {
     // The letter a, and three bytes from a distance of five; with the check value of `a\0\0\0`.

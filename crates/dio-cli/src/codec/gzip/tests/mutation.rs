@@ -1,4 +1,5 @@
-//! Inputs that somebody or something changed: whatever comes, the decoder ends, and what it calls sound is.
+//! Inputs that somebody or something changed: whatever comes, the decoder ends, and what it calls
+//! sound is.
 
 use dio_test::{Rng, Soak};
 
@@ -8,8 +9,8 @@ use crate::codec::Damage;
 /// Most bytes that deflate makes of one, and what a test is ready to hold.
 const MOST_FROM_ONE: usize = 1032;
 
-/// Decodes in both ways of working; both must come to the same. Says what was written, how much of it is sound and
-/// whether all went well.
+/// Decodes in both ways of working; both must come to the same. Says what was written, how much of
+/// it is sound and whether all went well.
 fn outcome(bytes: &[u8], rng: &mut Rng) -> (Vec<u8>, u64, bool) {
     let keep_damaged = rng.bool(0.3);
     let plain = decoded(bytes, &Decode { keep_damaged, ..Decode::default() });

@@ -78,7 +78,8 @@ fn pieces(packed: &[u8]) -> Vec<(Tag, Vec<u8>)> {
     pieces
 }
 
-/// A tag has the check value of all that is before it, so no piece is right in the place of another.
+/// A tag has the check value of all that is before it, so no piece is right in the place of
+/// another.
 #[test]
 fn a_piece_that_is_missing_or_elsewhere_is_found_before_it_is_written() {
     let data = text(10_000, &mut Rng::new(10));

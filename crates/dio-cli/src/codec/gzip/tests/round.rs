@@ -167,7 +167,8 @@ fn sizes_that_are_not_true_do_no_harm() {
         decodes_to(&[lie(size), two.clone()].concat(), &both);
         decodes_to(&lie(size), &a);
     }
-    // The same member twice under one size: what is at the end looks right, but the first ends before.
+    // The same member twice under one size: what is at the end looks right, but the first ends
+    // before.
     let twice = [lie(2 * one.len()), one.clone(), two.clone()].concat();
     let (out, result) = decoded(&twice, &Decode { workers: 1, ..Decode::default() });
     match result {
@@ -176,7 +177,8 @@ fn sizes_that_are_not_true_do_no_harm() {
     }
 }
 
-/// A size that covers the next member too, of the same length and other content: it must not go unnoticed.
+/// A size that covers the next member too, of the same length and other content: it must not go
+/// unnoticed.
 #[test]
 fn a_size_that_hides_a_member_is_found_out() {
     let mut rng = Rng::new(6);
@@ -191,7 +193,8 @@ fn a_size_that_hides_a_member_is_found_out() {
     }
 }
 
-/// Members that all promise more than they are: what was read ahead for one is not read again for each.
+/// Members that all promise more than they are: what was read ahead for one is not read again for
+/// each.
 #[test]
 fn many_sizes_that_are_not_true_cost_little() {
     let mut one = members(b"x", 1 << 20);

@@ -68,7 +68,8 @@ impl<'a> Account<'a> {
         self.target.set((class.name(), reason.map(Reason::text)));
     }
 
-    /// Closes the account when the file is done and, unless a tree is synced as a whole, its pages have gone.
+    /// Closes the account when the file is done and, unless a tree is synced as a whole, its pages
+    /// have gone.
     pub(super) fn close(&self, source: &OwnedFd, target: &OpenTarget) {
         if !self.ledger.wanted() {
             return;

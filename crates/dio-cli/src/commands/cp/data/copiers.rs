@@ -10,8 +10,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::super::error::CopyError;
 use super::super::values::{MOST_BLOCK, MOST_BUFFERS};
 
-/// Size of one request in bytes, and requests in flight. Measured on the machine the README names: from 512 KiB × 32 to
-/// 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that does is taken.
+/// Size of one request in bytes, and requests in flight. Measured on the machine the README names:
+/// from 512 KiB × 32 to 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that
+/// does is taken.
 const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 16;
 
@@ -39,7 +40,8 @@ struct State {
 }
 
 impl Copiers {
-    /// Copiers of so many blocks of so many bytes; fewer where they would exceed the bound on memory.
+    /// Copiers of so many blocks of so many bytes; fewer where they would exceed the bound on
+    /// memory.
     pub(super) fn new(block: Option<u64>, depth: Option<u32>) -> Copiers {
         let block = block.map_or(BLOCK, |block| align_up(block.clamp(1, MOST_BLOCK), PAGE) as usize);
         Copiers {
@@ -80,7 +82,8 @@ impl Copiers {
         self.state.lock()
     }
 
-    /// Lends a copier that suits these files to `work`, waiting for memory if as much as is allowed is in use.
+    /// Lends a copier that suits these files to `work`, waiting for memory if as much as is allowed
+    /// is in use.
     pub(super) fn with<T>(
         &self,
         (source, target): (&File, Option<&File>),
@@ -178,8 +181,8 @@ mod tests {
         assert_eq!((state.bytes, state.idle.len()), (MOST_BUFFERS, 1));
     }
 
-    /// Whatever they ask for, and however they wait for each other, all copiers together stay within the bound, and everybody has
-    /// his turn.
+    /// Whatever they ask for, and however they wait for each other, all copiers together stay
+    /// within the bound, and everybody has his turn.
     #[test]
     fn copiers_of_different_sizes_share_the_memory() {
         let copiers = &Copiers::new(Some(1 << 20), None);

@@ -1,5 +1,5 @@
-//! Large files where there are too few descriptors for the copy loop: extent by extent through a page cache that forgets,
-//! with the descriptors of source and target alone.
+//! Large files where there are too few descriptors for the copy loop: extent by extent through a
+//! page cache that forgets, with the descriptors of source and target alone.
 
 use std::ops::Range;
 

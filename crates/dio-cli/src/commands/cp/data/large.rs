@@ -67,7 +67,8 @@ impl DataPath {
         Ok(options)
     }
 
-    /// Source and target as the copy loop takes them; none where there are too few descriptors for that.
+    /// Source and target as the copy loop takes them; none where there are too few descriptors for
+    /// that.
     fn open_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<Option<(File, File)>, CopyError> {
         let contents = task.contents;
         let own = |fd: &OwnedFd| fcntl_dupfd_cloexec(fd, 3);

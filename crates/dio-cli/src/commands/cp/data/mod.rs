@@ -1,9 +1,11 @@
 //! The data path: moves the contents of one file. The only part of `dio cp` that touches bytes.
 //!
-//! One [`DataPath`] serves a run; every worker has a [`Lane`] of its own, so that small files need no lock and no
-//! allocation. A file takes one of these ways: `clone`, where the file system shares blocks; `small`, one buffer through
-//! a page cache that forgets; `large`, through the library's copy loop; `plain`, for what has no size (devices, pipes,
-//! `/proc`); and `few` instead of `large` where there are few descriptors. Under which name the bytes appear is `place`'s matter; `verify` and `resume` stand beside `large`.
+//! One [`DataPath`] serves a run; every worker has a [`Lane`] of its own, so that small files need
+//! no lock and no allocation. A file takes one of these ways: `clone`, where the file system shares
+//! blocks; `small`, one buffer through a page cache that forgets; `large`, through the library's
+//! copy loop; `plain`, for what has no size (devices, pipes, `/proc`); and `few` instead of `large`
+//! where there are few descriptors. Under which name the bytes appear is `place`'s matter; `verify`
+//! and `resume` stand beside `large`.
 
 mod account;
 mod copiers;
@@ -97,7 +99,8 @@ impl DataPath {
     /// Whether a file of this size takes the small way.
     fn is_small(&self, size: u64) -> bool {
         let transfer = &self.transfer;
-        // What is uncached by choice falls back where the kernel cannot, so under --strict all go direct.
+        // What is uncached by choice falls back where the kernel cannot, so under --strict all go
+        // direct.
         let plain = !transfer.verify && !transfer.resume && !transfer.strict;
         let plain = plain && transfer.sparse != When::Always && transfer.limit.is_none();
         match transfer.mode {

@@ -52,8 +52,8 @@ pub(crate) struct Lane {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Called once the contents are complete and before they are synced (or renamed into place): sets owner, times, mode and
-/// attributes on the open target. The flag says that the target is new.
+/// Called once the contents are complete and before they are synced (or renamed into place): sets
+/// owner, times, mode and attributes on the open target. The flag says that the target is new.
 pub(crate) type Finish<'a> = &'a mut dyn FnMut(BorrowedFd<'_>, BorrowedFd<'_>, bool);
 
 /// One file under way: what is copied, and where it is accounted for.
@@ -133,8 +133,8 @@ impl DataPath {
         }
     }
 
-    /// Finds out early that an engine which was asked for by name cannot be had. Without a wish it is made when the first
-    /// large file comes.
+    /// Finds out early that an engine which was asked for by name cannot be had. Without a wish it
+    /// is made when the first large file comes.
     pub(crate) fn check_engine(&self) -> Result<(), CopyError> {
         let wished = std::env::var_os("DIO_ENGINE").is_some_and(|name| !name.is_empty());
         if wished { self.copiers.try_io().map(drop) } else { Ok(()) }

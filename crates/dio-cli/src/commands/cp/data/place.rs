@@ -1,5 +1,5 @@
-//! Under which name the bytes appear: the target itself, or under `--atomic` a file without a name that takes the
-//! target's once it is complete and durable.
+//! Under which name the bytes appear: the target itself, or under `--atomic` a file without a name
+//! that takes the target's once it is complete and durable.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,8 @@ struct Named {
     /// The name that it will have.
     name: CString,
     naming: Naming<OwnedFd>,
-    /// The name was found through a symbolic link: its directory is none of those that are synced at the end.
+    /// The name was found through a symbolic link: its directory is none of those that are synced
+    /// at the end.
     elsewhere: bool,
 }
 
@@ -86,8 +87,8 @@ impl DataPath {
         let named = Some(Named { name, naming: Naming::new(dir, hidden), elsewhere });
         let before = fstat(&fd).at(Doing::Stat, shown)?;
         if let Some((existing, user, group)) = replaced {
-            // A file of another owner becomes ours, as with every editor that replaces files; what it lent its owner
-            // or group to whoever ran it, it must not lend ours.
+            // A file of another owner becomes ours, as with every editor that replaces files; what
+            // it lent its owner or group to whoever ran it, it must not lend ours.
             if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).is_err() {
                 mode &= 0o777;
             }
@@ -101,8 +102,8 @@ impl DataPath {
         Ok(Place { target: OpenTarget { fd, fresh }, named })
     }
 
-    /// Empties an existing target just before its new contents come; not earlier, and not when it is clear that they
-    /// would not fit.
+    /// Empties an existing target just before its new contents come; not earlier, and not when it
+    /// is clear that they would not fit.
     pub(super) fn empty(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if target.fresh || self.transfer.atomic {
             return Ok(());
@@ -175,7 +176,8 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
     let shown = || contents.target_path();
     let (dir, name) = contents.target_dir();
     if contents.fresh {
-        // A link that leads nowhere is no name for a file, and stays; nor is one that says that it is a directory's.
+        // A link that leads nowhere is no name for a file, and stays; nor is one that says that it
+        // is a directory's.
         return match name.to_bytes() {
             name if name.ends_with(b"/") => Err(Errno::NOTDIR).at(Doing::Create, shown),
             _ if is_link(dir, name) => Err(CopyError::Dangling(shown())),

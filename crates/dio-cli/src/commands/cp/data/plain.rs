@@ -1,4 +1,5 @@
-//! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the end.
+//! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the
+//! end.
 
 use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

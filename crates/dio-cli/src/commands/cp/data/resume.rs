@@ -1,5 +1,6 @@
-//! `--resume`: a note beside the target says which source it is a copy of and how much of it is durable, so that a copy
-//! that was interrupted, by a signal, an error or a power cut, goes on from there.
+//! `--resume`: a note beside the target says which source it is a copy of and how much of it is
+//! durable, so that a copy that was interrupted, by a signal, an error or a power cut, goes on from
+//! there.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use super::path::{DataPath, Task};
 use crate::tool::errno_of;
 use crate::tool::target::own_file::{read_own, replace_by};
 
-/// Most bytes between two notes, which is what a crash may cost: each note waits for what is in flight and flushes the
-/// device.
+/// Most bytes between two notes, which is what a crash may cost: each note waits for what is in
+/// flight and flushes the device.
 const STEP: u64 = 256 << 20;
 
 /// Fewest bytes between two notes: a slow copy makes one each second.
@@ -25,8 +26,8 @@ const LEAST_STEP: u64 = 1 << 20;
 /// Most bytes of a note.
 const NOTE_MAX: u64 = 4096;
 
-/// What the note says. A source that was changed in between, by its times of modification and of change, is another
-/// source.
+/// What the note says. A source that was changed in between, by its times of modification and of
+/// change, is another source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     device: u64,
@@ -36,7 +37,8 @@ struct Note {
     modified_nanoseconds: i64,
     changed_seconds: i64,
     changed_nanoseconds: i64,
-    /// The target: another file under its name is not the one that was begun, even if it got its inode.
+    /// The target: another file under its name is not the one that was begun, even if it got its
+    /// inode.
     target_device: (u32, u32),
     target_inode: u64,
     target_born: (i64, u32),
@@ -101,7 +103,8 @@ impl DataPath {
                 Ok(complete) | Err((_, complete)) => *complete,
             };
             let more = complete > note.complete;
-            // After a failed write it fails too, and what was noted before stays what is there for sure.
+            // After a failed write it fails too, and what was noted before stays what is there for
+            // sure.
             let synced = if more { whole.target.sync_data() } else { Ok(()) };
             if more && synced.is_ok() {
                 note.complete = complete;
@@ -124,7 +127,8 @@ impl DataPath {
     /// The copy is complete and durable: there is nothing to resume any more.
     pub(super) fn forget_note(&self, task: &Task<'_>) {
         if self.transfer.resume {
-            // There is none beside a small file; the new one is there where an earlier copy was killed while it wrote it.
+            // There is none beside a small file; the new one is there where an earlier copy was
+            // killed while it wrote it.
             let path = note_path(&task.contents.target_path());
             let _ = std::fs::remove_file(new_note(&path));
             let _ = std::fs::remove_file(path);

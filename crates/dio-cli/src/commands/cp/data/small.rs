@@ -1,5 +1,5 @@
-//! Small files: one read and one write through a page cache that forgets (`RWF_DONTCACHE`). A direct request would pay a
-//! round trip to the device for each file where the kernel gathers many.
+//! Small files: one read and one write through a page cache that forgets (`RWF_DONTCACHE`). A
+//! direct request would pay a round trip to the device for each file where the kernel gathers many.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
@@ -17,12 +17,13 @@ use super::path::{DataPath, Lane, Task};
 use crate::tool::Mode;
 use crate::tool::evict::drop_written;
 
-/// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
-/// 64 KiB, comes from the comparison `threshold` of the benchsuite.
+/// A file of the default for `--small` and the byte behind it fit, so that one read also meets the
+/// end. That default, 64 KiB, comes from the comparison `threshold` of the benchsuite.
 pub(super) const BUFFER: usize = (64 << 10) + 4096;
 
 impl DataPath {
-    /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the same.
+    /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the
+    /// same.
     pub(super) fn copy_small(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         task.small.set(true);
         self.empty(task, target)?;
@@ -63,7 +64,8 @@ impl DataPath {
         Ok(())
     }
 
-    /// An error if the source ended early because it was changed. Files of `/sys` say 4096 and hold less all the same.
+    /// An error if the source ended early because it was changed. Files of `/sys` say 4096 and hold
+    /// less all the same.
     pub(super) fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
         let (then, now) = (task.contents.stat, fstat(&task.source).at(Doing::Stat, || task.contents.source_path())?);
         let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);

@@ -1,4 +1,5 @@
-//! `--verify`: the target is read back past every cache of this machine and compared, block by block, by digest.
+//! `--verify`: the target is read back past every cache of this machine and compared, block by
+//! block, by digest.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -30,7 +31,8 @@ impl Watch for Zeros {
 }
 
 impl DataPath {
-    /// Compares the target on the medium with what was read from the source. The target has been synced.
+    /// Compares the target on the medium with what was read from the source. The target has been
+    /// synced.
     pub(super) fn verify(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if !target.fresh && !has_blocks(target) {
             return Err(CopyError::Unverifiable(task.contents.target_path()));
@@ -53,7 +55,8 @@ impl DataPath {
         }
     }
 
-    /// The error of a difference in the block that starts at `block`: at the very byte, where the source can still tell.
+    /// The error of a difference in the block that starts at `block`: at the very byte, where the
+    /// source can still tell.
     fn differs(&self, task: &Task<'_>, file: &File, block: u64) -> Result<(), CopyError> {
         let mut place = None;
         if let Ok(source) = self.open_again(&task.source) {
@@ -84,7 +87,8 @@ impl DataPath {
         }
     }
 
-    /// The target must be as long as the source; a device may be longer, and what is behind the copy is not ours.
+    /// The target must be as long as the source; a device may be longer, and what is behind the
+    /// copy is not ours.
     fn same_size(&self, task: &Task<'_>, file: &File, size: u64) -> Result<(), CopyError> {
         let found = file.size()?;
         if found == size || (file.is_device() && found > size) {
@@ -93,7 +97,8 @@ impl DataPath {
         Err(CopyError::Differs { path: task.contents.target_path(), offset: found.min(size) })
     }
 
-    /// Drops the target's pages, which are clean, so that even a read that is not direct comes from the medium.
+    /// Drops the target's pages, which are clean, so that even a read that is not direct comes from
+    /// the medium.
     fn forget(&self, file: &File) {
         if let Some(fd) = file.descriptor() {
             // Where they stay, the read is told to have gone through the page cache.

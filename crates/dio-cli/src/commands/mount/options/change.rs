@@ -23,8 +23,9 @@ const FIXED: &[&str] = &[
     "stats_socket",
 ];
 
-/// A change of a running mount: the options that the kernel takes, and the text for the server. `mount(8)` repeats the options
-/// that it finds in its tables; those that cannot change are left away.
+/// A change of a running mount: the options that the kernel takes, and the text for the server.
+/// `mount(8)` repeats the options that it finds in its tables; those that cannot change are left
+/// away.
 pub(in super::super) fn divide(texts: &[String], from: Origin) -> (Vec<String>, String) {
     let says_something = |option: &&str| {
         let (name, _) = list::parts(option);
@@ -48,7 +49,8 @@ fn is_fixed(name: &str) -> bool {
 
 /// The settings after the change that `text` asks for.
 ///
-/// What is not named stays. Rules that are named replace all that there were; `norules` removes them.
+/// What is not named stays. Rules that are named replace all that there were; `norules` removes
+/// them.
 ///
 /// # Errors
 /// As for a mount; an option that a running mount cannot change.

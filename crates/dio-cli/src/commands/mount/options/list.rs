@@ -9,7 +9,8 @@ use super::option::OptionError;
 use super::pattern;
 use crate::size::parse_size;
 
-/// Splits at commas, but for those within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty options are none.
+/// Splits at commas, but for those within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty
+/// options are none.
 pub(super) fn split(text: &str) -> Vec<&str> {
     let (mut quoted, mut depth) = (false, 0_usize);
     let at_comma = |c: char| {
@@ -132,7 +133,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The settings with the changes. The smallest read-ahead follows a largest one that was set below it.
+    /// The settings with the changes. The smallest read-ahead follows a largest one that was set
+    /// below it.
     pub(super) fn apply(self, mut settings: Settings) -> Result<Settings, OptionError> {
         let set = |to: &mut u64, value: Option<u64>| *to = value.unwrap_or(*to);
         settings.rules.default = self.default.unwrap_or(settings.rules.default);

@@ -156,9 +156,9 @@ pub(super) const IGNORED_BEGINNINGS: &[&str] = &[
 pub enum Origin {
     /// A user of dio.
     User,
-    /// `mount(8)`. `auto` is an option of fstab there; libmount removes it, other implementations may not. Options that are
-    /// on for every file system unless they are turned off (`suid`, `dev`, `exec`) do not reach a helper: their absence means
-    /// that they are on.
+    /// `mount(8)`. `auto` is an option of fstab there; libmount removes it, other implementations
+    /// may not. Options that are on for every file system unless they are turned off (`suid`,
+    /// `dev`, `exec`) do not reach a helper: their absence means that they are on.
     Mount {
         /// Unknown options are passed over (`mount -s`).
         sloppy: bool,

@@ -4,8 +4,8 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::option::OptionError;
 
-/// Reads a pattern: with a slash it is for the whole path below the source, without one for the last name. `*` and `?` match
-/// no slash, `**` any number of directories.
+/// Reads a pattern: with a slash it is for the whole path below the source, without one for the
+/// last name. `*` and `?` match no slash, `**` any number of directories.
 pub(super) fn read(option: &str, pattern: &str) -> Result<GlobMatcher, OptionError> {
     // Options are divided outside of quotes: one inside would hide all that follow.
     if pattern.contains('"') {

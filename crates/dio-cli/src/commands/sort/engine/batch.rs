@@ -10,8 +10,8 @@ use crate::commands::sort::key::Order;
 
 /// Lines in one piece of memory.
 ///
-/// Memory is divided between bytes and entries when the batch is made, by what lines were like before; the batch is full
-/// when either part is.
+/// Memory is divided between bytes and entries when the batch is made, by what lines were like
+/// before; the batch is full when either part is.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Block,
@@ -31,7 +31,8 @@ pub(super) struct Batch {
 pub(super) enum Taken {
     /// All are in.
     All,
-    /// The batch is full. So many were looked at; those of the line that began and did not end are in [`Batch::rest`].
+    /// The batch is full. So many were looked at; those of the line that began and did not end are
+    /// in [`Batch::rest`].
     Full(usize),
 }
 

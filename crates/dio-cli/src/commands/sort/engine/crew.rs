@@ -14,8 +14,9 @@ use super::store::{Kept, Store};
 
 /// The threads and what they work on.
 ///
-/// Batches are numbered in the order of the input, and so are the runs made of them. A batch stays in memory after it was
-/// sorted, until the reader needs its memory: what is there when the input ends is never written.
+/// Batches are numbered in the order of the input, and so are the runs made of them. A batch stays
+/// in memory after it was sorted, until the reader needs its memory: what is there when the input
+/// ends is never written.
 #[derive(Debug)]
 pub(super) struct Crew<'a> {
     pub(super) plan: &'a Plan,
@@ -105,7 +106,8 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Has a batch sorted, by a thread of this scope; by the calling one if there is none to be had.
+    /// Has a batch sorted, by a thread of this scope; by the calling one if there is none to be
+    /// had.
     pub(super) fn hand_over<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u64, batch: Batch) {
         let mut state = self.lock();
         state.filled.push_back((number, batch));
@@ -258,7 +260,8 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// A thread: nobody waits for the work of one that panicked, which goes on in the thread that started it.
+/// A thread: nobody waits for the work of one that panicked, which goes on in the thread that
+/// started it.
 struct Panicked<'a>(&'a Crew<'a>);
 
 impl Drop for Panicked<'_> {

@@ -1,10 +1,10 @@
 //! A line as the sort moves it: what is known of its place in the order, and where its bytes are.
 
-/// A line in 16 bytes: the prefix in the upper half, so that entries compare as numbers; then the offset, so that of equal
-/// prefixes the earlier line comes first; then the length.
+/// A line in 16 bytes: the prefix in the upper half, so that entries compare as numbers; then the
+/// offset, so that of equal prefixes the earlier line comes first; then the length.
 ///
-/// Lengths of [`LONG`] and more do not fit: such a line ends at the first terminator behind its start, which is there in
-/// all memory that entries refer to.
+/// Lengths of [`LONG`] and more do not fit: such a line ends at the first terminator behind its
+/// start, which is there in all memory that entries refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry(u128);
 

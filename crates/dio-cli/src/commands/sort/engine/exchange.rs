@@ -7,8 +7,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::failure::{Failure, Outcome};
 use super::piece::{Decoder, Lines, Piece};
 
-/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while the next is made. As many
-/// lines that were in two chunks wait too, and no more: where lines are longer than chunks, there are no other pieces.
+/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while
+/// the next is made. As many lines that were in two chunks wait too, and no more: where lines are
+/// longer than chunks, there are no other pieces.
 const WAITING: usize = 2;
 
 /// Chunks of a stream that are held at a time: by the merge, waiting, and being decoded.

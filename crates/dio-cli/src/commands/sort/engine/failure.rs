@@ -19,7 +19,8 @@ pub(crate) enum Failure {
     Fetch { directory: PathBuf, error: io::Error },
     /// The program that compresses temporary files cannot be started.
     Start { program: OsString, error: io::Error },
-    /// The program that compresses temporary files failed: what was asked of it (nothing, or `-d`), and how it ended.
+    /// The program that compresses temporary files failed: what was asked of it (nothing, or `-d`),
+    /// and how it ended.
     Program { program: OsString, decompress: bool, how: String },
     /// The output cannot be opened.
     Open(io::Error),

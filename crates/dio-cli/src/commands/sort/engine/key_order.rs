@@ -1,8 +1,8 @@
 //! Sorting entries.
 //!
-//! Entries are numbers that begin with the prefix, so most of the work is sorting numbers, without a look at the lines. Where
-//! prefixes are equal the lines decide: lines that compare as bytes by their next eight bytes, and so on; others by
-//! [`Order::compare_rest`].
+//! Entries are numbers that begin with the prefix, so most of the work is sorting numbers, without
+//! a look at the lines. Where prefixes are equal the lines decide: lines that compare as bytes by
+//! their next eight bytes, and so on; others by [`Order::compare_rest`].
 
 use std::hint::black_box;
 
@@ -12,8 +12,8 @@ use crate::commands::sort::key::Order;
 /// Equal prefixes of so few lines are told apart by comparing the lines.
 const FEW: usize = 12;
 
-/// So often a group is divided by the next eight bytes; what is left then is told apart by comparing. Each time is a call
-/// within another, and the stack has an end.
+/// So often a group is divided by the next eight bytes; what is left then is told apart by
+/// comparing. Each time is a call within another, and the stack has an end.
 const DEEPEST: u32 = 64;
 
 /// Lines whose memory is asked for before the first of them is needed.
@@ -55,7 +55,8 @@ impl Lines<'_> {
         });
     }
 
-    /// Sorts lines whose first `from` bytes are equal, with zeros behind their ends, as bytes. Prefixes are lost.
+    /// Sorts lines whose first `from` bytes are equal, with zeros behind their ends, as bytes.
+    /// Prefixes are lost.
     fn by_bytes(&self, group: &mut [Entry], mut from: usize, reverse: bool, levels: u32) {
         loop {
             if !self.look_at(group, from, reverse) {
@@ -125,8 +126,8 @@ fn eight(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Loads the byte at `from` of each line, all at once: they are in memory in no order, and to wait for one after the other
-/// would cost more than everything else.
+/// Loads the byte at `from` of each line, all at once: they are in memory in no order, and to wait
+/// for one after the other would cost more than everything else.
 #[inline]
 pub(super) fn fetch(entries: &[Entry], bytes: &[u8], from: usize) {
     let touched = entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
@@ -179,7 +180,8 @@ mod tests {
         for reverse in [false, true] {
             let mut text = Vec::new();
             for number in 0..40usize {
-                // All alike to the end, or different early in some of them, with zeros at their ends.
+                // All alike to the end, or different early in some of them, with zeros at their
+                // ends.
                 let length = 100_000 + number * 7 % 5;
                 let at = text.len();
                 text.resize(at + length, b'x');

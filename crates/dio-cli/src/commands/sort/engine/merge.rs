@@ -1,7 +1,7 @@
 //! Merging sorted lines: a tree of losers over the next line of each lane.
 //!
-//! Knuth, The Art of Computer Programming, volume 3, section 5.4.1: each inner node keeps the line that lost there, so that
-//! only the lines on the way of the new one to the root are looked at.
+//! Knuth, The Art of Computer Programming, volume 3, section 5.4.1: each inner node keeps the line
+//! that lost there, so that only the lines on the way of the new one to the root are looked at.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -177,8 +177,8 @@ fn run<D: Drain + ?Sized>(
 struct Tree {
     /// The prefix of the next line of each lane.
     keys: Vec<u64>,
-    /// The loser at each inner node; node 0 is not used, the children of `n` are `2n` and `2n + 1`, and lane `l` is the leaf
-    /// `lanes + l`.
+    /// The loser at each inner node; node 0 is not used, the children of `n` are `2n` and `2n + 1`,
+    /// and lane `l` is the leaf `lanes + l`.
     losers: Vec<u32>,
     winner: usize,
 }
@@ -237,7 +237,8 @@ impl Tree {
     }
 }
 
-/// Writes lines in order, without those that are equal to the one before where only the first is wanted.
+/// Writes lines in order, without those that are equal to the one before where only the first is
+/// wanted.
 pub(super) struct LineWriter<'a, 'b, D: Drain + ?Sized> {
     how: Lines<'a>,
     out: &'a mut Gather<'b, D>,

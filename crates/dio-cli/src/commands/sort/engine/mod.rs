@@ -1,5 +1,5 @@
-//! The external sort: lines are read into batches that fit in memory, each batch is sorted and written as a run to a
-//! temporary file if there is more to come, and the runs are merged.
+//! The external sort: lines are read into batches that fit in memory, each batch is sorted and
+//! written as a run to a temporary file if there is more to come, and the runs are merged.
 
 mod batch;
 mod crew;
@@ -48,14 +48,16 @@ pub(crate) use memory::physical as physical_memory;
 pub(crate) struct Input {
     /// What the command line calls it.
     pub(crate) name: OsString,
-    /// Only for merging: it is the file that the output goes to, so it is copied before that is written.
+    /// Only for merging: it is the file that the output goes to, so it is copied before that is
+    /// written.
     pub(crate) is_output: bool,
 }
 
 /// How to sort.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineOptions {
-    /// Most memory for lines and buffers, in bytes (`-S`); `None` for the default. A line that is longer takes what it needs.
+    /// Most memory for lines and buffers, in bytes (`-S`); `None` for the default. A line that is
+    /// longer takes what it needs.
     pub(crate) memory: Option<u64>,
     /// Where temporary files are made, in turn (`-T`); if empty, `$TMPDIR` or `/tmp`.
     pub(crate) directories: Vec<PathBuf>,
@@ -63,7 +65,8 @@ pub(crate) struct EngineOptions {
     pub(crate) compress: Option<OsString>,
     /// What ends a line: a newline, or NUL (`-z`).
     pub(crate) terminator: u8,
-    /// Of lines with equal keys, only the first (`-u`). The order must be without a last resort, as GNU's is then.
+    /// Of lines with equal keys, only the first (`-u`). The order must be without a last resort, as
+    /// GNU's is then.
     pub(crate) unique: bool,
     /// The inputs are sorted already (`-m`).
     pub(crate) merge: bool,
@@ -73,8 +76,8 @@ pub(crate) struct EngineOptions {
     pub(crate) parallel: Option<usize>,
 }
 
-/// Sorts `inputs`. The output is opened (and cut off) by `output` when its first byte is known, which is after all inputs
-/// have been read unless they are only merged; it is closed here.
+/// Sorts `inputs`. The output is opened (and cut off) by `output` when its first byte is known,
+/// which is after all inputs have been read unless they are only merged; it is closed here.
 ///
 /// # Errors
 /// What could not be read, kept or written. Bytes may have been written before.

@@ -7,8 +7,9 @@ use super::exchange::HELD;
 
 /// Sizes for a sort, in bytes where nothing else is said.
 ///
-/// While inputs are read: the source's buffers, a writer for each thread that sorts, and batches. While runs are merged: the
-/// output's buffers, batches that were never written, and what is left in equal shares for the runs.
+/// While inputs are read: the source's buffers, a writer for each thread that sorts, and batches.
+/// While runs are merged: the output's buffers, batches that were never written, and what is left
+/// in equal shares for the runs.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     memory: u64,
@@ -31,8 +32,9 @@ pub(super) struct Plan {
 /// A request is never smaller.
 const LEAST_BLOCK: u64 = 4096;
 
-/// Runs that are merged at a time have at least so large requests each, while memory has room for [`USUAL_RUNS`] of them:
-/// with smaller ones more time is lost than a second pass over the data takes.
+/// Runs that are merged at a time have at least so large requests each, while memory has room for
+/// [`USUAL_RUNS`] of them: with smaller ones more time is lost than a second pass over the data
+/// takes.
 const GOOD_BLOCK: u64 = 64 << 10;
 const USUAL_RUNS: u64 = 16;
 
@@ -42,12 +44,12 @@ const MOST_BATCH: u64 = 256 << 20;
 /// Least memory that is planned with; the rest of the program needs more than that.
 const LEAST_MEMORY: u64 = 128 << 10;
 
-/// What the program takes beside its plan: code, stacks, the ring; never more than an eighth of what was asked for is kept
-/// for it.
+/// What the program takes beside its plan: code, stacks, the ring; never more than an eighth of
+/// what was asked for is kept for it.
 const OWN: u64 = 16 << 20;
 
-/// Blocks of memory that a run takes while it is merged, with two requests in flight: those, one that is being consumed and
-/// the chunks held, and about another for the entries of those.
+/// Blocks of memory that a run takes while it is merged, with two requests in flight: those, one
+/// that is being consumed and the chunks held, and about another for the entries of those.
 const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
 
 impl Plan {
@@ -75,8 +77,9 @@ impl Plan {
         let workers = parallel.unwrap_or_else(processors).clamp(1, most);
         let taken = block * (2 * reading.depth as u64 + 3) + written(&writing) * workers as u64;
         let batches = memory.saturating_sub(taken).max(LEAST_MEMORY / 4);
-        // One is filled, one sorted or written by each worker, one is ready for whoever needs it first. Where descriptors are
-        // few there is one alone, because a merge begins with writing all there are.
+        // One is filled, one sorted or written by each worker, one is ready for whoever needs it
+        // first. Where descriptors are few there is one alone, because a merge begins with writing
+        // all there are.
         let parts = if descriptors.few { 1 } else { workers as u64 + 2 };
         let batch = (batches / parts).min(MOST_BATCH);
         Plan { memory, workers, reading, writing, batches, batch, batch_size, descriptors }
@@ -95,13 +98,15 @@ impl Plan {
         self.batch_size.map_or(most, |asked| asked.clamp(2, most))
     }
 
-    /// Whether batches of `resident` bytes leave enough for so many runs to be read in large requests.
+    /// Whether batches of `resident` bytes leave enough for so many runs to be read in large
+    /// requests.
     pub(super) fn has_room(&self, resident: u64, runs: usize) -> bool {
         let wanted = (self.writing.block as u64).min(self.memory / USUAL_RUNS / LANE_BLOCKS).max(LEAST_BLOCK);
         self.for_runs(resident) >= runs as u64 * (wanted / 4).max(LEAST_BLOCK) * LANE_BLOCKS
     }
 
-    /// How each of `runs` is read beside batches of `resident` bytes, and the most lines of a piece.
+    /// How each of `runs` is read beside batches of `resident` bytes, and the most lines of a
+    /// piece.
     pub(super) fn lane(&self, resident: u64, runs: usize) -> (StreamOptions, usize) {
         let share = self.for_runs(resident) / runs.max(1) as u64;
         let block = whole(share / LANE_BLOCKS).clamp(LEAST_BLOCK, self.reading.block.max(LEAST_BLOCK as usize) as u64);

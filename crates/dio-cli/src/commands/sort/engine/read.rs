@@ -24,7 +24,8 @@ pub(super) struct Filler<'scope, 'env, 'a> {
     most_runs: usize,
 }
 
-/// Batches of an input whose size is not known grow from this size, so that sorting begins early, in bytes.
+/// Batches of an input whose size is not known grow from this size, so that sorting begins early,
+/// in bytes.
 const FIRST: u64 = 4 << 20;
 
 /// A smaller batch is not worth a thread.
@@ -133,7 +134,8 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         let wanted = match self.total {
             Some(total) => {
                 let all = (u128::from(total) * u128::from(self.mean + entry::SIZE) / u128::from(self.mean)) as u64;
-                // What fits into memory is divided so that all threads have their share, and can begin early.
+                // What fits into memory is divided so that all threads have their share, and can
+                // begin early.
                 let parts = if all > 4 * LEAST { 2 * plan.workers as u64 } else { 1 };
                 if all > plan.batches { most } else { (all / parts + all / 16).max(LEAST) }
             }

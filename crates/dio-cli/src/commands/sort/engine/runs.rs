@@ -53,7 +53,8 @@ impl Merger<'_> {
             if streams <= most {
                 return Ok(runs);
             }
-            // No more than needed, and the shortest neighbours: which come first in the input must stay known.
+            // No more than needed, and the shortest neighbours: which come first in the input must
+            // stay known.
             let count = most.min(streams - most + 1);
             let from = self.first_to_merge(&runs, count);
             let merged = self.merged(runs.splice(from..from + count, []).collect())?;
@@ -61,15 +62,16 @@ impl Merger<'_> {
         }
     }
 
-    /// Where the `count` neighbours begin that are merged next: the shortest, unless so many runs are kept that some of
-    /// these have to go first.
+    /// Where the `count` neighbours begin that are merged next: the shortest, unless so many runs
+    /// are kept that some of these have to go first.
     fn first_to_merge(&self, runs: &[Run], count: usize) -> usize {
         let kept = |runs: &[Run]| runs.iter().filter(|run| matches!(run, Run::Kept(_))).count();
         if kept(runs) < self.plan.descriptors.kept {
             return shortest(runs, count);
         }
         let windows = runs.windows(count).enumerate();
-        // Of equals the last is taken: the runs of highest number, which are the shortest after earlier merges.
+        // Of equals the last is taken: the runs of highest number, which are the shortest after
+        // earlier merges.
         windows.max_by_key(|(_, window)| kept(window)).map_or(0, |(from, _)| from)
     }
 

@@ -1,7 +1,8 @@
 //! Temporary files: runs are kept in them until they are merged.
 //!
-//! They have no name: nothing is left behind, however the process ends. Where the file system has no files without a name
-//! (`O_TMPFILE`, `open(2)`), the name is removed as soon as the file is there.
+//! They have no name: nothing is left behind, however the process ends. Where the file system has
+//! no files without a name (`O_TMPFILE`, `open(2)`), the name is removed as soon as the file is
+//! there.
 
 use std::ffi::OsString;
 use std::io;
@@ -93,8 +94,8 @@ impl<'a> Store<'a> {
         produce: &mut dyn FnMut(&mut Gather<'_, dyn Drain>) -> Outcome<()>,
     ) -> Outcome<Kept> {
         let failed = |error: io::Error| Failure::Keep { directory: directory.clone(), error };
-        // Space first: writes inside a file go beside each other, those that extend it one by one; and a disk without the
-        // room says so before anything is written.
+        // Space first: writes inside a file go beside each other, those that extend it one by one;
+        // and a disk without the room says so before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
             Some(most) => match uninterrupted(|| fallocate(&fd, FallocateFlags::empty(), 0, most)) {
                 Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(failed(errno.into())),

@@ -1,4 +1,5 @@
-//! Where sorted lines come from in chunks: inputs, temporary files, and programs that decompress those.
+//! Where sorted lines come from in chunks: inputs, temporary files, and programs that decompress
+//! those.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

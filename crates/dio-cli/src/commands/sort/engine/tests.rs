@@ -1,4 +1,5 @@
-//! The engine against sorting in memory. Bounds of memory are so small that there are many runs and several passes.
+//! The engine against sorting in memory. Bounds of memory are so small that there are many runs and
+//! several passes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,8 +86,8 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
     assert_eq!(left.len(), texts.len() + 1, "only inputs and the output: {left:?}");
 }
 
-/// Orders of each kind that the engine treats otherwise; where only the first of equal lines is wanted, none has a last
-/// resort.
+/// Orders of each kind that the engine treats otherwise; where only the first of equal lines is
+/// wanted, none has a last resort.
 fn orders(unique: bool) -> Vec<Order> {
     let span = Span { skip_first: true, ..WHOLE };
     let key = |reverse| Key { span: span.clone(), kind: Kind::Numeric, view: View::default(), reverse };

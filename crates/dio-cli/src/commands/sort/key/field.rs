@@ -32,7 +32,8 @@ pub(crate) struct Span {
 pub(crate) const WHOLE: Span =
     Span { first_field: None, first_byte: 0, skip_first: false, last_field: None, last_byte: 0, skip_last: false };
 
-/// A place in a line that was found before, so that the next key need not start over: so many fields lie before `at`.
+/// A place in a line that was found before, so that the next key need not start over: so many
+/// fields lie before `at`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     fields: usize,
@@ -101,7 +102,8 @@ impl Span {
         *self == WHOLE
     }
 
-    /// The key of a line; empty where it ends before it starts. `found` is what the key before it left, of the same line.
+    /// The key of a line; empty where it ends before it starts. `found` is what the key before it
+    /// left, of the same line.
     #[inline]
     pub(super) fn of<'l>(&self, line: &'l [u8], separator: Separator, found: &mut Found) -> &'l [u8] {
         let start = match self.first_field {

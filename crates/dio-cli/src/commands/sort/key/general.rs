@@ -1,5 +1,5 @@
-//! Numbers of `-g`: what `strtold(3)` reads, as the 80-bit format of x86 has them (IEEE 754 extended: 15 bits of exponent,
-//! 64 of significand), rounded to the nearest and to even.
+//! Numbers of `-g`: what `strtold(3)` reads, as the 80-bit format of x86 has them (IEEE 754
+//! extended: 15 bits of exponent, 64 of significand), rounded to the nearest and to even.
 
 mod big;
 
@@ -7,8 +7,8 @@ use big::Big;
 
 use super::prefix::Bits;
 
-/// Places of a significand that can matter: a half between two values of the format has fewer. What is behind them is told
-/// by one more digit.
+/// Places of a significand that can matter: a half between two values of the format has fewer. What
+/// is behind them is told by one more digit.
 const PLACES: usize = 12_000;
 
 /// Exponents beyond these, of the first digit, are infinite or nought for certain.
@@ -19,7 +19,8 @@ const SMALLEST: i64 = -4990;
 const INFINITE: i64 = 0x7fff;
 const BIAS: i64 = 16383;
 
-/// A text's place, as an integer: what is no number is 0, then come both kinds of NaN, then the numbers in their order.
+/// A text's place, as an integer: what is no number is 0, then come both kinds of NaN, then the
+/// numbers in their order.
 pub(super) fn place(text: &[u8]) -> u128 {
     let blanks = text.iter().position(|b| !matches!(b, b' ' | b'\t'..=b'\r')).unwrap_or(text.len());
     let (negative, text) = match &text[blanks..] {
@@ -56,8 +57,8 @@ fn starts_with(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// Digits with a point among them, read into `add`, which is given each digit's value and whether it is behind the point;
-/// returns the rest. `None` without any digit.
+/// Digits with a point among them, read into `add`, which is given each digit's value and whether
+/// it is behind the point; returns the rest. `None` without any digit.
 fn scan(text: &[u8], radix: u32, mut add: impl FnMut(u8, bool)) -> Option<&[u8]> {
     let (mut behind, mut any) = (false, false);
     for (at, byte) in text.iter().enumerate() {
@@ -73,7 +74,8 @@ fn scan(text: &[u8], radix: u32, mut add: impl FnMut(u8, bool)) -> Option<&[u8]>
     any.then_some(&[])
 }
 
-/// The exponent behind a significand: `e-5`. Nought without one; kept within bounds that are far beyond what matters.
+/// The exponent behind a significand: `e-5`. Nought without one; kept within bounds that are far
+/// beyond what matters.
 fn exponent(text: &[u8], letter: u8) -> i64 {
     let Some((first, rest)) = text.split_first() else { return 0 };
     if !first.eq_ignore_ascii_case(&letter) {
@@ -91,7 +93,8 @@ fn exponent(text: &[u8], letter: u8) -> i64 {
 
 /// The magnitude of the decimal number that the text starts with.
 fn decimal(text: &[u8]) -> Option<u128> {
-    // The significand is the integer that the digits from the first that is not 0 make, times ten to some power.
+    // The significand is the integer that the digits from the first that is not 0 make, times ten
+    // to some power.
     let (mut short, mut power, mut count) = (0u64, 0i64, 0usize);
     let rest = scan(text, 10, |digit, behind| {
         power -= i64::from(behind);
@@ -187,7 +190,8 @@ fn hexadecimal(text: &[u8]) -> Option<u128> {
     Some(round(significand, sticky, power + exponent(rest, b'p')))
 }
 
-/// `significand * 2^power` in the format, of which sign and all are 79 bits; `sticky` says that it is a little more.
+/// `significand * 2^power` in the format, of which sign and all are 79 bits; `sticky` says that it
+/// is a little more.
 fn round(significand: u128, sticky: bool, power: i64) -> u128 {
     if significand == 0 {
         return 0;
@@ -288,7 +292,8 @@ mod tests {
             (".5", "5e-1"),
             ("1.", "1"),
             ("1e-4951", "1e-4951"),
-            // 2^64 + 1 lies in the middle, and the even neighbour is taken; with anything more, the other.
+            // 2^64 + 1 lies in the middle, and the even neighbour is taken; with anything more, the
+            // other.
             ("18446744073709551617", "18446744073709551616"),
             ("18446744073709551617.000000000000000000000000000001", "18446744073709551618"),
             ("18446744073709551619", "18446744073709551620"),

@@ -1,7 +1,8 @@
 //! The order that lines are brought into.
 //!
-//! `field` finds a key in a line; `text`, `number`, `general`, `version` compare two of a kind, and say in 64 bits what they
-//! can of one (`prefix`), so that most pairs of lines need no look at their bytes.
+//! `field` finds a key in a line; `text`, `number`, `general`, `version` compare two of a kind, and
+//! say in 64 bits what they can of one (`prefix`), so that most pairs of lines need no look at
+//! their bytes.
 
 mod field;
 mod general;
@@ -47,7 +48,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffle {
     salted: Md5,
-    /// A key that does not end with NUL gets one: GNU sort does that in locales that are not `C` or `POSIX`.
+    /// A key that does not end with NUL gets one: GNU sort does that in locales that are not `C` or
+    /// `POSIX`.
     ends: bool,
 }
 
@@ -112,7 +114,8 @@ impl Key {
         }
     }
 
-    /// Adds what can be said of a key; whether that is all there is to it, and there is room for more.
+    /// Adds what can be said of a key; whether that is all there is to it, and there is room for
+    /// more.
     #[inline]
     fn put(&self, text: &[u8], bits: &mut Bits) -> bool {
         match &self.kind {
@@ -160,8 +163,8 @@ impl Order {
         Order { keys: Vec::new(), separator: Separator::Blanks, last_resort: true, reverse }
     }
 
-    /// An order by `keys`, between which lines have this separator. Where these are equal, lines are `stable`, or the bytes
-    /// of the lines decide, in descending order if `reverse`.
+    /// An order by `keys`, between which lines have this separator. Where these are equal, lines
+    /// are `stable`, or the bytes of the lines decide, in descending order if `reverse`.
     pub(crate) fn by_keys(keys: Vec<Key>, separator: Separator, stable: bool, reverse: bool) -> Order {
         let is_text = |key: &Key| matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole();
         if let [key] = &keys[..]
@@ -175,8 +178,8 @@ impl Order {
         Order { keys, separator, last_resort, reverse }
     }
 
-    /// What can be said of the line's place in 64 bits: `prefix(a) < prefix(b)` implies that `a` comes before `b`. Where
-    /// they are equal, [`Order::compare_rest`] decides.
+    /// What can be said of the line's place in 64 bits: `prefix(a) < prefix(b)` implies that `a`
+    /// comes before `b`. Where they are equal, [`Order::compare_rest`] decides.
     #[inline]
     pub(crate) fn prefix(&self, line: &[u8]) -> u64 {
         if self.keys.is_empty() {
@@ -195,8 +198,9 @@ impl Order {
         bits.value()
     }
 
-    /// How two lines, without their terminators, compare: by the keys, then as GNU's last resort by all bytes unless the
-    /// order is stable. Where this is `Equal`, whichever came first in the input comes first in the output.
+    /// How two lines, without their terminators, compare: by the keys, then as GNU's last resort by
+    /// all bytes unless the order is stable. Where this is `Equal`, whichever came first in the
+    /// input comes first in the output.
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let order = self.compare_keys(a, b);
@@ -207,7 +211,8 @@ impl Order {
         if self.reverse { order.reverse() } else { order }
     }
 
-    /// The same as [`Order::compare`] for two lines whose prefixes are equal: what these showed need not be looked at again.
+    /// The same as [`Order::compare`] for two lines whose prefixes are equal: what these showed
+    /// need not be looked at again.
     #[inline]
     pub(crate) fn compare_rest(&self, a: &[u8], b: &[u8]) -> Ordering {
         match (self.keys.is_empty(), a.get(8..), b.get(8..)) {
@@ -223,8 +228,8 @@ impl Order {
         if self.keys.is_empty() { a == b } else { self.compare_keys(a, b).is_eq() }
     }
 
-    /// Whether this is the order of whole lines as bytes, and if so whether it is reversed; then `prefix` is the first eight
-    /// bytes (inverted if reversed, zeros behind the end).
+    /// Whether this is the order of whole lines as bytes, and if so whether it is reversed; then
+    /// `prefix` is the first eight bytes (inverted if reversed, zeros behind the end).
     pub(crate) fn is_bytes(&self) -> Option<bool> {
         self.keys.is_empty().then_some(self.reverse)
     }

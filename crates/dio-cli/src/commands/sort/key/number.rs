@@ -61,7 +61,8 @@ impl<'a> Number<'a> {
         length.then_with(|| self.whole.cmp(other.whole)).then_with(|| self.fraction.cmp(other.fraction))
     }
 
-    /// Adds what orders numbers: sign, digits before the point, the first digits. Whether that is all there is to it.
+    /// Adds what orders numbers: sign, digits before the point, the first digits. Whether that is
+    /// all there is to it.
     #[inline]
     pub(super) fn put(&self, bits: &mut Bits, reverse: bool) -> bool {
         let (code, width, complete) = self.magnitude();
@@ -129,7 +130,8 @@ fn value(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
 }
 
-/// The place of a number's unit among `-h`'s, negative for a negative number: K is 1, and none or no value is 0.
+/// The place of a number's unit among `-h`'s, negative for a negative number: K is 1, and none or
+/// no value is 0.
 #[inline]
 fn unit(text: &[u8]) -> i8 {
     let (negative, text) = match text {

@@ -1,7 +1,7 @@
 //! 64 bits that say as much as they can about a line's place.
 //!
-//! Keys are written into them one after the other, each in a code that keeps the order and of which none is the beginning
-//! of another, until they are full or a key could not be told wholly.
+//! Keys are written into them one after the other, each in a code that keeps the order and of which
+//! none is the beginning of another, until they are full or a key could not be told wholly.
 
 /// Bits that are being filled from the top.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ impl Bits {
         self.value
     }
 
-    /// Adds the low `width` bits of a code, inverted if the order is reversed; as many as there is room for. Whether all
-    /// found room.
+    /// Adds the low `width` bits of a code, inverted if the order is reversed; as many as there is
+    /// room for. Whether all found room.
     #[inline]
     pub(super) fn put(&mut self, code: u64, width: u32, reverse: bool) -> bool {
         if width == 0 {
@@ -36,8 +36,8 @@ impl Bits {
         room
     }
 
-    /// Adds a text: each byte as it is, and a zero at the end; 0 and 1 are told apart by a bit behind a byte 1. Whether
-    /// the end found room.
+    /// Adds a text: each byte as it is, and a zero at the end; 0 and 1 are told apart by a bit
+    /// behind a byte 1. Whether the end found room.
     #[inline]
     pub(super) fn put_text(&mut self, text: &[u8], reverse: bool) -> bool {
         if let Some(first) = text.first_chunk::<8>() {

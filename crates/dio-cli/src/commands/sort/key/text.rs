@@ -1,4 +1,5 @@
-//! Texts of which some bytes do not count (`-d`, `-i`) or count as others (`-f`), and names of months.
+//! Texts of which some bytes do not count (`-d`, `-i`) or count as others (`-f`), and names of
+//! months.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! Versions of `-V`: digits compare as numbers, and what looks like the suffix of a file name counts last.
+//! Versions of `-V`: digits compare as numbers, and what looks like the suffix of a file name
+//! counts last.
 //!
 //! The rules are those of "Version sort ordering" in the manual of GNU coreutils.
 
@@ -6,7 +7,8 @@ use std::cmp::Ordering;
 
 use super::prefix::Bits;
 
-/// The names that come first, in this order: none at all, `.`, `..`, what starts with a point, all others.
+/// The names that come first, in this order: none at all, `.`, `..`, what starts with a point, all
+/// others.
 fn class(text: &[u8]) -> u8 {
     match text {
         [] => 0,
@@ -17,8 +19,8 @@ fn class(text: &[u8]) -> u8 {
     }
 }
 
-/// The text without its suffix: a point, a letter or `~`, letters, digits and `~`, as often as that is there at the end,
-/// but never from the first byte on.
+/// The text without its suffix: a point, a letter or `~`, letters, digits and `~`, as often as that
+/// is there at the end, but never from the first byte on.
 fn without_suffix(text: &[u8]) -> &[u8] {
     let mut end = text.len();
     loop {
@@ -42,7 +44,8 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     compare_parts(without_suffix(a), without_suffix(b)).then_with(|| compare_parts(a, b))
 }
 
-/// Where a byte that is no digit stands: `~` before the end and digits, then letters, then all others.
+/// Where a byte that is no digit stands: `~` before the end and digits, then letters, then all
+/// others.
 #[inline]
 fn weight(byte: u8) -> u16 {
     match byte {

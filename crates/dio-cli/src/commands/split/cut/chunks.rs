@@ -4,8 +4,8 @@ use memchr::memchr;
 
 use super::cutter::{Action, Cut, Cutter, at_most};
 
-/// How an input of known size is shared out: all shares are the same but the last, which has what is left. No share but
-/// those behind the end is empty.
+/// How an input of known size is shared out: all shares are the same but the last, which has what
+/// is left. No share but those behind the end is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands::split) struct Shares {
     size: u64,
@@ -88,8 +88,8 @@ impl Cutter for LineChunks {
         }
         let chunk = &chunk[..within];
         let piece = self.piece;
-        // The first line that ends on the last byte of the share, or behind it, is the last of this output. Nothing
-        // before needs to be looked at.
+        // The first line that ends on the last byte of the share, or behind it, is the last of this
+        // output. Nothing before needs to be looked at.
         let unseen = at_most(chunk, (self.shares.end(piece) - 1).saturating_sub(self.position));
         let found = memchr(self.separator, &chunk[unseen..]).map(|at| unseen + at + 1);
         let len = found.unwrap_or(chunk.len());

@@ -5,7 +5,8 @@
 pub(in super::super) enum Action {
     /// They belong to the output.
     Put,
-    /// They are kept aside, behind what is there already: which output they belong to is not known yet.
+    /// They are kept aside, behind what is there already: which output they belong to is not known
+    /// yet.
     Keep,
     /// Nothing with them: all that is kept aside belongs to the output.
     PutKept,
@@ -33,7 +34,8 @@ impl Cut {
 
 /// A way to cut.
 pub(in super::super) trait Cutter {
-    /// What to do next, given the bytes that follow those it has decided about; there is at least one.
+    /// What to do next, given the bytes that follow those it has decided about; there is at least
+    /// one.
     fn cut(&mut self, chunk: &[u8]) -> Cut;
 
     /// What to do at the end of the input.

@@ -6,14 +6,15 @@ use super::cutter::{Action, Cut, Cutter, at_most};
 
 /// `-C`: as many whole lines as fit into so many bytes; a line that does not fit by itself is cut.
 ///
-/// The last bytes are one window like all others: if they fill it exactly and do not end a line, their last line starts
-/// an output of its own, as with GNU split.
+/// The last bytes are one window like all others: if they fill it exactly and do not end a line,
+/// their last line starts an output of its own, as with GNU split.
 #[derive(Debug)]
 pub(in crate::commands::split) struct LineBytes {
     separator: u8,
     each: u64,
     piece: u64,
-    /// Bytes that the present output still takes, those kept aside counted as taken. Invariant: at least 1.
+    /// Bytes that the present output still takes, those kept aside counted as taken. Invariant: at
+    /// least 1.
     room: u64,
     /// A line ends in the present output, so a part of another may have to wait for the next.
     has_line: bool,

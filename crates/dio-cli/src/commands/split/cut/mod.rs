@@ -1,6 +1,8 @@
-//! Where the input is cut: state machines that see it chunk by chunk and say what to do with the next bytes.
+//! Where the input is cut: state machines that see it chunk by chunk and say what to do with the
+//! next bytes.
 //!
-//! They hold no bytes and do no I/O, so their answers depend on the input alone, not on how it arrives.
+//! They hold no bytes and do no I/O, so their answers depend on the input alone, not on how it
+//! arrives.
 
 mod chunks;
 mod cutter;

@@ -4,7 +4,8 @@ use dio_test::{Rng, Seed};
 
 use super::*;
 
-/// What a cutter makes of an input that comes in chunks of random sizes: the outputs with their numbers.
+/// What a cutter makes of an input that comes in chunks of random sizes: the outputs with their
+/// numbers.
 fn pieces(cutter: &mut dyn Cutter, input: &[u8], rng: &mut Rng) -> Vec<(u64, Vec<u8>)> {
     let mut outputs: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut kept = Vec::new();

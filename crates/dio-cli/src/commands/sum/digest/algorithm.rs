@@ -131,7 +131,8 @@ impl Algorithm {
         matches!(self, Self::Blake2b | Self::Blake3)
     }
 
-    /// Whether its lines are a number, a size and a name, as those of `sum` and `cksum`, which cannot be checked.
+    /// Whether its lines are a number, a size and a name, as those of `sum` and `cksum`, which
+    /// cannot be checked.
     pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Bsd | Self::Sysv | Self::Crc | Self::Crc32b)
     }
@@ -142,8 +143,8 @@ impl Algorithm {
 pub(crate) struct Kind {
     /// The function.
     pub(crate) algorithm: Algorithm,
-    /// Length of the digest in bytes: between 1 and [`Algorithm::most_bytes`], and the usual one unless
-    /// [`Algorithm::any_length`].
+    /// Length of the digest in bytes: between 1 and [`Algorithm::most_bytes`], and the usual one
+    /// unless [`Algorithm::any_length`].
     pub(crate) bytes: usize,
 }
 

@@ -122,7 +122,8 @@ fn crc(algorithm: CrcAlgorithm) -> State {
     State::Crc(Box::new(crc_fast::Digest::new(algorithm)))
 }
 
-/// What POSIX `cksum` appends to the data: the length, least significant octet first, without leading zeros.
+/// What POSIX `cksum` appends to the data: the length, least significant octet first, without
+/// leading zeros.
 pub(super) fn length_octets(length: &[u8; 8]) -> &[u8] {
     let used = length.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
     &length[..used]

@@ -1,5 +1,6 @@
-//! Digests whose parts can be worked on by several threads and joined in order: the CRCs, because they are linear;
-//! BLAKE3, because it is a tree of chunks of 1024 bytes (section 2.1 of its paper); System V's sum.
+//! Digests whose parts can be worked on by several threads and joined in order: the CRCs, because
+//! they are linear; BLAKE3, because it is a tree of chunks of 1024 bytes (section 2.1 of its
+//! paper); System V's sum.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root_xof,
@@ -15,12 +16,13 @@ pub(crate) enum Part {
     Crc(u64),
     /// The sum of its bytes.
     Sum(u32),
-    /// The chaining values of the largest whole subtrees that it consists of, and how many bytes each covers.
+    /// The chaining values of the largest whole subtrees that it consists of, and how many bytes
+    /// each covers.
     Trees(Vec<(ChainingValue, u64)>),
 }
 
-/// Works out the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there, which with BLAKE3 is
-/// anywhere but between chunks of 1024 bytes.
+/// Works out the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there,
+/// which with BLAKE3 is anywhere but between chunks of 1024 bytes.
 ///
 /// # Panics
 /// If the digest does not work [in parts](Kind::in_parts).
@@ -70,8 +72,9 @@ pub(crate) struct Joiner {
 enum State {
     Crc(u64),
     Sum(u32),
-    /// Subtrees that wait for their right-hand neighbour: their lengths are powers of two, strictly decreasing but for
-    /// the last, which is merged only when more follows, because the last merge of all is the root's and different.
+    /// Subtrees that wait for their right-hand neighbour: their lengths are powers of two, strictly
+    /// decreasing but for the last, which is merged only when more follows, because the last merge
+    /// of all is the root's and different.
     Trees(Vec<(ChainingValue, u64)>),
 }
 

@@ -1,4 +1,5 @@
-//! What is archived of a file beside its contents: its header, owners' names, extended attributes and access control lists.
+//! What is archived of a file beside its contents: its header, owners' names, extended attributes
+//! and access control lists.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -127,8 +128,8 @@ impl Asking {
         self.xattrs || self.acls
     }
 
-    /// The attributes of the file of that path, which does not follow a symbolic link at its end. A file system without
-    /// attributes has none.
+    /// The attributes of the file of that path, which does not follow a symbolic link at its end. A
+    /// file system without attributes has none.
     ///
     /// # Errors
     /// What `listxattr(2)` and `getxattr(2)` answer.

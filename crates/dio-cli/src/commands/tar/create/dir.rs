@@ -1,7 +1,7 @@
 //! Directories that are archived, with descriptors that can be closed and had again.
 //!
-//! A tree may be deeper than there are descriptors. A directory that is closed is opened again by its path from the directory
-//! of `-C`; it is the same if device and inode are.
+//! A tree may be deeper than there are descriptors. A directory that is closed is opened again by
+//! its path from the directory of `-C`; it is the same if device and inode are.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};

@@ -1,9 +1,11 @@
 //! `-c`: making an archive.
 //!
-//! `walk` finds the names in the order of the archive, opening and listing directories (`dir`). Workers (`prepare`) open files, ask for
-//! their attributes (`attributes`, `sparse`) and read those that are not large (`small`), ahead of the writer (`store`), which
-//! gives everything its place, finds hard links, tells what there is to tell (`note`) and reads large files as streams. Bytes
-//! are copied once: members begin where 512-byte blocks do, which is not where blocks of memory do. `target` is the archive.
+//! `walk` finds the names in the order of the archive, opening and listing directories (`dir`).
+//! Workers (`prepare`) open files, ask for their attributes (`attributes`, `sparse`) and read those
+//! that are not large (`small`), ahead of the writer (`store`), which gives everything its place,
+//! finds hard links, tells what there is to tell (`note`) and reads large files as streams. Bytes
+//! are copied once: members begin where 512-byte blocks do, which is not where blocks of memory do.
+//! `target` is the archive.
 
 mod attributes;
 mod dir;
@@ -29,19 +31,19 @@ use walk::Walk;
 pub(super) use removal::{Removal, remove_all};
 pub(super) use target::Target;
 
-/// A deep tree keeps a directory open for each level: as many descriptors are asked for as the system lets us have, up to
-/// this.
+/// A deep tree keeps a directory open for each level: as many descriptors are asked for as the
+/// system lets us have, up to this.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Descriptors that a worker may have open at a time: a file as its stream needs it, its ring, and the files that wait for the
-/// writer.
+/// Descriptors that a worker may have open at a time: a file as its stream needs it, its ring, and
+/// the files that wait for the writer.
 const WORKERS_DESCRIPTORS: u64 = 10;
 
 /// Descriptors that are left for the writer, the libraries and what is opened in passing.
 const OTHER_DESCRIPTORS: u64 = 40;
 
-/// Workers, of whom most wait on a cold disk, and the directories that may be open, where so many descriptors are free. With
-/// few of them everything is done by one thread in one directory.
+/// Workers, of whom most wait on a cold disk, and the directories that may be open, where so many
+/// descriptors are free. With few of them everything is done by one thread in one directory.
 fn means(free: u64) -> (usize, usize) {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
     let workers = std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16);
@@ -52,7 +54,8 @@ fn means(free: u64) -> (usize, usize) {
 /// Makes the archive.
 ///
 /// # Errors
-/// What ends it early. After a signal a new archive is removed, and one that was there is as it was.
+/// What ends it early. After a signal a new archive is removed, and one that was there is as it
+/// was.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let started = Instant::now();
     let stop = Stop::on_signals();
@@ -83,9 +86,9 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Puts the files of the command line into an archive, from where it is; only those for which `newer` says yes to the name
-/// and what the file is; it is asked about what is in directories that it does not want too. Returns what `--remove-files`
-/// removes when the archive is durable.
+/// Puts the files of the command line into an archive, from where it is; only those for which
+/// `newer` says yes to the name and what the file is; it is asked about what is in directories that
+/// it does not want too. Returns what `--remove-files` removes when the archive is durable.
 ///
 /// # Errors
 /// What ends it early.

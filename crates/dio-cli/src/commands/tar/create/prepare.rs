@@ -1,5 +1,5 @@
-//! What a worker does about a job: it opens the file, asks for its attributes, and reads it if it is not large. Nothing is
-//! told here, and what is written is decided behind it, in order.
+//! What a worker does about a job: it opens the file, asks for its attributes, and reads it if it
+//! is not large. Nothing is told here, and what is written is decided behind it, in order.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -87,8 +87,8 @@ pub(super) struct Preparing<'a> {
 }
 
 impl<'a> Preparing<'a> {
-    /// `archive` holds device and inode of the archive, which does not archive itself, and of the file that it replaces;
-    /// only what is `newer` is archived.
+    /// `archive` holds device and inode of the archive, which does not archive itself, and of the
+    /// file that it replaces; only what is `newer` is archived.
     pub(super) fn new(run: &'a Run, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
         let asking = Asking::of(&run.options);
@@ -238,7 +238,8 @@ impl<'a> Preparing<'a> {
         member.contents = match size {
             0 => Contents::None,
             _ if striped => Contents::Open(fd),
-            // Files of the kernel (proc(5)) say that they have no bytes, and are archived so; what is larger has blocks.
+            // Files of the kernel (proc(5)) say that they have no bytes, and are archived so; what
+            // is larger has blocks.
             _ if size <= small => {
                 let held = self.small.read(fd.as_fd(), size as usize);
                 Contents::Held(held, fstat(&fd).ok())

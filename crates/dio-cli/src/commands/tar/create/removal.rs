@@ -14,8 +14,8 @@ use super::dir::Dir;
 use super::note::Note;
 use crate::tool::deep::{LONGEST, open_in_steps};
 
-/// A name to remove. It holds no directory open but the one that the operands are relative to: there may be more of them
-/// than descriptors.
+/// A name to remove. It holds no directory open but the one that the operands are relative to:
+/// there may be more of them than descriptors.
 #[derive(Debug)]
 pub(in super::super) struct Removal {
     root: Arc<Dir>,
@@ -25,8 +25,8 @@ pub(in super::super) struct Removal {
     archived: Option<Identity>,
 }
 
-/// What tells that a file is still the one that was archived. Its other names may be removed before it, so that the time
-/// of its last change is of no use.
+/// What tells that a file is still the one that was archived. Its other names may be removed before
+/// it, so that the time of its last change is of no use.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -86,11 +86,13 @@ impl Removal {
         names::unlinkat(dir, &name).map(|()| true)
     }
 
-    /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has none.
+    /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has
+    /// none.
     fn try_remove_root(&self, run: &Run) -> Result<bool, Errno> {
         let given = run.options.names.directories.get(self.root.root).ok_or(Errno::INVAL)?;
         let Some(name) = given.file_name() else { return Err(Errno::INVAL) };
-        // The path may lead through a directory that has been removed; the one above is still there.
+        // The path may lead through a directory that has been removed; the one above is still
+        // there.
         let is_root = |stat: Stat| FileId::of(&stat) == FileId::of(&self.root.stat);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let above = openat(&*self.root.open()?, c"..", flags, Mode::empty())?;

@@ -1,5 +1,6 @@
-//! Contents of small files, through a page cache that forgets (`RWF_DONTCACHE`), so that no page stays that was not there
-//! before. A direct request would pay a round trip to the device for each file where the kernel gathers many.
+//! Contents of small files, through a page cache that forgets (`RWF_DONTCACHE`), so that no page
+//! stays that was not there before. A direct request would pay a round trip to the device for each
+//! file where the kernel gathers many.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSliceMut};
@@ -41,8 +42,8 @@ pub(super) struct Held {
 /// Bytes that are read at a time where there are no descriptors for streams.
 const PLAIN_BYTES: usize = 128 << 10;
 
-/// Whether a file that could not be opened as a stream, because there are too few descriptors, can be read by [`plainly`]: a
-/// striped one has its bytes elsewhere.
+/// Whether a file that could not be opened as a stream, because there are too few descriptors, can
+/// be read by [`plainly`]: a striped one has its bytes elsewhere.
 pub(super) fn is_plain(fd: impl AsFd, error: &io::Error) -> bool {
     errno_of(error) == Errno::MFILE && names::is_striped(fd).is_ok_and(|striped| !striped)
 }
@@ -53,8 +54,8 @@ pub(super) fn from_start(fd: &OwnedFd, path: &[u8], how: &StreamOptions) -> io::
     Input::adopt(fd.try_clone()?, OsStr::from_bytes(path), how)
 }
 
-/// Reads part of a file through the page cache, with the one descriptor that there is. Gives how many bytes there were; the
-/// outer error is that of `take`.
+/// Reads part of a file through the page cache, with the one descriptor that there is. Gives how
+/// many bytes there were; the outer error is that of `take`.
 pub(super) fn plainly<E>(
     fd: BorrowedFd<'_>,
     part: Range<u64>,

@@ -20,7 +20,8 @@ pub(super) fn has_holes(stat: &Stat) -> bool {
 pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let size = stat.st_size as u64;
     if how == Holes::Raw {
-        // A count of no blocks alone proves nothing: data may wait in memory, or be stored beside the inode.
+        // A count of no blocks alone proves nothing: data may wait in memory, or be stored beside
+        // the inode.
         let nothing = stat.st_blocks == 0 && seek(fd, SeekFrom::Data(0)) == Err(Errno::NXIO);
         return Ok(nothing.then(Vec::new));
     }

@@ -51,7 +51,8 @@ pub(super) struct Store<'a> {
     links: HashMap<FileId, Linked>,
     /// Files with more names than this may come again.
     trivial: u64,
-    /// A directory that the format has no place for: what is in it is not archived either, until it is left.
+    /// A directory that the format has no place for: what is in it is not archived either, until it
+    /// is left.
     refused: Option<Vec<u8>>,
     /// What is removed when the archive is durable, in the order in which it may be.
     pub(super) remove: Vec<Removal>,
@@ -215,7 +216,8 @@ impl<'a> Store<'a> {
         self.links.insert(FileId::of(stat), Linked { name, missing });
     }
 
-    /// Writes the headers of an entry and lists it; false if the format has no place for it, which is told.
+    /// Writes the headers of an entry and lists it; false if the format has no place for it, which
+    /// is told.
     fn header(&mut self, entry: &Entry, path: &[u8], stat: &Stat) -> Result<bool, Ended> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
@@ -376,7 +378,8 @@ impl<'a> Store<'a> {
         Ok(Read::All(dio::names::fstat(fd).ok()))
     }
 
-    /// Puts zeros for the end of an extent that the file did not give, and for all extents behind it.
+    /// Puts zeros for the end of an extent that the file did not give, and for all extents behind
+    /// it.
     fn missing(
         &mut self,
         path: &[u8],
@@ -395,7 +398,8 @@ impl<'a> Store<'a> {
         Ok(missing.unwrap_or(Read::Short))
     }
 
-    /// Copies `left` bytes; fewer where the file ends. Bytes behind them stay in `source`: the next extent may begin there.
+    /// Copies `left` bytes; fewer where the file ends. Bytes behind them stay in `source`: the next
+    /// extent may begin there.
     fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Unable> {
         while *left > 0 {
             if Stop::on_signals().asked() {

@@ -55,7 +55,8 @@ pub(super) type Identities = Vec<FileId>;
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
 impl Target {
-    /// Makes the archive of the command line. A file of that name stays until the archive is complete.
+    /// Makes the archive of the command line. A file of that name stays until the archive is
+    /// complete.
     ///
     /// # Errors
     /// It cannot be opened; a program for its compression cannot be started.
@@ -80,7 +81,8 @@ impl Target {
         Ok(target)
     }
 
-    /// An archive that is written on from where a sink is, `position` bytes from the archive's start.
+    /// An archive that is written on from where a sink is, `position` bytes from the archive's
+    /// start.
     ///
     /// # Errors
     /// A program for its compression cannot be started.
@@ -106,7 +108,8 @@ impl Target {
         Ok(Target { way, name, identities, successor, position, start: position, held: None })
     }
 
-    /// Keeps the first block that is written back, so that what is behind it stays no part of the archive.
+    /// Keeps the first block that is written back, so that what is behind it stays no part of the
+    /// archive.
     pub(in super::super) fn hold_first_block(&mut self) {
         self.held = Some(Vec::with_capacity(BLOCK));
     }

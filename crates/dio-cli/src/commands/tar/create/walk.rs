@@ -1,4 +1,5 @@
-//! The walk: which names are archived, in their order. It opens and lists directories; files are left to the workers.
+//! The walk: which names are archived, in their order. It opens and lists directories; files are
+//! left to the workers.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::OwnedFd;
@@ -36,7 +37,8 @@ pub(super) struct File {
     pub(super) dir: Arc<Dir>,
     /// What to open in `dir`.
     pub(super) name: CString,
-    /// The name for messages, and before what leads out of the directory is removed, in the archive.
+    /// The name for messages, and before what leads out of the directory is removed, in the
+    /// archive.
     pub(super) path: Vec<u8>,
     /// It was named on the command line.
     pub(super) operand: bool,
@@ -73,7 +75,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk through the names of the command line, relative to `directories`, with so many others open at a time.
+    /// A walk through the names of the command line, relative to `directories`, with so many others
+    /// open at a time.
     ///
     /// # Errors
     /// A directory cannot be asked.
@@ -118,7 +121,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is wrong with lists, if it was met before the next name; where archives are added to, it has been told.
+    /// What is wrong with lists, if it was met before the next name; where archives are added to,
+    /// it has been told.
     fn wrong(&mut self) -> Option<String> {
         let (before, message) = self.options.names.wrong.get(self.told)?;
         if *before > self.next_name || self.options.operation != Operation::Create {
@@ -283,7 +287,8 @@ impl<'a> Walk<'a> {
         openat(&dir.open()?, OsStr::from_bytes(name), flags, Mode::empty())
     }
 
-    /// Whether a file of that name is the tag of a cache (the Cache Directory Tagging Specification).
+    /// Whether a file of that name is the tag of a cache (the Cache Directory Tagging
+    /// Specification).
     fn is_cachedir(&self, dir: &Dir, name: &[u8]) -> bool {
         const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
         let Ok(fd) = self.open_tag(dir, name) else { return false };

@@ -1,7 +1,8 @@
 //! The threads that write small files while the archive is read on.
 //!
-//! Files are independent of each other unless they have the same name, or one is where the other's directory is; then
-//! whoever hands them out waits until those before are written, so that the outcome is that of one thread.
+//! Files are independent of each other unless they have the same name, or one is where the other's
+//! directory is; then whoever hands them out waits until those before are written, so that the
+//! outcome is that of one thread.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -65,7 +66,8 @@ impl<'s> Crew<'s> {
         Crew { shared, threads: (0..count).map_while(start).collect(), context }
     }
 
-    /// Hands over a file. The caller has made sure that it does not meet another one, see [`Crew::meets`].
+    /// Hands over a file. The caller has made sure that it does not meet another one, see
+    /// [`Crew::meets`].
     pub(super) fn take(&self, job: Job) {
         if self.threads.is_empty() {
             return job.write(self.context);
@@ -90,7 +92,8 @@ impl<'s> Crew<'s> {
             && (state.parents.contains_key(path) || state.files.contains(&(dir.id, name.to_owned())))
     }
 
-    /// Whether something not yet written has one of the directories of `path`, or `path` itself, as its name.
+    /// Whether something not yet written has one of the directories of `path`, or `path` itself, as
+    /// its name.
     pub(super) fn is_under(&self, path: &[u8]) -> bool {
         let state = self.shared.lock();
         if state.paths.is_empty() {

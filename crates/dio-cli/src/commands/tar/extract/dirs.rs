@@ -1,7 +1,8 @@
 //! Directories whose attributes are set when everything is in them.
 //!
-//! A directory is made so that its owner alone can work in it, and gets its mode, owner, attributes and time at the end,
-//! the deepest first. It is found again by its path, beneath the target directory, and must be the one that was made.
+//! A directory is made so that its owner alone can work in it, and gets its mode, owner, attributes
+//! and time at the end, the deepest first. It is found again by its path, beneath the target
+//! directory, and must be the one that was made.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -35,9 +36,9 @@ pub(super) struct Dirs {
 }
 
 impl Dirs {
-    /// A directory of the archive, by its name in messages, its path, and whether that may end in a link. Of several members
-    /// that are one directory, reached through links, the one counts that GNU tar is done with last: the one that the others
-    /// are in, or else the last.
+    /// A directory of the archive, by its name in messages, its path, and whether that may end in a
+    /// link. Of several members that are one directory, reached through links, the one counts that
+    /// GNU tar is done with last: the one that the others are in, or else the last.
     pub(super) fn delay(&mut self, id: FileId, root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
         let (shown, path, follow) = (names.0.to_vec(), names.1.clone(), names.2);
         if self.waiting.get(&id).is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path)) {

@@ -1,4 +1,5 @@
-//! Writing regular files: small ones by the crew, each in one go, large ones as streams while the archive is read.
+//! Writing regular files: small ones by the crew, each in one go, large ones as streams while the
+//! archive is read.
 
 use std::ffi::CString;
 use std::io::{self, Write};
@@ -135,7 +136,8 @@ impl Job {
         self.path.split().map_or(&[], |(parent, _)| parent)
     }
 
-    /// Bytes of memory it takes: an archive may have names, maps and attributes that are larger than the data.
+    /// Bytes of memory it takes: an archive may have names, maps and attributes that are larger
+    /// than the data.
     pub(super) fn bytes(&self) -> usize {
         let map = self.sparse.as_ref().map_or(0, |map| map.len() * size_of::<(u64, u64)>());
         let attributes: usize = self.meta.xattrs.iter().map(|(name, value)| name.count_bytes() + value.len()).sum();
@@ -169,8 +171,8 @@ impl Job {
         self.finish(context, &words, place, Some(&counters));
     }
 
-    /// The same for one of which the archive has only the first `count` bytes: what there is may be all that is left of
-    /// it. Its mode and time say that it is not whole.
+    /// The same for one of which the archive has only the first `count` bytes: what there is may be
+    /// all that is left of it. Its mode and time say that it is not whole.
     pub(super) fn write_beginning(mut self, context: &Context<'_>, count: usize) {
         self.body.truncate(count);
         if let Some(extents) = &mut self.sparse {
@@ -193,7 +195,8 @@ impl Job {
         let before = if place.striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
-            // What it is for the others has to be said to the objects; they are on file systems that nobody else syncs.
+            // What it is for the others has to be said to the objects; they are on file systems
+            // that nobody else syncs.
             let settled = names::pass_on_attributes(&place.fd, &before).and_then(|()| names::fsync(&place.fd));
             if let Err(errno) = settled {
                 words.cannot("write", errno);
@@ -215,7 +218,8 @@ impl Job {
         }
     }
 
-    /// Makes the file durable: its path may lead through a link, so that it is not found again at the end.
+    /// Makes the file durable: its path may lead through a link, so that it is not found again at
+    /// the end.
     fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &Words<'_>) {
         if context.run.tool.stream_options().mode == Mode::Cached {
             return;
@@ -306,8 +310,8 @@ impl Job {
         });
     }
 
-    /// Writes a file whose data is the rest of the entry, as a stream. What goes wrong with the file is told; the rest
-    /// of the entry may then be passed over.
+    /// Writes a file whose data is the rest of the entry, as a stream. What goes wrong with the
+    /// file is told; the rest of the entry may then be passed over.
     pub(super) fn stream<A: Archive>(
         &self,
         context: &Context<'_>,
@@ -341,7 +345,8 @@ impl Job {
                 Ok(())
             }
             Err(Pouring::Archive(error)) => {
-                // What there is may be all that is left of it. Its mode and time say that it is not whole.
+                // What there is may be all that is left of it. Its mode and time say that it is not
+                // whole.
                 if cut(end).is_ok() {
                     let _ = place.keep();
                 }
@@ -351,8 +356,9 @@ impl Job {
         }
     }
 
-    /// Opens the stream. Space is allocated before, so that writes lie inside the file and may overtake each other, but
-    /// not more than the archive has bytes left, whatever the entry claims.
+    /// Opens the stream. Space is allocated before, so that writes lie inside the file and may
+    /// overtake each other, but not more than the archive has bytes left, whatever the entry
+    /// claims.
     fn open_sink(
         &self,
         context: &Context<'_>,

@@ -11,8 +11,8 @@ pub(super) struct How {
     pub(super) absolute: bool,
     pub(super) keep_directory_symlink: bool,
     pub(super) no_overwrite_dir: bool,
-    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with where they lead, and a link to a directory
-    /// is a directory.
+    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with where they
+    /// lead, and a link to a directory is a directory.
     pub(super) follows: bool,
     /// Set-id and sticky bits are set, and the umask is not applied.
     pub(super) same_permissions: bool,

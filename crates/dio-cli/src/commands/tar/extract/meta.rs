@@ -133,7 +133,8 @@ impl<'a> Object<'a> {
         let mode = Mode::from_bits_retain(mode);
         match self {
             Object::Open(fd) => fchmod(fd, mode),
-            // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
+            // No call takes the mode of a place on older kernels; this name leads to that inode and
+            // no other.
             Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
         }
     }

@@ -1,13 +1,14 @@
 //! `-x`: extracting from an archive.
 //!
-//! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place` makes files and decides
-//! about those that exist; `file` fills them, small ones by the threads of `crew`, large ones as streams or, with few
-//! descriptors, plainly (`plain`); `special` makes
-//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what is set, `storage` what
-//! is made durable and leaves the page cache; `words` are GNU's.
+//! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place`
+//! makes files and decides about those that exist; `file` fills them, small ones by the threads of
+//! `crew`, large ones as streams or, with few descriptors, plainly (`plain`); `special` makes
+//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what
+//! is set, `storage` what is made durable and leaves the page cache; `words` are GNU's.
 //!
-//! Without `-P` nothing outside the target directory is made, changed or removed: every system call that does so takes one
-//! component of a name, in a directory that was found beneath, and follows no link.
+//! Without `-P` nothing outside the target directory is made, changed or removed: every system call
+//! that does so takes one component of a name, in a directory that was found beneath, and follows
+//! no link.
 
 mod crew;
 mod dirs;
@@ -201,7 +202,8 @@ impl Extraction<'_> {
         told.try_for_each(|name| run.list(&self.lines.making(mode, name)))
     }
 
-    /// The directory that names start from. The top directory was named by the user, and may be anywhere.
+    /// The directory that names start from. The top directory was named by the user, and may be
+    /// anywhere.
     fn root(&mut self, directory: usize) -> Result<Arc<Root>, Ended> {
         let root = &self.roots[directory];
         let Some(top) = &self.context.run.options.one_top_level else { return Ok(Arc::clone(root)) };

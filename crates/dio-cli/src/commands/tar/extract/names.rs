@@ -2,8 +2,8 @@
 
 use std::ffi::CString;
 
-/// A name, cleaned: components with single slashes between them, none of them empty or `.`; `-P` may leave a slash at the
-/// beginning and `..`. Empty for the directory itself.
+/// A name, cleaned: components with single slashes between them, none of them empty or `.`; `-P`
+/// may leave a slash at the beginning and `..`. Empty for the directory itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clean(pub(crate) Vec<u8>);
 
@@ -23,8 +23,8 @@ impl Clean {
         Clean(clean)
     }
 
-    /// The directory it is in and its name there; `None` for the directory itself, the root and what ends in `..`, which
-    /// are directories already.
+    /// The directory it is in and its name there; `None` for the directory itself, the root and
+    /// what ends in `..`, which are directories already.
     pub(crate) fn split(&self) -> Option<(&[u8], CString)> {
         let start = self.0.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let name = &self.0[start..];
@@ -64,8 +64,8 @@ pub(crate) fn has_dot_dot(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
-/// What is left of a name without its first `count` components; empty where it has no more. With `absolute`, slashes may
-/// begin what is left (`a//b`).
+/// What is left of a name without its first `count` components; empty where it has no more. With
+/// `absolute`, slashes may begin what is left (`a//b`).
 pub(crate) fn without_components(path: &[u8], count: usize, absolute: bool) -> &[u8] {
     let mut rest = path;
     for _ in 0..count {

@@ -103,23 +103,24 @@ pub(super) struct Wanted<'a> {
     pub(super) long: bool,
     /// Directories that were removed for something else: nothing is to be set on them any more.
     pub(super) gone: &'a DirectorySet,
-    /// Directories whose default for stripes may come from the archive, which must not say where files go.
+    /// Directories whose default for stripes may come from the archive, which must not say where
+    /// files go.
     pub(super) steered: &'a DirectorySet,
     /// `-h`: what a link leads to counts, not the link.
     pub(super) follows: bool,
 }
 
 impl Wanted<'_> {
-    /// Whether the directory's default for stripes is followed: not one that the archive has brought, or may have written into
-    /// what was there.
+    /// Whether the directory's default for stripes is followed: not one that the archive has
+    /// brought, or may have written into what was there.
     fn may_stripe(&self, dir: &Dir) -> bool {
         self.old != OldFiles::Overwrite && !self.steered.has(dir.id)
     }
 }
 
 impl<'a> Place<'a> {
-    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into. `way` is the path to it, for links
-    /// that are followed.
+    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into. `way`
+    /// is the path to it, for links that are followed.
     pub(super) fn make(
         dir: &'a Dir,
         name: &'a CStr,
@@ -141,7 +142,8 @@ impl<'a> Place<'a> {
             match names::openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
                 Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
-                // Neither is a link, or what another process has put there, a place for the contents of a file.
+                // Neither is a link, or what another process has put there, a place for the
+                // contents of a file.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -178,8 +180,8 @@ impl<'a> Place<'a> {
         Ok(Place { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
     }
 
-    /// The file is complete: it takes its name, and the place of what had it. One that is dropped instead goes, unless it
-    /// was written under its name.
+    /// The file is complete: it takes its name, and the place of what had it. One that is dropped
+    /// instead goes, unless it was written under its name.
     pub(super) fn keep(self) -> Result<OwnedFd, Errno> {
         if let Some(mut naming) = self.naming {
             // What is hidden is renamed, whatever has the name.
@@ -208,7 +210,8 @@ fn is_regular(fd: &OwnedFd) -> bool {
     fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// What is done before a member is made: older files go (`-U`), newer ones stay (`--keep-newer-files`).
+/// What is done before a member is made: older files go (`-U`), newer ones stay
+/// (`--keep-newer-files`).
 pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), Refusal> {
     match wanted.old {
         OldFiles::UnlinkFirst => match remove(dir, name, wanted.gone) {
@@ -236,7 +239,8 @@ fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
         && (stat.st_mtime, stat.st_mtime_nsec as i64) >= (mtime.tv_sec, mtime.tv_nsec)
 }
 
-/// Whether what exists may be replaced. An empty directory is removed; a file stays until it is replaced.
+/// Whether what exists may be replaced. An empty directory is removed; a file stays until it is
+/// replaced.
 fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
     match wanted.old {
         OldFiles::Skip => return Way::Skip,
@@ -294,8 +298,9 @@ struct Level {
     names: Vec<CString>,
 }
 
-/// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor, and
-/// left by `..`, which has to be the directory that it was entered from. However deep the tree is, two are open at a time.
+/// Removes a file, or a directory with everything in it. No link is followed: each directory is
+/// entered by descriptor, and left by `..`, which has to be the directory that it was entered from.
+/// However deep the tree is, two are open at a time.
 fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     match names::unlinkat(&dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => {}

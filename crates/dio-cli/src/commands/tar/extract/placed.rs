@@ -15,7 +15,8 @@ pub(super) fn in_top(run: &Run, name: &[u8]) -> Clean {
     }
 }
 
-/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and harmless.
+/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and
+/// harmless.
 fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
     let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });

@@ -1,9 +1,10 @@
 //! The directory that is extracted into, and how names are found in it.
 //!
-//! Every name of an archive is resolved beneath the directory: `openat2(2)` with `RESOLVE_BENEATH`, so that symbolic links
-//! are followed as far as they stay inside and refused (EXDEV) where they leave it, whoever made them. Where the kernel, or
-//! a filter of system calls, does not know it, the same is done by hand, one component at a time. Directories are then named
-//! by descriptor: what is made, changed or removed is always one component of a directory that was found beneath.
+//! Every name of an archive is resolved beneath the directory: `openat2(2)` with `RESOLVE_BENEATH`,
+//! so that symbolic links are followed as far as they stay inside and refused (EXDEV) where they
+//! leave it, whoever made them. Where the kernel, or a filter of system calls, does not know it,
+//! the same is done by hand, one component at a time. Directories are then named by descriptor:
+//! what is made, changed or removed is always one component of a directory that was found beneath.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,7 +67,8 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens a directory by a name that the user gave; `anywhere` lets the names in it lead out of it.
+    /// Opens a directory by a name that the user gave; `anywhere` lets the names in it lead out of
+    /// it.
     ///
     /// # Errors
     /// What `open(2)` answers.
@@ -100,7 +102,8 @@ impl Root {
             for _ in 0..ATTEMPTS {
                 match openat2(&*self.dir, path, flags, Mode::empty(), resolve) {
                     Err(Errno::AGAIN | Errno::INTR) => {}
-                    // Refused by a filter, as container runtimes install, or unknown before Linux 5.6.
+                    // Refused by a filter, as container runtimes install, or unknown before Linux
+                    // 5.6.
                     Err(Errno::NOSYS | Errno::PERM) => {
                         self.by_hand.store(true, Ordering::Relaxed);
                         return self.walk(path, flags);
@@ -136,8 +139,8 @@ impl Root {
         (self.find_dir(path), true)
     }
 
-    /// Opens a regular file or a directory to read; not through a link. Of devices and pipes not even that: to open one may
-    /// do something already.
+    /// Opens a regular file or a directory to read; not through a link. Of devices and pipes not
+    /// even that: to open one may do something already.
     ///
     /// # Errors
     /// As [`Root::find`]; EINVAL for what holds no data.
@@ -149,8 +152,8 @@ impl Root {
         }
     }
 
-    /// Opens the regular file that `path` leads to, through links, without its contents; a file that a link names and that is
-    /// not there is made. None for what is no regular file.
+    /// Opens the regular file that `path` leads to, through links, without its contents; a file
+    /// that a link names and that is not there is made. None for what is no regular file.
     ///
     /// # Errors
     /// As [`Root::find`]; EISDIR for a directory.
@@ -186,8 +189,8 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone through, never to
-    /// whatever is above it now, so no renaming at the same time leads out.
+    /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone
+    /// through, never to whatever is above it now, so no renaming at the same time leads out.
     fn walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         if path.len() >= LONGEST {
             return Err(Errno::NAMETOOLONG);

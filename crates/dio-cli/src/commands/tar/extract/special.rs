@@ -21,7 +21,8 @@ use crate::tool::made::Special;
 const ATTEMPTS: u32 = 3;
 
 impl Tree<'_> {
-    /// Makes something by one system call, and clears its place where it is taken. True if it was made.
+    /// Makes something by one system call, and clears its place where it is taken. True if it was
+    /// made.
     fn make(
         &mut self,
         member: &Member,
@@ -59,8 +60,8 @@ impl Tree<'_> {
         false
     }
 
-    /// What cannot be done when a symbolic link to `target` cannot be made, in GNU's words: one that may lead out GNU tar
-    /// opens as a file at first.
+    /// What cannot be done when a symbolic link to `target` cannot be made, in GNU's words: one
+    /// that may lead out GNU tar opens as a file at first.
     pub(super) fn making_symlink(&self, target: &[u8]) -> String {
         match !self.context.how.absolute && (target.starts_with(b"/") || has_dot_dot(target)) {
             true => "open".to_owned(),
@@ -68,7 +69,8 @@ impl Tree<'_> {
         }
     }
 
-    /// A symbolic link is made as it is, wherever it leads: nothing is ever found through one that leads out.
+    /// A symbolic link is made as it is, wherever it leads: nothing is ever found through one that
+    /// leads out.
     pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let target = &member.entry.link;
         let doing = self.making_symlink(target);
@@ -87,8 +89,8 @@ impl Tree<'_> {
         }
     }
 
-    /// A hard link leads to what was extracted, or was there, beneath the target directory; to a symbolic link itself,
-    /// never to what that leads to.
+    /// A hard link leads to what was extracted, or was there, beneath the target directory; to a
+    /// symbolic link itself, never to what that leads to.
     pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let doing = hard_link_to(&member.link);
         let path = &member.link_path;

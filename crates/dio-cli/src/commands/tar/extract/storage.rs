@@ -1,5 +1,5 @@
-//! What was extracted until it is on the storage: small files leave the page cache in batches, as those of `dio cp` do in
-//! trees, and at the end everything is made durable.
+//! What was extracted until it is on the storage: small files leave the page cache in batches, as
+//! those of `dio cp` do in trees, and at the end everything is made durable.
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,8 +13,8 @@ use super::names::Clean;
 use super::root::Root;
 use crate::tool::evict::{Evictor, Reopen};
 
-/// Files up to this many are synced one by one, which costs less than a sync of the file system and whatever others have
-/// written there.
+/// Files up to this many are synced one by one, which costs less than a sync of the file system and
+/// whatever others have written there.
 const FEW: usize = 16;
 
 /// Where a file or directory was made.

@@ -22,7 +22,8 @@ use super::root::{Dir, LONGEST, Root};
 use super::words::Words;
 use crate::stop::Stop;
 
-/// Directories that are kept open, where there are descriptors for them: at most a quarter of those that are free.
+/// Directories that are kept open, where there are descriptors for them: at most a quarter of those
+/// that are free.
 const MOST_OPEN: usize = 256;
 
 /// A member that is to be extracted.
@@ -47,12 +48,13 @@ pub(super) struct Tree<'s> {
     dirs: Dirs,
     owners: Owners,
     masks: Masks,
-    /// Directories found lately, by the root and the path they were found by; forgotten when a link is made or something
-    /// removed, since paths may lead elsewhere then.
+    /// Directories found lately, by the root and the path they were found by; forgotten when a link
+    /// is made or something removed, since paths may lead elsewhere then.
     open: HashMap<(usize, Vec<u8>), Arc<Dir>>,
     /// Most of them.
     open_max: usize,
-    /// A directory may be found by several paths, so that paths alone do not tell what the crew is about.
+    /// A directory may be found by several paths, so that paths alone do not tell what the crew is
+    /// about.
     aliased: bool,
     /// Paths of directories that no member described, since somebody asked.
     made: Vec<Vec<u8>>,
@@ -125,7 +127,8 @@ impl<'s> Tree<'s> {
 
     /// Waits until nothing is being written that the member has to do with.
     fn wait_for_crew(&mut self, member: &Member, dir: &Dir, name: &CStr) {
-        // The whole directory, with whatever is on its way into it, is about to be removed; or two names may be one file.
+        // The whole directory, with whatever is on its way into it, is about to be removed; or two
+        // names may be one file.
         let all = self.context.how.old == OldFiles::UnlinkAll || self.context.how.follows;
         let replaces =
             self.aliased && member.entry.kind != Kind::Directory && kind_of(dir, name) == Some(FileType::Directory);
@@ -137,8 +140,8 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// The directory that a member goes into. A link that has its name may be one by which the directory was found: when it has
-    /// made way, the name leads elsewhere.
+    /// The directory that a member goes into. A link that has its name may be one by which the
+    /// directory was found: when it has made way, the name leads elsewhere.
     fn cleared(&mut self, member: &Member, parent: &[u8], dir: Arc<Dir>, name: &CStr) -> Result<Arc<Dir>, Errno> {
         let how = &self.context.how;
         let directory = member.entry.kind == Kind::Directory;
@@ -231,7 +234,8 @@ impl<'s> Tree<'s> {
         self.open.insert(key(root, path), Arc::clone(dir));
     }
 
-    /// The directories that were made, although no member described them, for the members since the last call.
+    /// The directories that were made, although no member described them, for the members since the
+    /// last call.
     pub(super) fn take_made(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.made)
     }

@@ -1,5 +1,6 @@
-//! Access control lists: the value of the extended attributes `system.posix_acl_access` and `system.posix_acl_default`
-//! (`linux/posix_acl_xattr.h`, version 2), and the text that stands in archives (`acl(5)`).
+//! Access control lists: the value of the extended attributes `system.posix_acl_access` and
+//! `system.posix_acl_default` (`linux/posix_acl_xattr.h`, version 2), and the text that stands in
+//! archives (`acl(5)`).
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -19,8 +20,8 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// An ACL in the binary form as text in the long form: a line for each entry, with the names of this system, and numbers
-/// where it has none. `None` when the value makes no sense.
+/// An ACL in the binary form as text in the long form: a line for each entry, with the names of
+/// this system, and numbers where it has none. `None` when the value makes no sense.
 #[must_use]
 pub fn acl_to_text(value: &[u8]) -> Option<Vec<u8>> {
     let (version, entries) = value.split_first_chunk::<4>()?;
@@ -61,9 +62,10 @@ pub fn acl_of_mode(mode: u32) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An ACL as text (long or short form, with or without numbers behind the names as star has them, `default:` before an
-/// entry) in the binary form. Names are those of this system; with `numeric` the number behind a name goes first. `None` when
-/// the text makes no sense, or names somebody this system does not know and has no number for.
+/// An ACL as text (long or short form, with or without numbers behind the names as star has them,
+/// `default:` before an entry) in the binary form. Names are those of this system; with `numeric`
+/// the number behind a name goes first. `None` when the text makes no sense, or names somebody this
+/// system does not know and has no number for.
 #[must_use]
 pub fn acl_from_text(text: &[u8], numeric: bool) -> Option<Vec<u8>> {
     let mut entries = Vec::new();

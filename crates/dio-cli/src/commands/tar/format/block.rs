@@ -59,7 +59,8 @@ impl Unfit {
 pub struct Encoder {
     /// The format to write.
     pub format: Format,
-    /// Leaves out the names of owners and groups, those of the headers that hold long names too (`--numeric-owner`).
+    /// Leaves out the names of owners and groups, those of the headers that hold long names too
+    /// (`--numeric-owner`).
     pub numeric_owner: bool,
 }
 
@@ -135,7 +136,8 @@ impl Encoder {
         Ok(block)
     }
 
-    /// Puts a number into a field; in base 256 where the format has that and octal digits do not do.
+    /// Puts a number into a field; in base 256 where the format has that and octal digits do not
+    /// do.
     fn number(&self, field: &mut [u8], value: i128, what: &'static str) -> Result<(), Unfit> {
         let range = Unfit::Range { value, what, max: max_octal(field.len()) };
         if u64::try_from(value).is_ok_and(|value| put_octal(field, value)) {

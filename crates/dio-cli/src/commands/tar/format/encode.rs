@@ -13,16 +13,17 @@ pub fn encode(entry: &Entry, format: Format) -> Result<Vec<u8>, Unfit> {
     Encoder { format, numeric_owner: false }.encode(entry)
 }
 
-/// Bytes of NULs that end an archive of `written` bytes: two blocks, and as many as a record of `blocking` blocks needs to
-/// be whole.
+/// Bytes of NULs that end an archive of `written` bytes: two blocks, and as many as a record of
+/// `blocking` blocks needs to be whole.
 #[must_use]
 pub fn end_of_archive(written: u64, blocking: usize) -> u64 {
     let record = (blocking.max(1) * BLOCK) as u64;
     (written + 2 * BLOCK as u64).next_multiple_of(record) - written
 }
 
-/// Extents of a sparse file widened to whole blocks of the archive and joined where they meet, as both GNU tar and others
-/// read them the same way: within a file only its last extent may end amid a block.
+/// Extents of a sparse file widened to whole blocks of the archive and joined where they meet, as
+/// both GNU tar and others read them the same way: within a file only its last extent may end amid
+/// a block.
 #[must_use]
 pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     let block = BLOCK as u64;
@@ -39,12 +40,14 @@ pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
 }
 
 impl Encoder {
-    /// The header blocks of an entry: those that extend its header, the header, and the map of a sparse file.
+    /// The header blocks of an entry: those that extend its header, the header, and the map of a
+    /// sparse file.
     ///
-    /// What follows in the archive is the data (of a sparse file, the extents one after the other) and [`padding`] for its
-    /// length. A slash is put behind the name of a directory. [`Entry::stored`], [`Entry::typeflag`] and the positions are
-    /// not looked at. In PAX the times of access and change are written where the entry has them, that of the content
-    /// beyond its field only where it is not whole seconds. Extents should be [`block_extents`].
+    /// What follows in the archive is the data (of a sparse file, the extents one after the other)
+    /// and [`padding`] for its length. A slash is put behind the name of a directory.
+    /// [`Entry::stored`], [`Entry::typeflag`] and the positions are not looked at. In PAX the times
+    /// of access and change are written where the entry has them, that of the content beyond its
+    /// field only where it is not whole seconds. Extents should be [`block_extents`].
     ///
     /// # Errors
     /// What the format has no place for.
@@ -147,8 +150,8 @@ impl Encoder {
     }
 }
 
-/// A name divided at a slash into the directories before it and the rest, as GNU tar divides it: as far back as the field for
-/// the directories reaches.
+/// A name divided at a slash into the directories before it and the rest, as GNU tar divides it: as
+/// far back as the field for the directories reaches.
 fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
     if path.len() > PREFIX + NAME + 1 {
         return Err(Unfit::LongName { max: PREFIX + NAME + 1 });
@@ -159,7 +162,8 @@ fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
     if name.is_empty() || name.len() > NAME { Err(Unfit::Unsplittable) } else { Ok((&path[..slash], name)) }
 }
 
-/// Puts the map of a sparse file into its header, four extents, and into blocks of twenty-one behind it.
+/// Puts the map of a sparse file into its header, four extents, and into blocks of twenty-one
+/// behind it.
 fn old_map(map: &[(u64, u64)], size: u64, mut block: [u8; BLOCK], out: &mut Vec<u8>) {
     let (first, rest) = map.split_at(map.len().min(4));
     put_extents(first, &mut block[386..482]);

@@ -6,15 +6,16 @@ pub const BLOCK: usize = 512;
 /// Blocks of a record where nobody asked for another number (`-b`).
 pub const BLOCKING: usize = 20;
 
-/// Bytes that the extension headers of one entry may have together; more is refused. Linux allows a value of an extended
-/// attribute 64 KiB, and names are shorter than that.
+/// Bytes that the extension headers of one entry may have together; more is refused. Linux allows a
+/// value of an extended attribute 64 KiB, and names are shorter than that.
 pub const MAX_EXTENSIONS: u64 = 64 << 20;
 
-/// Records that one extended header may have; what comes after them is left out. The oldest map of a sparse file takes two for
-/// each extent.
+/// Records that one extended header may have; what comes after them is left out. The oldest map of
+/// a sparse file takes two for each extent.
 pub const MAX_RECORDS: usize = 1 << 19;
 
-/// Records, and their bytes, that may be in force for all entries at a time: each entry is looked at with them.
+/// Records, and their bytes, that may be in force for all entries at a time: each entry is looked
+/// at with them.
 pub const MAX_GLOBALS: (usize, usize) = (1 << 10, 1 << 20);
 
 /// Extents that the map of one sparse file may have; more is refused.
@@ -70,7 +71,8 @@ pub struct Time {
 /// An entry of an archive: all that its headers say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, as in the archive: maybe absolute, with `..`, with a slash at its end. Never with a NUL inside.
+    /// Its name, as in the archive: maybe absolute, with `..`, with a slash at its end. Never with
+    /// a NUL inside.
     pub path: Vec<u8>,
     /// Where a link leads.
     pub link: Vec<u8>,
@@ -92,8 +94,9 @@ pub struct Entry {
     pub gname: Vec<u8>,
     /// Bytes of the content, holes included. 0 for what has none.
     pub size: u64,
-    /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a member of an incremental
-    /// archive has here (directories of type `D`) is skipped by `Entries::next_entry`.
+    /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a
+    /// member of an incremental archive has here (directories of type `D`) is skipped by
+    /// `Entries::next_entry`.
     pub stored: u64,
     /// When the content was last changed.
     pub mtime: Time,
@@ -103,8 +106,9 @@ pub struct Entry {
     pub ctime: Option<Time>,
     /// Major and minor number of a device.
     pub device: (u32, u32),
-    /// Extended attributes, with their full names (`user.x`, `security.capability`). GNU tar puts ACLs in their binary form
-    /// here too, beside their text, where it was asked for all attributes.
+    /// Extended attributes, with their full names (`user.x`, `security.capability`). GNU tar puts
+    /// ACLs in their binary form here too, beside their text, where it was asked for all
+    /// attributes.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// The access ACL as text, in the short or long form.
     pub acl_access: Option<Vec<u8>>,
@@ -112,14 +116,16 @@ pub struct Entry {
     pub acl_default: Option<Vec<u8>>,
     /// The SELinux context.
     pub selinux: Option<Vec<u8>>,
-    /// The extents (offset, length) that have data, for a sparse file: in order, apart from each other, within `size`; their
-    /// lengths together are the data in the archive. An extent without length may mark the end of the file.
+    /// The extents (offset, length) that have data, for a sparse file: in order, apart from each
+    /// other, within `size`; their lengths together are the data in the archive. An extent without
+    /// length may mark the end of the file.
     pub sparse: Option<Vec<(u64, u64)>>,
     /// Where the first of its headers begins, in bytes from the start of the archive.
     pub position: u64,
     /// Where its own header, after those that extend it, begins.
     pub header: u64,
-    /// Number of the block that GNU tar's `-R` tells for it: that of its header, or of the headers with long names before it.
+    /// Number of the block that GNU tar's `-R` tells for it: that of its header, or of the headers
+    /// with long names before it.
     pub ordinal: u64,
 }
 

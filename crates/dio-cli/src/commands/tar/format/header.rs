@@ -44,8 +44,8 @@ pub(super) fn check(bytes: &[u8; BLOCK]) -> Checked {
     }
 }
 
-/// The sum of the bytes with the checksum taken as blanks: of unsigned bytes as POSIX has it, and of signed ones as some old
-/// writers made it.
+/// The sum of the bytes with the checksum taken as blanks: of unsigned bytes as POSIX has it, and
+/// of signed ones as some old writers made it.
 pub(super) fn sums(bytes: &[u8; BLOCK]) -> (u32, i32) {
     bytes.iter().enumerate().fold((0, 0), |(unsigned, signed), (at, byte)| {
         let byte = if (148..156).contains(&at) { b' ' } else { *byte };
@@ -101,7 +101,8 @@ impl Block {
         if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
     }
 
-    /// The entry as this header alone describes it. `stored` is not filled in: extended headers may change it.
+    /// The entry as this header alone describes it. `stored` is not filled in: extended headers may
+    /// change it.
     pub(super) fn entry(&self, offset: u64, notices: &mut Vec<Notice>) -> Entry {
         let old = self.header.as_old();
         let typeflag = self.typeflag();

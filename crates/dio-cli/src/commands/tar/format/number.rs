@@ -13,8 +13,9 @@ pub(super) enum Bad {
 
 /// The number in a field.
 ///
-/// Octal digits may stand between blanks and end with a blank, a NUL or the field; a NUL before them is what some old writers
-/// left of the field before. A first byte of 0x80 or 0xff starts a number in two's complement, most significant byte first.
+/// Octal digits may stand between blanks and end with a blank, a NUL or the field; a NUL before
+/// them is what some old writers left of the field before. A first byte of 0x80 or 0xff starts a
+/// number in two's complement, most significant byte first.
 pub(super) fn parse(field: &[u8]) -> Result<i64, Bad> {
     match field.first() {
         Some(&first @ (0x80 | 0xff)) => return base_256(first, &field[1..]),

@@ -7,10 +7,12 @@ use super::sparse::PaxSparse;
 use super::text::escaped;
 use super::{About, Entry, MAX_RECORDS, Notice, Time};
 
-/// The records of an extended header, in their order: the map of a sparse file in its first form repeats keywords.
+/// The records of an extended header, in their order: the map of a sparse file in its first form
+/// repeats keywords.
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads the records of an extended header. What comes after a record that makes no sense is left out, and that is told.
+/// Reads the records of an extended header. What comes after a record that makes no sense is left
+/// out, and that is told.
 pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) -> Records {
     let mut records = Vec::new();
     // A NUL where a record should start is padding that some writers count as content.
@@ -56,7 +58,8 @@ fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
     Ok((length, keyword, value))
 }
 
-/// A time: seconds, maybe negative, with a fraction. Digits beyond nanoseconds are cut off, towards the past.
+/// A time: seconds, maybe negative, with a fraction. Digits beyond nanoseconds are cut off, towards
+/// the past.
 pub(super) fn time(text: &[u8]) -> Option<Time> {
     let (negative, digits) = text.strip_prefix(b"-").map_or((false, text), |rest| (true, rest));
     let mut parts = digits.splitn(2, |byte| *byte == b'.');
@@ -86,7 +89,8 @@ pub(super) struct Extended {
     pub(super) sparse: PaxSparse,
 }
 
-/// Applies the records to an entry, the later ones over the earlier ones. An empty value takes an earlier one away.
+/// Applies the records to an entry, the later ones over the earlier ones. An empty value takes an
+/// earlier one away.
 pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notices: &mut Vec<Notice>) -> Extended {
     let mut extended = Extended::default();
     let mut aside = Aside::default();
@@ -113,7 +117,8 @@ pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notice
 struct Aside {
     /// Where each extended attribute is among those of the entry: there may be very many.
     places: HashMap<Vec<u8>, usize>,
-    /// Extended attributes as libarchive writes them, beside those of `SCHILY.xattr` in most archives.
+    /// Extended attributes as libarchive writes them, beside those of `SCHILY.xattr` in most
+    /// archives.
     libarchive: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -233,7 +238,8 @@ fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extend
     }
 }
 
-/// The name of an attribute out of a keyword, where GNU tar writes `%3D` for an equals sign and `%25` for a per cent sign.
+/// The name of an attribute out of a keyword, where GNU tar writes `%3D` for an equals sign and
+/// `%25` for a per cent sign.
 fn plain_name(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;

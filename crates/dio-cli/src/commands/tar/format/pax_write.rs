@@ -10,7 +10,8 @@ use super::{BLOCK, Entry, Kind, Time};
 const ID: usize = 8;
 const LONG: usize = 12;
 
-/// The blocks of an entry: an extended header where one is needed, the header, the map of a sparse file (version 1.0).
+/// The blocks of an entry: an extended header where one is needed, the header, the map of a sparse
+/// file (version 1.0).
 pub(super) fn encode(encoder: &Encoder, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
     let extents = entry.sparse.as_ref().filter(|_| entry.kind == Kind::Regular).map(|map| whole_map(map, entry.size));
     let map = extents.as_ref().map(|extents| map_of(extents)).unwrap_or_default();

@@ -12,8 +12,8 @@ use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSI
 
 /// The entries of an archive.
 ///
-/// [`Entries::next_entry`] gives the next one; then its content can be read, whole or in part. What is not read is passed
-/// over by the next call.
+/// [`Entries::next_entry`] gives the next one; then its content can be read, whole or in part. What
+/// is not read is passed over by the next call.
 #[derive(Debug)]
 pub struct Entries<A> {
     archive: A,
@@ -29,7 +29,8 @@ pub struct Entries<A> {
     /// Whether what came last was no header, and that has been told.
     skipping: bool,
     ended: bool,
-    /// Where the end of the archive begins, once it was seen, and whether there was a block of NULs.
+    /// Where the end of the archive begins, once it was seen, and whether there was a block of
+    /// NULs.
     end: Option<u64>,
     end_is_marked: bool,
     notices: Vec<Notice>,
@@ -93,8 +94,8 @@ impl<A: Archive> Entries<A> {
         self.offset
     }
 
-    /// Where the end of the archive begins: its blocks of NULs, or where the file ends without any. `None` before
-    /// [`Entries::next_entry`] has answered `None`.
+    /// Where the end of the archive begins: its blocks of NULs, or where the file ends without any.
+    /// `None` before [`Entries::next_entry`] has answered `None`.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
@@ -112,8 +113,9 @@ impl<A: Archive> Entries<A> {
     /// The next entry, `None` at the end of the archive.
     ///
     /// # Errors
-    /// What reading answers; an archive that ends amid an entry, or says what cannot be: nothing can be read after that.
-    /// Blocks that are no headers are passed over, which [`Entries::take_notices`] tells of.
+    /// What reading answers; an archive that ends amid an entry, or says what cannot be: nothing
+    /// can be read after that. Blocks that are no headers are passed over, which
+    /// [`Entries::take_notices`] tells of.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, FormatError> {
         if self.ended {
             return Ok(None);
@@ -201,7 +203,8 @@ impl<A: Archive> Entries<A> {
         Ok(())
     }
 
-    /// A header that extends the next one, or all that follow; the label of the volume, if it has one.
+    /// A header that extends the next one, or all that follow; the label of the volume, if it has
+    /// one.
     fn extension(
         &mut self,
         block: &Block,
@@ -296,8 +299,8 @@ impl<A: Archive> Entries<A> {
             entry.kind = Kind::Directory;
         }
         let size = match entry.kind {
-            // These have no content, whatever their size says: old writers put that of the file, of the target's name or of
-            // the directory there.
+            // These have no content, whatever their size says: old writers put that of the file, of
+            // the target's name or of the directory there.
             Kind::HardLink | Kind::Symlink | Kind::Character | Kind::Block | Kind::Fifo => 0,
             Kind::Directory if entry.typeflag != b'D' => 0,
             _ => extended.size.unwrap_or(size),
@@ -434,7 +437,8 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// Reads the data of the entry as the archive has it: of a sparse file, one extent after the other; 0 at its end.
+    /// Reads the data of the entry as the archive has it: of a sparse file, one extent after the
+    /// other; 0 at its end.
     ///
     /// # Errors
     /// What reading answers; an archive that ends within it.
@@ -447,8 +451,8 @@ impl<A: Archive> Entries<A> {
         self.took(read)
     }
 
-    /// The next bytes of the data as they lie in the buffer of the archive; empty at its end. To be followed by
-    /// [`Entries::consume_stored`].
+    /// The next bytes of the data as they lie in the buffer of the archive; empty at its end. To be
+    /// followed by [`Entries::consume_stored`].
     ///
     /// # Errors
     /// What reading answers; an archive that ends within the data.
@@ -513,7 +517,8 @@ impl<A: Archive> Entries<A> {
         Ok(filled)
     }
 
-    /// The content of an extension, and its padding passed over. Memory grows with what is there, not with what is claimed.
+    /// The content of an extension, and its padding passed over. Memory grows with what is there,
+    /// not with what is claimed.
     fn read_all(&mut self, size: u64) -> Result<Vec<u8>, FormatError> {
         let mut content = Vec::new();
         (&mut self.archive).take(size).read_to_end(&mut content)?;

@@ -11,7 +11,8 @@ pub(super) type Refused = String;
 pub(super) struct PaxSparse {
     /// The size with the holes.
     pub(super) size: Option<u64>,
-    /// The name; the header has one that says what the file is for those that do not know of sparse files.
+    /// The name; the header has one that says what the file is for those that do not know of sparse
+    /// files.
     pub(super) name: Option<Vec<u8>>,
     major: Option<u64>,
     minor: Option<u64>,
@@ -100,7 +101,8 @@ impl PaxSparse {
     }
 }
 
-/// Extents out of the fields of an old GNU header: up to `fields` pairs of twelve bytes. `Ok(false)` when the list has ended.
+/// Extents out of the fields of an old GNU header: up to `fields` pairs of twelve bytes.
+/// `Ok(false)` when the list has ended.
 pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Result<bool, Refused> {
     for field in fields.chunks_exact(24) {
         if field[12] == 0 {
@@ -122,7 +124,8 @@ pub(super) fn too_many() -> Refused {
     format!("The map of a sparse file has more than {MAX_EXTENTS} extents")
 }
 
-/// The map of 1.0, read as its blocks come: decimal numbers, each on a line; first how many extents there are.
+/// The map of 1.0, read as its blocks come: decimal numbers, each on a line; first how many extents
+/// there are.
 #[derive(Default)]
 pub(super) struct Lines {
     expected: Option<usize>,
@@ -162,7 +165,8 @@ impl Lines {
     }
 }
 
-/// Holds a map against the sizes: extents in order and apart, within the file, and with exactly the data that is there.
+/// Holds a map against the sizes: extents in order and apart, within the file, and with exactly the
+/// data that is there.
 pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<(), Refused> {
     let (mut end, mut data) = (0u64, 0u64);
     for &(offset, length) in extents {

@@ -2,8 +2,8 @@
 
 use dio::quote::push_escape;
 
-/// A name with the escapes of C for what cannot be printed, and for the backslash itself. Bytes that are not text of the
-/// user's locale become octal escapes.
+/// A name with the escapes of C for what cannot be printed, and for the backslash itself. Bytes
+/// that are not text of the user's locale become octal escapes.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     escaped_in(name, crate::locale::is_utf8())

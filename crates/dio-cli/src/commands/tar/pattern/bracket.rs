@@ -1,4 +1,5 @@
-//! Brackets of patterns: what is between `[` and `]`, as ranges of characters and as part of a regular expression.
+//! Brackets of patterns: what is between `[` and `]`, as ranges of characters and as part of a
+//! regular expression.
 
 use super::matching::Matching;
 
@@ -17,7 +18,8 @@ pub(in super::super) fn literal(out: &mut String, byte: u8) {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) negated: bool,
-    /// First and last character of each range. A byte that is no character of the locale is [`byte_beyond`].
+    /// First and last character of each range. A byte that is no character of the locale is
+    /// [`byte_beyond`].
     ranges: Vec<(u32, u32)>,
 }
 
@@ -27,8 +29,8 @@ pub(super) fn byte_beyond(byte: u8) -> u32 {
 }
 
 impl Set {
-    /// The set that follows `[`, and the length of what describes it; none where it is not closed, or names a class that
-    /// there is not.
+    /// The set that follows `[`, and the length of what describes it; none where it is not closed,
+    /// or names a class that there is not.
     pub(super) fn parse(text: &[u8], utf8: bool) -> Option<(Set, usize)> {
         let negated = matches!(text.first(), Some(b'!' | b'^'));
         let first = usize::from(negated);
@@ -63,7 +65,8 @@ impl Set {
     }
 }
 
-/// The set behind `[` as a regular expression, and the length of what describes it; none where it is not closed.
+/// The set behind `[` as a regular expression, and the length of what describes it; none where it
+/// is not closed.
 pub(in super::super) fn bracket(text: &[u8], how: Matching, utf8: bool) -> Option<(String, usize)> {
     let (set, length) = Set::parse(text, utf8)?;
     let (mut bytes, mut longer) = (String::new(), Vec::new());
@@ -95,7 +98,8 @@ fn expression(negated: bool, bytes: &str, longer: &[String], how: Matching, utf8
     if !utf8 {
         return if bytes.is_empty() { ".".to_owned() } else { format!("[[^{bytes}]{slash}]") };
     }
-    // Longer characters in a set that is turned round are not told from others: bytes cannot express it shortly.
+    // Longer characters in a set that is turned round are not told from others: bytes cannot
+    // express it shortly.
     let single =
         if bytes.is_empty() { "[\\x00-\\x7f]".to_owned() } else { format!("[[\\x00-\\x7f]&&[^{bytes}]{slash}]") };
     ANY.replace("[\\x00-\\x7f]", &single)
@@ -119,7 +123,8 @@ fn characters(from: u32, to: u32) -> String {
 /// Ranges of bytes, both ends included.
 type Ranges = &'static [(u8, u8)];
 
-/// A class such as `[:alpha:]` at the start of the text, with its length; the class is none if it has no such name.
+/// A class such as `[:alpha:]` at the start of the text, with its length; the class is none if it
+/// has no such name.
 fn class(text: &[u8]) -> Option<(Option<Ranges>, usize)> {
     let name = text.strip_prefix(b"[:")?;
     let end = name.windows(2).position(|two| two == b":]")?;

@@ -1,4 +1,5 @@
-//! One pattern with wildcards, matched against names without a regular expression: thousands of them take little memory.
+//! One pattern with wildcards, matched against names without a regular expression: thousands of
+//! them take little memory.
 
 use super::bracket::{Set, character};
 use super::matching::Matching;
@@ -52,7 +53,8 @@ impl Glob {
                         rest = after;
                         continue;
                     }
-                    // It stands for nothing that a name could hold (fnmatch(3) of the GNU C library).
+                    // It stands for nothing that a name could hold (fnmatch(3) of the GNU C
+                    // library).
                     None => Token::Never,
                 },
                 _ => {
@@ -69,7 +71,8 @@ impl Glob {
         Glob { tokens: tokens.into(), how, utf8 }
     }
 
-    /// The longest text that each name which matches has in it, byte for byte; none where case does not count.
+    /// The longest text that each name which matches has in it, byte for byte; none where case does
+    /// not count.
     pub(super) fn text(&self) -> Option<&[u8]> {
         if self.how.ignore_case {
             return None;
@@ -86,7 +89,8 @@ impl Glob {
                 && memchr::memchr_iter(b'/', name).any(|slash| self.matches_from_start(&name[slash + 1..]))
     }
 
-    /// Only the last `*` passed is ever tried with more: one before it that took more would leave it no other names.
+    /// Only the last `*` passed is ever tried with more: one before it that took more would leave
+    /// it no other names.
     fn matches_from_start(&self, name: &[u8]) -> bool {
         let (mut token, mut rest) = (0, name);
         let mut star: Option<(usize, &[u8])> = None;

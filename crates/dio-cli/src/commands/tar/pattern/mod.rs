@@ -1,12 +1,14 @@
-//! Patterns of names, as GNU tar has them for what is excluded (`--exclude`) and for members (`tar x PATTERN`).
+//! Patterns of names, as GNU tar has them for what is excluded (`--exclude`) and for members
+//! (`tar x PATTERN`).
 //!
-//! They are those of the shell (`fnmatch(3)`, `glob(7)`), over bytes: `*`, `?`, brackets with ranges and classes, and `\\`
-//! before a character that means itself. What they match is decided by [`Matching`]; in every case but `--no-recursion` a
-//! pattern that matches a directory matches all that is in it.
+//! They are those of the shell (`fnmatch(3)`, `glob(7)`), over bytes: `*`, `?`, brackets with
+//! ranges and classes, and `\\` before a character that means itself. What they match is decided by
+//! [`Matching`]; in every case but `--no-recursion` a pattern that matches a directory matches all
+//! that is in it.
 //!
-//! There may be as many patterns as files. Those without wildcards are looked up by name ([`Literals`]); of those with
-//! wildcards only the ones are tried whose longest text is in the name (an automaton finds these together), and the few
-//! that have no text.
+//! There may be as many patterns as files. Those without wildcards are looked up by name
+//! ([`Literals`]); of those with wildcards only the ones are tried whose longest text is in the
+//! name (an automaton finds these together), and the few that have no text.
 
 mod bracket;
 mod glob;
@@ -22,7 +24,8 @@ use glob::Glob;
 pub(super) use bracket::{ANY, bracket, literal};
 pub(super) use matching::Matching;
 
-/// Patterns with wildcards from which on an automaton looks for their texts: for fewer, trying each is as fast.
+/// Patterns with wildcards from which on an automaton looks for their texts: for fewer, trying each
+/// is as fast.
 const MANY_GLOBS: usize = 16;
 
 /// Several patterns, numbered in the order in which they were added.
@@ -99,8 +102,8 @@ impl Patterns {
         self.count
     }
 
-    /// The first of the patterns below number `limit` that matches. Names of directories are given without a `/` at their
-    /// end.
+    /// The first of the patterns below number `limit` that matches. Names of directories are given
+    /// without a `/` at their end.
     pub(super) fn first(&self, name: &[u8], limit: usize) -> Option<usize> {
         let literal = self.literals.iter().filter_map(|group| group.first(name)).filter(|number| *number < limit).min();
         let limit = literal.unwrap_or(limit);

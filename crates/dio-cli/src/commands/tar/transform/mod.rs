@@ -1,9 +1,9 @@
-//! `--transform`: names changed by expressions of sed, as GNU tar has them (`src/transform.c`): `s/REGEX/TEXT/FLAGS`, several
-//! of them parted by `;`, and `flags=FLAGS` for those after it.
+//! `--transform`: names changed by expressions of sed, as GNU tar has them (`src/transform.c`):
+//! `s/REGEX/TEXT/FLAGS`, several of them parted by `;`, and `flags=FLAGS` for those after it.
 //!
-//! Regular expressions are those of POSIX. They are translated for a matcher that takes linear time; where several
-//! alternatives match at one place the longest counts, as POSIX has it. References within an expression (`\1`) have no
-//! translation and are refused.
+//! Regular expressions are those of POSIX. They are translated for a matcher that takes linear
+//! time; where several alternatives match at one place the longest counts, as POSIX has it.
+//! References within an expression (`\1`) have no translation and are refused.
 
 mod translate;
 
@@ -253,7 +253,8 @@ impl Expression {
     fn apply(&self, name: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(name.len());
         let (mut rest, mut count) = (name, 0);
-        // What is left after a match is looked at as if it began there, `^` and all; an empty name matches nothing.
+        // What is left after a match is looked at as if it began there, `^` and all; an empty name
+        // matches nothing.
         while !rest.is_empty() {
             let Some(groups) = self.matcher.find(rest) else { break };
             let Some(Some(found)) = groups.first().copied() else { break };

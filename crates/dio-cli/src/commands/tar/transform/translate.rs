@@ -17,7 +17,8 @@ struct Translation {
     /// Where the groups begin that are not closed.
     open: Vec<usize>,
     groups: usize,
-    /// Where the last part begins that could be repeated; none where `*` would mean itself, or an anchor was before.
+    /// Where the last part begins that could be repeated; none where `*` would mean itself, or an
+    /// anchor was before.
     atom: Option<usize>,
 }
 

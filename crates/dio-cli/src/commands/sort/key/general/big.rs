@@ -53,7 +53,8 @@ impl Big {
         self.words.last().map_or(0, |top| 64 * self.words.len() as u64 - u64::from(top.leading_zeros()))
     }
 
-    /// The highest bits, whether others are set, and the power of two that the former are multiplied by.
+    /// The highest bits, whether others are set, and the power of two that the former are
+    /// multiplied by.
     pub(super) fn top(&self) -> (u128, bool, i64) {
         let Some(above) = self.words.len().checked_sub(2) else {
             return (self.words.first().map_or(0, |word| u128::from(*word)), false, 0);
@@ -101,8 +102,8 @@ impl Big {
         self.trim();
     }
 
-    /// The first 66 bits or so of `self / divisor`, whether there is a rest, and the power of two that they are multiplied
-    /// by. Neither is nought.
+    /// The first 66 bits or so of `self / divisor`, whether there is a rest, and the power of two
+    /// that they are multiplied by. Neither is nought.
     pub(super) fn divide(mut self, mut divisor: Big) -> (u128, bool, i64) {
         let (mine, its) = (self.bits(), divisor.bits());
         // Both get the same length, so that the first bit of the quotient is its first or second.

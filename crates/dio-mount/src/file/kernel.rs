@@ -1,0 +1,43 @@
+//! Invalidation of the kernel's page cache of the mount.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::crew::Crew;
+use crate::names::InodeId;
+
+type DropPages = Box<dyn Fn(InodeId, Range<u64>) + Send + Sync>;
+
+/// What the kernel is told without being asked.
+pub(super) struct Kernel {
+    drop_pages: OnceLock<Arc<DropPages>>,
+    /// A thread of its own, since the kernel may keep it waiting for requests in hand, which may
+    /// wait for the others.
+    crew: Crew,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").finish_non_exhaustive()
+    }
+}
+
+impl Default for Kernel {
+    fn default() -> Kernel {
+        Kernel { drop_pages: OnceLock::new(), crew: Crew::new(1) }
+    }
+}
+
+impl Kernel {
+    /// How to tell it.
+    pub(super) fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
+        let _ = self.drop_pages.set(Arc::new(Box::new(drop_pages)));
+    }
+
+    /// Has it drop a part of its cache of an inode of the mount, soon.
+    pub(super) fn drop_pages(&self, ino: InodeId, range: Range<u64>) {
+        if let Some(drop_pages) = self.drop_pages.get().cloned() {
+            self.crew.run(false, move || drop_pages(ino, range));
+        }
+    }
+}
