@@ -14,10 +14,6 @@ pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
 /// The line that begins the table; a fence ends it.
 const FENCE: &str = "```layers";
 
-/// Circles of files that are left, one a line: a crate, and its files below `src` in the order of
-/// the alphabet. The list only gets shorter.
-const KNOWN_CIRCLES: &str = include_str!("known_circles");
-
 /// One file that is no test.
 struct File {
     /// Relative to the root of the workspace, and to `src`.
@@ -54,7 +50,6 @@ struct Layers {
 /// Appends modules without a layer, layers of modules that are not there, what names a module that
 /// does not stand below, and circles of files. `sources` are the paths and texts of all Rust files.
 pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Vec<String>) {
-    let mut circles = Vec::new();
     let table = table(document);
     if table.is_empty() {
         found.push(format!("{DOCUMENT}: no crate stands between {FENCE} and the end of that block"));
@@ -62,32 +57,14 @@ pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Ve
     for layers in table {
         let graph = Graph::of(&format!("crates/{}/src/", layers.name), sources);
         graph.check_layers(&layers, found);
-        circles.extend(graph.circles().into_iter().map(|files| Circle {
-            name: format!("{}: {}", layers.name, files.join(" ")),
-            imports: graph.imports_within(&files),
+        found.extend(graph.circles().into_iter().map(|files| {
+            format!(
+                "a circle of files: move what they share to a file that names none of them: {}: {}\n    {}",
+                layers.name,
+                files.join(" "),
+                graph.imports_within(&files).join("\n    ")
+            )
         }));
-    }
-    check_circles(&circles, KNOWN_CIRCLES, found);
-}
-
-/// Files of which each names another one, and in the end itself.
-struct Circle {
-    /// The crate and the files.
-    name: String,
-    /// Which file names which, and where.
-    imports: Vec<String>,
-}
-
-/// Appends circles that are not known, and known ones that are not there.
-fn check_circles(circles: &[Circle], known: &str, found: &mut Vec<String>) {
-    for Circle { name, imports } in circles.iter().filter(|circle| !known.lines().any(|line| line == circle.name)) {
-        found.push(format!(
-            "a circle of files: move what they share to a file that names none of them: {name}\n    {}",
-            imports.join("\n    ")
-        ));
-    }
-    for line in known.lines().filter(|line| !circles.iter().any(|circle| circle.name == *line)) {
-        found.push(format!("{line}: this circle is no more: take it from xtask/src/style/known_circles"));
     }
 }
 

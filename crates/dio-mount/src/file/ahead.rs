@@ -18,8 +18,8 @@ use super::behind::Target;
 use super::changes::Watch;
 use super::descriptors::Descriptors;
 use super::freshness::Signature;
+use super::inode::Inode;
 use super::memory::{Chunk, LARGE, SIZES};
-use super::shared::Shared;
 use crate::stats::{Event, FileStats};
 
 /// How old bytes may be that were read ahead, from when their reading began, so that changes made
@@ -249,9 +249,9 @@ impl Ahead {
     /// What is held of the range a program reads, in order and without a gap from its start; and
     /// starts to read what it will read next. What is missing of the range the caller reads, unless
     /// this thread has just done so.
-    pub(super) fn pieces(&self, shared: &Arc<Shared>, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
+    pub(super) fn pieces(&self, inode: &Inode, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
         let file = &from.file;
-        let limits = shared.common.live.get().read_ahead;
+        let limits = inode.common.live.get().read_ahead;
         let mut state = self.state();
         let window = state.note(range, limits);
         let next = range.end;
@@ -271,7 +271,8 @@ impl Ahead {
         let mut at = reached - reached % unit;
         if at < range.end && range.end - at < request && at < end {
             // This thread waits for it, so it reads it, and a little more.
-            mine = shared.piece(
+            mine = piece(
+                inode,
                 &from.descriptors,
                 at..boundary(at, request).max(range.end.next_multiple_of(unit)).min(end),
                 &mut at,
@@ -282,11 +283,11 @@ impl Ahead {
         }
         let target = range.end.saturating_add(window).min(end);
         while at < target {
-            let Some(piece) = shared.piece(&from.descriptors, at..boundary(at, request).min(end), &mut at) else {
+            let Some(piece) = piece(inode, &from.descriptors, at..boundary(at, request).min(end), &mut at) else {
                 break;
             };
             let (fetching, file) = (Arc::clone(&piece), Arc::clone(file));
-            if !shared.common.crew.run(false, move || fetching.fetch(&file)) {
+            if !inode.common.crew.run(false, move || fetching.fetch(&file)) {
                 break;
             }
             state.pieces.push(piece);
@@ -294,7 +295,7 @@ impl Ahead {
         let pieces = state.covering(range);
         drop(state);
         if let Some(piece) = mine {
-            shared.about.figures.on_device(|| piece.fetch(file));
+            inode.about.figures.on_device(|| piece.fetch(file));
         }
         pieces
     }
@@ -313,25 +314,23 @@ fn boundary(at: u64, request: u64) -> u64 {
     (at + 1).next_multiple_of(request)
 }
 
-impl Shared {
-    /// A piece to be read, if there is memory for it; moves `at` to its end.
-    fn piece(&self, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
-        let range = range.start..range.end.min(range.start + REQUEST.1);
-        let chunk = self.common.memory.take(self.about.user, (range.end - range.start) as usize)?;
-        self.common.janitor.stir();
-        *at = range.end;
-        Some(Arc::new(Piece {
-            range,
-            watch: self.changes.watch(),
-            descriptors: Arc::clone(descriptors),
-            figures: Arc::clone(&self.about.figures),
-            memory: Mutex::new(Some(chunk)),
-            fetched: OnceLock::new(),
-            done: Condvar::new(),
-            waiting: Mutex::new(()),
-            used: AtomicBool::new(false),
-        }))
-    }
+/// A piece to be read, if there is memory for it; moves `at` to its end.
+fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
+    let range = range.start..range.end.min(range.start + REQUEST.1);
+    let chunk = inode.memory((range.end - range.start) as usize)?;
+    inode.common.janitor.stir();
+    *at = range.end;
+    Some(Arc::new(Piece {
+        range,
+        watch: inode.changes.watch(),
+        descriptors: Arc::clone(descriptors),
+        figures: Arc::clone(&inode.about.figures),
+        memory: Mutex::new(Some(chunk)),
+        fetched: OnceLock::new(),
+        done: Condvar::new(),
+        waiting: Mutex::new(()),
+        used: AtomicBool::new(false),
+    }))
 }
 
 #[cfg(test)]

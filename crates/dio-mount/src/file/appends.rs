@@ -14,9 +14,9 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::behind::{Aim, SMALL};
-use super::descriptors::Descriptors;
+use super::descriptors::{Descriptors, file_of, sync_method};
 use super::interface::How;
-use super::shared::{Handle, Routes, Shared, file_of, sync_method};
+use super::shared::{Handle, Routes, Shared};
 use crate::stats::Event;
 
 /// Whether the bytes go to the end of the file, wherever that is.
@@ -40,7 +40,7 @@ impl Handle {
         }
         let (shared, len) = (&self.shared, bytes.len() as u64);
         // In the order in which they were acknowledged.
-        shared.settle_ordered();
+        shared.ordered.settle();
         let start = match shared.appended.expected_end() {
             Some(end) => end,
             None => descriptors.size()?,
@@ -59,11 +59,11 @@ impl Handle {
                 // What is acknowledged finds it open.
                 aim.file()?;
             }
-            if shared.take_append(&aim, bytes, shared.common.live.get().write_behind) {
+            if shared.appended.take(&aim, bytes, shared.common.live.get().write_behind) {
                 return Ok((Class::Bounced, false));
             }
         }
-        shared.settle_appended();
+        shared.appended.settle();
         let file = file_of(descriptors, mode, how.flags)?;
         let _change = shared.changes.begin(descriptors.size()?.min(start)..u64::MAX);
         let class = file.append(&[IoSlice::new(bytes)]).map_err(|error| descriptors.failed(&file, &error))?;
@@ -82,7 +82,7 @@ impl Handle {
         how: How,
     ) -> Result<(Class, bool)> {
         let (shared, len) = (&self.shared, bytes.len() as u64);
-        shared.settle_ordered();
+        shared.ordered.settle();
         let mode = self.manner(routes, descriptors, &(offset..offset.saturating_add(len)), true);
         let file = file_of(descriptors, mode, how.flags)?;
         let _lock = file.lock_end().map_err(|error| error.errno())?;

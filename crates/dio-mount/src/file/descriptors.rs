@@ -42,6 +42,25 @@ impl Manner {
     }
 }
 
+/// When what a write with these flags does is durable.
+pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
+    if flags.contains(OFlags::SYNC) {
+        SyncMethod::Sync
+    } else if flags.contains(OFlags::DSYNC) {
+        SyncMethod::Dsync
+    } else {
+        SyncMethod::Explicit
+    }
+}
+
+/// The file of an inode for a mode and the flags of a request.
+///
+/// # Errors
+/// Those of `open(2)`.
+pub(super) fn file_of(descriptors: &Descriptors, mode: Mode, flags: OFlags) -> Result<Arc<File>> {
+    descriptors.file(Manner { mode, sync: sync_method(flags) })
+}
+
 /// What the files of an inode have in common.
 #[derive(Clone, Debug)]
 pub(super) struct About {

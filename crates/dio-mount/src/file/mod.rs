@@ -5,6 +5,7 @@
 //! | `open` | opening and closing |
 //! | `interface` | what the mount passes in and gets back |
 //! | `modes` | what the kernel is told of a handle, by mode and by what else is open |
+//! | `inode` | an open inode as the background sees it |
 //! | `shared` | an inode with open handles; its change between direct and cached |
 //! | `descriptors` | the server's own opens of an inode |
 //! | `requests`, `appends`, `operations` | reads, writes and syncs; appends; everything else |
@@ -24,6 +25,7 @@ mod descriptors;
 mod errors;
 mod freshness;
 mod habits;
+mod inode;
 mod interface;
 mod janitor;
 mod kernel;
@@ -50,14 +52,13 @@ use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
-use behind::Writer;
 use crew::Crew;
 use freshness::Signature;
+use inode::Common;
 use janitor::Janitor;
 use kernel::Kernel;
 use memory::Memory;
 use open::{Inner, hand_over};
-use shared::Common;
 
 pub use interface::{How, MakeBacking, Opened, Opener, Wanted};
 
@@ -76,9 +77,8 @@ impl Files {
     ) -> Files {
         let memory = Memory::new(live.clone());
         let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
-        let (writer, epoch) = (Writer::default(), AtomicU64::new(0));
-        let dropper = Crew::new(1);
-        let common = Common { live, memory, descriptors, crew, writer, dropper, kernel, janitor, epoch };
+        let (dropper, epoch) = (Crew::new(1), AtomicU64::new(0));
+        let common = Common { live, memory, descriptors, crew, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
         janitor::employ(&inner);
         let ask = |answer: fn(&Inner) -> u64| {

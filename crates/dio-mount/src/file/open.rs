@@ -18,14 +18,16 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
+use super::behind::Writer;
 use super::commits::Commits;
-use super::descriptors::{About, Descriptors};
+use super::descriptors::{About, Descriptors, file_of};
 use super::errors::{Born, Waiting};
 use super::freshness::{self, Found, Signature};
+use super::inode::{Common, Inode};
 use super::interface::{MakeBacking, Opened, Wanted};
 use super::janitor::{self, Janitor, Place};
 use super::modes::{Company, Way, Wish};
-use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
+use super::shared::{Backing, Handle, Joined, Kept, Run, Shared};
 use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
@@ -57,6 +59,7 @@ pub(super) struct Inner {
     passthrough: bool,
     stats: Arc<Stats>,
     pub(super) common: Arc<Common>,
+    writer: Arc<Writer>,
     /// Invariant: an inode is here exactly while it has handles.
     inodes: Mutex<HashMap<InodeId, Arc<Shared>>>,
     pub(super) handles: RwLock<HashMap<u64, Arc<Handle>>>,
@@ -82,6 +85,7 @@ impl Inner {
             passthrough,
             stats,
             common,
+            writer: Arc::default(),
             inodes: Mutex::default(),
             handles: RwLock::default(),
             next: AtomicU64::new(1),
@@ -141,7 +145,8 @@ impl Inner {
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
                 let about = About { path: path.to_owned(), policy: self.policy, user, figures };
-                let shared = Shared::new(ino, about, now, Arc::clone(&self.common));
+                let inode = Inode::new(ino, about, Arc::clone(&self.common));
+                let shared = Shared::new(inode, now, Arc::clone(&self.writer));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
                     shared.errors.record(errno);
                 }

@@ -13,8 +13,8 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 
 use super::appends::end_of;
-use super::descriptors::{Descriptors, open_for};
-use super::shared::{Handle, Routes, Shared, file_of};
+use super::descriptors::{Descriptors, file_of, open_for};
+use super::shared::{Handle, Routes, Shared};
 use crate::errno::errno_of;
 use crate::stats::Event;
 

@@ -12,15 +12,15 @@ use rustix::io::{Errno, Result};
 
 use super::appends::{appends, end_of};
 use super::behind::{Aim, SMALL, Target};
-use super::descriptors::Descriptors;
+use super::descriptors::{Descriptors, file_of, sync_method};
 use super::habits::through_cache;
 use super::interface::How;
-use super::memory::with_buffer;
+use super::memory::{Chunk, with_buffer};
 use super::modes::Way;
-use super::shared::{Handle, Routes, Shared, file_of, sync_method};
+use super::shared::{Handle, Routes, Shared};
 use crate::options::Mode;
 use crate::set_id;
-use crate::stats::{Event, FileStats, Kind};
+use crate::stats::{Event, FileStats, Kind, Wait};
 
 /// A read that is to be answered.
 struct Answer<'a, G> {
@@ -155,6 +155,45 @@ impl Handle {
         });
     }
 
+    /// Whether its writes take turns with those of the inode's other handles.
+    fn takes_turns(&self) -> bool {
+        self.wish.excludes_all() && self.way == Way::Requests
+    }
+
+    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's
+    /// turn.
+    pub(super) fn write_in_turn(
+        self: &Arc<Self>,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+        give: impl FnOnce(Result<u32>) + Send + 'static,
+    ) {
+        if !self.takes_turns() {
+            return give(self.write(offset, bytes, how, Duration::ZERO));
+        }
+        let turns = &self.shared.turns;
+        if turns.take() {
+            return turns.spend(|| give(self.write(offset, bytes, how, Duration::ZERO)));
+        }
+        // Without memory to put it aside, it waits for the file's lock in this thread.
+        let Some(copy) = self.copy_of(bytes) else {
+            return give(self.write(offset, bytes, how, Duration::ZERO));
+        };
+        let (handle, len) = (Arc::clone(self), bytes.len());
+        let write = move |waited| {
+            handle.shared.about.figures.waited(Wait::File, waited);
+            give(handle.write(offset, &copy.bytes()[..len], how, waited));
+        };
+        turns.later(write);
+    }
+
+    fn copy_of(&self, bytes: &[u8]) -> Option<Chunk> {
+        let mut chunk = self.shared.memory(bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
+        chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        Some(chunk)
+    }
+
     /// Writes all of `bytes`, having been `blocked` for so long since they came.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How, blocked: Duration) -> Result<u32> {
         let (began, locked) = (Instant::now(), waited_here());
@@ -210,7 +249,7 @@ impl Handle {
             return Err(Errno::PERM);
         }
         // In the order in which they were acknowledged.
-        shared.settle_appended();
+        shared.appended.settle();
         let end = end_of(offset, bytes.len() as u64)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
@@ -226,7 +265,7 @@ impl Handle {
                     aim.file()?;
                 }
                 shared.scattered.wait_for(&(offset..end));
-                if from == offset && shared.take_in(&aim, offset, bytes, most) {
+                if from == offset && shared.ordered.take(&aim, offset, bytes, most) {
                     return Ok((Class::Bounced, false));
                 }
             }
@@ -234,13 +273,13 @@ impl Handle {
                 let file = file_of(descriptors, mode, how.flags)?;
                 let target = Target { file, descriptors: Arc::clone(descriptors) };
                 shared.make_way(&(offset..end));
-                if shared.scatter(&target, offset, bytes, most) {
+                if shared.scattered.take(&target, offset, bytes, most) {
                     return Ok((Class::Bounced, false));
                 }
             }
         }
         // In the order in which they were acknowledged.
-        shared.settle_ordered();
+        shared.ordered.settle();
         shared.scattered.wait_for(&(offset..end));
         let file = file_of(descriptors, mode, how.flags)?;
         shared.own_end.fetch_max(end, Ordering::AcqRel);

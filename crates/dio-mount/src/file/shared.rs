@@ -1,36 +1,29 @@
 //! An inode with open handles: what they have in common.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dio::residency::{ResidencySnapshot, length_of, write_back};
-use dio::{File, SyncMethod};
 use dio_fuse::BackingId;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
 use super::behind::{Appended, Ordered, Scattered, Writer};
-use super::changes::Changes;
 use super::commits::Commits;
-use super::crew::Crew;
-use super::descriptors::{About, Descriptors, Manner};
-use super::errors::{Errors, Told};
+use super::descriptors::Descriptors;
+use super::errors::Told;
 use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
-use super::janitor::Janitor;
-use super::kernel::Kernel;
-use super::memory::Memory;
+use super::inode::Inode;
 use super::modes::{Way, Wish};
 use super::turns::Turns;
 use crate::errno::errno_of;
-use crate::names::{InodeId, Objects};
-use crate::options::{Live, Mode};
+use crate::names::Objects;
+use crate::options::Mode;
 use crate::stats::Event;
-use crate::users::Users;
 
 /// Bytes of the kernel's cache that are dropped at a time behind a reader, and that are left to it.
 const DROPPED: u64 = 8 << 20;
@@ -41,24 +34,6 @@ const KEPT: u64 = 2 << 20;
 const NO_PAGES: u8 = 0;
 const OLD_PAGES: u8 = 1;
 const NEW_PAGES: u8 = 2;
-
-/// What all inodes have in common.
-#[derive(Debug)]
-pub(super) struct Common {
-    pub(super) live: Live,
-    pub(super) memory: Arc<Memory>,
-    /// Those of the server's descriptors that each user holds.
-    pub(super) descriptors: Arc<Users>,
-    pub(super) crew: Crew,
-    pub(super) writer: Writer,
-    /// Drops what streams leave in the page cache, which may take as long as a slow disk needs.
-    pub(super) dropper: Crew,
-    pub(super) kernel: Kernel,
-    pub(super) janitor: Janitor,
-    /// Writes to the source of what had been acknowledged before. Counted before what is pending
-    /// becomes less.
-    pub(super) epoch: AtomicU64,
-}
 
 /// The file that the kernel reads, writes and maps itself. Without a number only in tests, which
 /// have no kernel.
@@ -119,20 +94,16 @@ pub(super) struct Routes {
 /// An inode with open handles.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) ino: InodeId,
-    pub(super) about: About,
-    pub(super) common: Arc<Common>,
+    inode: Arc<Inode>,
     /// Every request holds it shared while it runs; what changes the routes, or must be alone
     /// (truncation, allocation), has it exclusively. Taken before any lock of a [`File`]; of two
     /// inodes, that with the lower number first.
     gate: RwLock<Routes>,
     pub(super) book: Mutex<Book>,
-    pub(super) changes: Arc<Changes>,
     pub(super) freshness: Freshness,
-    pub(super) ordered: Ordered,
-    pub(super) appended: Appended,
-    pub(super) scattered: Scattered,
-    pub(super) errors: Errors,
+    pub(super) ordered: Arc<Ordered>,
+    pub(super) appended: Arc<Appended>,
+    pub(super) scattered: Arc<Scattered>,
     pub(super) turns: Turns,
     habits: OnceLock<Habits>,
     /// What streams have left in the page cache is being dropped, or soon will be.
@@ -152,30 +123,31 @@ pub(super) struct Shared {
     dirtiers: AtomicU32,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
-    /// Up to where this server has written, resized or allocated the source. What is behind it was
-    /// put there by others.
-    pub(super) own_end: AtomicU64,
     /// How far the end of the file is behind where the kernel last appended.
     pub(super) displaced: AtomicU64,
     /// The objects of a striped file that has lost its last name; they go with the last handle.
     pub(super) nameless: OnceLock<Objects>,
 }
 
+impl Deref for Shared {
+    type Target = Inode;
+
+    fn deref(&self) -> &Inode {
+        &self.inode
+    }
+}
+
 impl Shared {
     /// Of an inode that is opened, by its attributes before anything of it was read.
-    pub(super) fn new(ino: InodeId, about: About, opened: Option<Signature>, common: Arc<Common>) -> Shared {
+    pub(super) fn new(inode: Inode, opened: Option<Signature>, writer: Arc<Writer>) -> Shared {
+        let inode = Arc::new(inode);
         Shared {
-            ino,
-            about,
-            common,
             gate: RwLock::default(),
             book: Mutex::default(),
-            changes: Arc::default(),
             freshness: Freshness::of(opened),
-            ordered: Ordered::default(),
-            appended: Appended::default(),
-            scattered: Scattered::default(),
-            errors: Errors::default(),
+            ordered: Arc::new(Ordered::of(Arc::clone(&inode))),
+            appended: Arc::new(Appended::of(Arc::clone(&inode))),
+            scattered: Arc::new(Scattered::of(Arc::clone(&inode), writer)),
             turns: Turns::default(),
             habits: OnceLock::new(),
             to_drop: AtomicBool::new(false),
@@ -185,15 +157,34 @@ impl Shared {
             pages: AtomicU8::new(NO_PAGES),
             dirtiers: AtomicU32::new(0),
             known_end: AtomicU64::new(0),
-            own_end: AtomicU64::new(0),
             displaced: AtomicU64::new(0),
             nameless: OnceLock::new(),
+            inode,
         }
     }
 
     /// Bytes acknowledged and not yet written.
     pub(super) fn pending(&self) -> u64 {
         self.ordered.bytes() + self.appended.bytes() + self.scattered.bytes()
+    }
+
+    /// Waits until everything that has been taken in by now is written. An error is kept for the
+    /// writers.
+    pub(super) fn settle(&self) {
+        self.ordered.settle();
+        self.appended.settle();
+        self.scattered.settle();
+    }
+
+    /// Waits until nothing of the range is pending.
+    pub(super) fn make_way(&self, range: &Range<u64>) {
+        if self.ordered.overlaps(range) {
+            self.ordered.settle();
+        }
+        if self.appended.reaches_below(range.end) {
+            self.appended.settle();
+        }
+        self.scattered.wait_for(range);
     }
 
     /// Whether it is time to write what is pending although nobody asks.
@@ -561,20 +552,4 @@ impl Run {
         let before = self.next.swap(end, Ordering::Relaxed);
         before == start || before == u64::MAX && start == 0
     }
-}
-
-/// How requests that are durable when they are answered are done, by the flags of the write.
-pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
-    if flags.contains(OFlags::SYNC) {
-        SyncMethod::Sync
-    } else if flags.contains(OFlags::DSYNC) {
-        SyncMethod::Dsync
-    } else {
-        SyncMethod::Explicit
-    }
-}
-
-/// The file of a manner, of descriptors.
-pub(super) fn file_of(descriptors: &Descriptors, mode: dio::Mode, flags: OFlags) -> Result<Arc<File>> {
-    descriptors.file(Manner { mode, sync: sync_method(flags) })
 }

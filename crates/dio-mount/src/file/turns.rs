@@ -9,17 +9,9 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::io::Result;
-
-use super::interface::How;
-use super::memory::Chunk;
-use super::modes::Way;
-use super::shared::Handle;
-use crate::stats::Wait;
 
 /// Who writes an inode, and who is to write next.
 #[derive(Debug, Default)]
@@ -50,8 +42,8 @@ impl Turns {
         self.0.lock()
     }
 
-    /// Takes the turn if it is free.
-    fn take(&self) -> bool {
+    /// Takes the turn if it is free; [`Turns::spend`] gives it up.
+    pub(super) fn take(&self) -> bool {
         !std::mem::replace(&mut self.state().taken, true)
     }
 
@@ -67,9 +59,17 @@ impl Turns {
         Some(aside)
     }
 
+    /// Leaves `write` to the thread that has the turn, or does it here where the turn has become
+    /// free. `write` is given the time that it has waited.
+    pub(super) fn later(&self, write: impl FnOnce(Duration) + Send + 'static) {
+        if let Some(aside) = self.put_aside(Aside { since: Instant::now(), write: Box::new(write) }) {
+            self.spend(|| (aside.write)(Duration::ZERO));
+        }
+    }
+
     /// Does `first`, then what waits, and gives up the turn. A panic goes on when that is done:
     /// those who wait are not to blame.
-    fn spend(&self, first: impl FnOnce()) {
+    pub(super) fn spend(&self, first: impl FnOnce()) {
         let mut panic = catch_unwind(AssertUnwindSafe(first)).err();
         loop {
             let mut state = self.state();
@@ -84,51 +84,6 @@ impl Turns {
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
-    }
-}
-
-impl Handle {
-    /// Whether its writes take turns with those of the inode's other handles.
-    fn takes_turns(&self) -> bool {
-        self.wish.excludes_all() && self.way == Way::Requests
-    }
-
-    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's
-    /// turn.
-    pub(super) fn write_in_turn(
-        self: &Arc<Self>,
-        offset: u64,
-        bytes: &[u8],
-        how: How,
-        give: impl FnOnce(Result<u32>) + Send + 'static,
-    ) {
-        if !self.takes_turns() {
-            return give(self.write(offset, bytes, how, Duration::ZERO));
-        }
-        let turns = &self.shared.turns;
-        if turns.take() {
-            return turns.spend(|| give(self.write(offset, bytes, how, Duration::ZERO)));
-        }
-        // Without memory to put it aside, it waits for the file's lock in this thread.
-        let Some(copy) = self.copy_of(bytes) else {
-            return give(self.write(offset, bytes, how, Duration::ZERO));
-        };
-        let (handle, len) = (Arc::clone(self), bytes.len());
-        let write = move |waited| {
-            handle.shared.about.figures.waited(Wait::File, waited);
-            give(handle.write(offset, &copy.bytes()[..len], how, waited));
-        };
-        if let Some(aside) = turns.put_aside(Aside { since: Instant::now(), write: Box::new(write) }) {
-            turns.spend(|| (aside.write)(Duration::ZERO));
-        }
-    }
-
-    fn copy_of(&self, bytes: &[u8]) -> Option<Chunk> {
-        let user = self.shared.about.user;
-        let mut chunk =
-            self.shared.common.memory.take(user, bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
-        chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        Some(chunk)
     }
 }
 

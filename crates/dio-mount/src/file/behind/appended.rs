@@ -16,10 +16,11 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Result;
 
+use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
-use super::super::shared::Shared;
+use super::ordered::SMALL;
 use super::queue::{Part, Queue, State};
-use super::{Aim, SMALL, told_later};
+use super::target::{Aim, told_later};
 
 /// Most bytes of a batch.
 const BATCH_BYTES_MAX: usize = SIZES[LARGE];
@@ -48,10 +49,6 @@ impl Batch {
 }
 
 impl Part for Batch {
-    fn queue(shared: &Shared) -> &Appended {
-        &shared.appended
-    }
-
     fn len(&self) -> u64 {
         self.len as u64
     }
@@ -60,18 +57,18 @@ impl Part for Batch {
         self.closed || self.len == BATCH_BYTES_MAX
     }
 
-    fn write(shared: &Shared, target: &Aim, parts: &[Batch], _reach: u64) -> Result<()> {
+    fn write(inode: &Inode, target: &Aim, parts: &[Batch], _reach: u64) -> Result<()> {
         let start = target.descriptors.size().unwrap_or(0);
-        let _change = shared.changes.begin(start..u64::MAX);
+        let _change = inode.changes.begin(start..u64::MAX);
         write(target, parts)
     }
 
-    fn end_after_write(shared: &Shared, target: &Aim, rest: u64, expected: u64) -> u64 {
+    fn end_after_write(inode: &Inode, target: &Aim, rest: u64, expected: u64) -> u64 {
         let Ok(end) = target.descriptors.size() else { return expected };
-        shared.own_end.fetch_max(end, Ordering::AcqRel);
+        inode.own_end.fetch_max(end, Ordering::AcqRel);
         if end + rest != expected {
             // Others have written beside the mount: what the kernel believes of the size is wrong.
-            shared.common.kernel.drop_pages(shared.ino, 0..0);
+            inode.common.kernel.drop_pages(inode.ino, 0..0);
         }
         end + rest
     }
@@ -103,44 +100,37 @@ impl Appended {
         let state = self.state();
         self.range(&state).is_some_and(|range| range.start.min(state.size_of_source().unwrap_or(0)) < end)
     }
-}
 
-impl Shared {
     /// Takes in one request of an append; at most `most` bytes are pending then. False where that
     /// cannot be: the caller writes it, after what is pending.
-    pub(in crate::file) fn take_append(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {
             return false;
         }
-        let mut state = self.with_room::<Batch>(len, most);
+        let mut state = self.with_room(len, most);
         if !state.takes(target) {
             return false;
         }
-        if self.appended.bytes() == 0 {
+        if self.bytes() == 0 {
             let Ok(size) = target.descriptors.size() else { return false };
             state.end = size;
         }
         if !state.parts.back().is_some_and(|batch| batch.fits(bytes.len())) {
-            if !self.has_room(&target.descriptors) {
+            if !self.inode.has_room(&target.descriptors) {
                 return false;
             }
-            let Some(chunk) = self.common.memory.take(self.about.user, BATCH_BYTES_MAX) else { return false };
+            let Some(chunk) = self.inode.memory(BATCH_BYTES_MAX) else { return false };
             if let Some(last) = state.parts.back_mut() {
                 last.closed = true;
             }
             state.parts.push_back(Batch { chunk, len: 0, closed: false });
         }
         // Before the bytes can be seen here: what was read ahead of them no longer counts.
-        self.changes.note(state.end..state.end + len);
+        self.inode.changes.note(state.end..state.end + len);
         state.parts.back_mut().expect("there is one that the bytes fit into").add(bytes);
         self.added(state, target, len);
         true
-    }
-
-    /// The same as [`Shared::settle`] of what was appended.
-    pub(in crate::file) fn settle_appended(&self) {
-        self.settle_queue::<Batch>();
     }
 }
 

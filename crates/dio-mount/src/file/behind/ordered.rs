@@ -14,10 +14,10 @@ use dio_sys::uninterrupted;
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, Result};
 
+use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
-use super::super::shared::Shared;
 use super::queue::{Part, Queue};
-use super::{Aim, told_later};
+use super::target::{Aim, told_later};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
 const BLOCK: u64 = SIZES[LARGE] as u64;
@@ -56,10 +56,6 @@ impl Piece {
 }
 
 impl Part for Piece {
-    fn queue(shared: &Shared) -> &Ordered {
-        &shared.ordered
-    }
-
     fn len(&self) -> u64 {
         self.len as u64
     }
@@ -68,11 +64,11 @@ impl Part for Piece {
         self.len > 0 && self.end() % BLOCK == 0
     }
 
-    fn write(shared: &Shared, target: &Aim, parts: &[Piece], reach: u64) -> Result<()> {
+    fn write(inode: &Inode, target: &Aim, parts: &[Piece], reach: u64) -> Result<()> {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return Ok(()) };
         let range = first.start..last.end();
-        let outcome = shared.write_around(target, parts, &range, reach);
-        shared.changes.note(range);
+        let outcome = write_around(inode, target, parts, &range, reach);
+        inode.changes.note(range);
         outcome
     }
 }
@@ -83,20 +79,18 @@ impl Ordered {
         let overlaps = |pending: Range<u64>| pending.start < range.end && range.start < pending.end;
         self.bytes() > 0 && self.range(&self.state()).is_some_and(overlaps)
     }
-}
 
-impl Shared {
     /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes
     /// are pending then. False where that cannot be: the caller writes it, after what is pending.
-    pub(in crate::file) fn take_in(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
         }
-        let mut state = self.with_room::<Piece>(len, most);
+        let mut state = self.with_room(len, most);
         // Nothing pending begins behind the end of the source, so what is before it can be read
         // there.
-        let follows = match self.ordered.range(&state) {
+        let follows = match self.range(&state) {
             Some(pending) => pending.end == offset,
             None => target.descriptors.size().is_ok_and(|size| {
                 (state.reach, state.end) = (size, offset);
@@ -109,7 +103,7 @@ impl Shared {
         let room = state.parts.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
         let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len)) else { return false };
         // Before the bytes can be seen here: what was read ahead of them no longer counts.
-        self.changes.note(offset..offset + len);
+        self.inode.changes.note(offset..offset + len);
         let mut done = 0;
         while done < bytes.len() {
             if state.parts.back().is_none_or(Piece::is_full) {
@@ -128,48 +122,43 @@ impl Shared {
             return Some(Vec::new());
         }
         let count = (start + len).div_ceil(BLOCK) - start / BLOCK;
-        if !self.has_room(&target.descriptors) {
+        if !self.inode.has_room(&target.descriptors) {
             return None;
         }
-        (0..count).map(|_| self.common.memory.take(self.about.user, BLOCK as usize)).collect()
+        (0..count).map(|_| self.inode.memory(BLOCK as usize)).collect()
     }
+}
 
-    /// The same as [`Shared::settle`] of what was written in order.
-    pub(in crate::file) fn settle_ordered(&self) {
-        self.settle_queue::<Piece>();
-    }
+/// Writes what is pending, but for what others have put beside the mount where the source ended
+/// before: that may be synced, and this is not. They could not know of it, since the source
+/// does not show it, so it is this that fails.
+fn write_around(inode: &Inode, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
+    let theirs = grown_beside(inode, target, range, reach);
+    inode.own_end.fetch_max(range.end, Ordering::AcqRel);
+    let Some(theirs) = theirs else { return write(target, pieces, range) };
+    let before = write(target, pieces, &(range.start..theirs.start));
+    let behind = write(target, pieces, &(theirs.end..range.end));
+    before.and(behind).and(Err(Errno::IO))
+}
 
-    /// Writes what is pending, but for what others have put beside the mount where the source ended
-    /// before: that may be synced, and this is not. They could not know of it, since the source
-    /// does not show it, so it is this that fails.
-    fn write_around(&self, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
-        let theirs = self.grown_beside(target, range, reach);
-        self.own_end.fetch_max(range.end, Ordering::AcqRel);
-        let Some(theirs) = theirs else { return write(target, pieces, range) };
-        let before = write(target, pieces, &(range.start..theirs.start));
-        let behind = write(target, pieces, &(theirs.end..range.end));
-        before.and(behind).and(Err(Errno::IO))
+/// The part of the range that others have filled with data by making the source longer than it
+/// was.
+fn grown_beside(inode: &Inode, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
+    if target.descriptors.is_striped() {
+        return None;
     }
-
-    /// The part of the range that others have filled with data by making the source longer than it
-    /// was.
-    fn grown_beside(&self, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
-        if target.descriptors.is_striped() {
-            return None;
-        }
-        let known = reach.max(self.own_end.load(Ordering::Acquire));
-        let size = target.descriptors.size().ok()?;
-        let theirs = known.max(range.start)..size.min(range.end);
-        if theirs.is_empty() {
-            return None;
-        }
-        let data = match rustix::fs::seek(target.descriptors.base(), SeekFrom::Data(theirs.start)) {
-            Ok(data) if data < theirs.end => data..theirs.end,
-            Ok(_) | Err(Errno::NXIO) => return None,
-            Err(_) => theirs,
-        };
-        filled(target, data)
+    let known = reach.max(inode.own_end.load(Ordering::Acquire));
+    let size = target.descriptors.size().ok()?;
+    let theirs = known.max(range.start)..size.min(range.end);
+    if theirs.is_empty() {
+        return None;
     }
+    let data = match rustix::fs::seek(target.descriptors.base(), SeekFrom::Data(theirs.start)) {
+        Ok(data) if data < theirs.end => data..theirs.end,
+        Ok(_) | Err(Errno::NXIO) => return None,
+        Err(_) => theirs,
+    };
+    filled(target, data)
 }
 
 /// The part of a range that holds more than zeros: those may be nobody's, in the block of the old

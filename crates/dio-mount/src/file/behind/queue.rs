@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Result;
 
-use super::super::shared::Shared;
-use super::Aim;
+use super::super::inode::Inode;
+use super::target::Aim;
 use crate::stats::{Event, Wait};
 
 /// Most parts of one write to the source.
@@ -29,9 +29,6 @@ const IDLE: Duration = Duration::from_millis(300);
 
 /// Some of the bytes of a queue.
 pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
-    /// The queue that an inode has of them.
-    fn queue(shared: &Shared) -> &Queue<Self>;
-
     /// Their number.
     fn len(&self) -> u64;
 
@@ -43,11 +40,11 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
     ///
     /// # Errors
     /// What is to be told to the writers.
-    fn write(shared: &Shared, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
+    fn write(inode: &Inode, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
 
     /// Where the queue ends after a write, with `rest` bytes pending, if it was to end at
     /// `expected`.
-    fn end_after_write(_shared: &Shared, _target: &Aim, _rest: u64, expected: u64) -> u64 {
+    fn end_after_write(_inode: &Inode, _target: &Aim, _rest: u64, expected: u64) -> u64 {
         expected
     }
 }
@@ -55,16 +52,11 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
 /// Acknowledged bytes of an inode that are not yet written.
 #[derive(Debug)]
 pub(in crate::file) struct Queue<P> {
+    pub(super) inode: Arc<Inode>,
     /// Their number, for those who only want to know whether there are any. Changes under the lock.
     bytes: AtomicU64,
     state: Mutex<State<P>>,
     written: Condvar,
-}
-
-impl<P> Default for Queue<P> {
-    fn default() -> Queue<P> {
-        Queue { bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
-    }
 }
 
 #[derive(Debug)]
@@ -93,6 +85,11 @@ impl<P> Default for State<P> {
 }
 
 impl<P> Queue<P> {
+    /// Nothing is pending of the inode.
+    pub(in crate::file) fn of(inode: Arc<Inode>) -> Queue<P> {
+        Queue { inode, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State<P>> {
         self.state.lock()
     }
@@ -127,70 +124,63 @@ impl<P> State<P> {
     }
 }
 
-impl Shared {
+impl<P: Part> Queue<P> {
     /// The queue, once it has room for `len` bytes more if at most `most` are to be pending.
-    pub(super) fn with_room<P: Part>(&self, len: u64, most: u64) -> MutexGuard<'_, State<P>> {
-        let queue = P::queue(self);
-        let mut state = queue.state();
-        while queue.bytes() > 0 && queue.bytes() + len > most {
+    pub(super) fn with_room(&self, len: u64, most: u64) -> MutexGuard<'_, State<P>> {
+        let mut state = self.state();
+        while self.bytes() > 0 && self.bytes() + len > most {
             let since = Instant::now();
             let partial = !state.parts.front().is_some_and(P::is_full);
             state = self.write_some(state, partial);
-            self.about.figures.waited(Wait::Room, since.elapsed());
+            self.inode.about.figures.waited(Wait::Room, since.elapsed());
         }
         state
     }
 
     /// `len` bytes have been added to the parts.
-    pub(super) fn added<P: Part>(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &Aim, len: u64) {
+    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &Aim, len: u64) {
         if state.target.is_none() {
             state.target = Some(target.clone());
         }
         state.latest = Some(Instant::now());
         state.taken += len;
         state.end += len;
-        P::queue(self).bytes.fetch_add(len, Ordering::AcqRel);
-        self.about.figures.count(Event::WriteBehind, len);
-        self.common.janitor.stir();
+        self.bytes.fetch_add(len, Ordering::AcqRel);
+        self.inode.about.figures.count(Event::WriteBehind, len);
+        self.inode.common.janitor.stir();
         if !state.scheduled && state.writing == 0 && state.parts.front().is_some_and(P::is_full) {
-            let shared = Arc::clone(self);
-            state.scheduled = self.common.crew.run(true, move || shared.write_full::<P>());
+            let queue = Arc::clone(self);
+            state.scheduled = self.inode.common.crew.run(true, move || queue.write_full());
         }
     }
 
     /// Writes full parts while there are any.
-    fn write_full<P: Part>(&self) {
-        let mut state = P::queue(self).state();
+    fn write_full(&self) {
+        let mut state = self.state();
         state.scheduled = false;
         while state.parts.front().is_some_and(P::is_full) {
             state = self.write_some(state, false);
         }
     }
 
-    /// Waits until everything that a queue has taken in by now is written, in this thread unless
+    /// Waits until everything that the queue has taken in by now is written, in this thread unless
     /// another does so.
-    pub(super) fn settle_queue<P: Part>(&self) {
-        let queue = P::queue(self);
-        if queue.bytes() == 0 {
+    pub(in crate::file) fn settle(&self) {
+        if self.bytes() == 0 {
             return;
         }
-        let mut state = queue.state();
+        let mut state = self.state();
         let mark = state.taken;
-        while state.taken - queue.bytes() < mark {
+        while state.taken - self.bytes() < mark {
             state = self.write_some(state, true);
         }
     }
 
     /// Writes the first parts, or waits for the thread that does. Without `partial`, only full
     /// ones.
-    fn write_some<'a, P: Part>(
-        &'a self,
-        mut state: MutexGuard<'a, State<P>>,
-        partial: bool,
-    ) -> MutexGuard<'a, State<P>> {
-        let queue = P::queue(self);
+    fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State<P>>, partial: bool) -> MutexGuard<'a, State<P>> {
         if state.writing > 0 {
-            queue.written.wait(&mut state);
+            self.written.wait(&mut state);
             return state;
         }
         let count = state.parts.iter().take(PARTS_JOINED_MAX).take_while(|part| partial || part.is_full()).count();
@@ -200,21 +190,21 @@ impl Shared {
         state.writing = len;
         let reach = state.reach;
         drop(state);
-        let outcome = P::write(self, &target, &parts, reach);
-        self.about.figures.count(Event::WriteBehindWritten, len);
+        let outcome = P::write(&self.inode, &target, &parts, reach);
+        self.inode.about.figures.count(Event::WriteBehindWritten, len);
         if let Err(errno) = outcome {
-            self.errors.record(errno);
+            self.inode.errors.record(errno);
         }
         drop(parts);
-        let mut state = queue.state();
-        state.end = P::end_after_write(self, &target, queue.bytes() - len, state.end);
+        let mut state = self.state();
+        state.end = P::end_after_write(&self.inode, &target, self.bytes() - len, state.end);
         state.writing = 0;
         if state.parts.is_empty() {
             state.target = None;
         }
-        self.common.epoch.fetch_add(1, Ordering::AcqRel);
-        queue.bytes.fetch_sub(len, Ordering::AcqRel);
-        queue.written.notify_all();
+        self.inode.common.epoch.fetch_add(1, Ordering::AcqRel);
+        self.bytes.fetch_sub(len, Ordering::AcqRel);
+        self.written.notify_all();
         state
     }
 }

@@ -22,9 +22,9 @@ use dio_fuse::leave_processor;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
+use super::super::inode::Inode;
 use super::super::memory::Memory;
-use super::super::shared::Shared;
-use super::{Target, told_later};
+use super::target::{Target, told_later};
 use crate::stats::{Event, Wait};
 
 /// Most bytes of a piece. What is longer keeps the device busy by itself.
@@ -51,8 +51,10 @@ const IDLE: Duration = Duration::from_secs(5);
 const ANSWER_COUNTS: Duration = Duration::from_millis(100);
 
 /// What is pending of one inode.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::file) struct Scattered {
+    inode: Arc<Inode>,
+    writer: Arc<Writer>,
     /// Their number, for those who only want to know whether there are any. Changes under the lock.
     bytes: AtomicU64,
     state: Mutex<Pending>,
@@ -103,7 +105,7 @@ struct State {
 /// A piece that is pending. If it is dropped before it is over, by a panic, it has failed.
 #[derive(Debug)]
 struct Ticket {
-    shared: Arc<Shared>,
+    scattered: Arc<Scattered>,
     range: Range<u64>,
     over: bool,
 }
@@ -145,6 +147,11 @@ impl Pending {
 }
 
 impl Scattered {
+    /// Nothing is pending of the inode; `writer` writes what will be.
+    pub(in crate::file) fn of(inode: Arc<Inode>, writer: Arc<Writer>) -> Scattered {
+        Scattered { inode, writer, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+    }
+
     fn state(&self) -> MutexGuard<'_, Pending> {
         self.state.lock()
     }
@@ -219,13 +226,11 @@ impl Scattered {
         self.state().room = room.then(Instant::now);
         room
     }
-}
 
-impl Shared {
     /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending
     /// then. False where that cannot be: the caller writes it. What is pending in order must not
     /// overlap it.
-    pub(in crate::file) fn scatter(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
         let fits = !bytes.is_empty() && bytes.len() <= PIECE && len <= most;
@@ -233,21 +238,23 @@ impl Shared {
         if !fits || !whole || !target.file.size().is_ok_and(|size| range.end <= size) {
             return false;
         }
-        let (writer, common) = (&self.common.writer, &self.common);
-        if !self.scattered.has_room(|| self.has_room(&target.descriptors)) || !writer.start(target, &common.memory) {
+        let writer = &self.writer;
+        if !self.has_room(|| self.inode.has_room(&target.descriptors))
+            || !writer.start(target, &self.inode.common.memory)
+        {
             return false;
         }
-        let own = self.scattered.enter(&range, most);
-        let told = |waited| self.about.figures.waited(Wait::Room, waited);
+        let own = self.enter(&range, most);
+        let told = |waited| self.inode.about.figures.waited(Wait::Room, waited);
         let Some(mut block) = writer.post.block(own, told) else {
-            self.scattered.leave(&range);
+            self.leave(&range);
             return false;
         };
         block.copy_in(0, bytes);
         // Before the write is acknowledged: what was read ahead of it no longer counts.
-        self.changes.note(range.clone());
-        self.about.figures.count(Event::WriteBehind, len);
-        let ticket = Ticket { shared: Arc::clone(self), range, over: false };
+        self.inode.changes.note(range.clone());
+        self.inode.about.figures.count(Event::WriteBehind, len);
+        let ticket = Ticket { scattered: Arc::clone(self), range, over: false };
         let job = Job { ticket, target: target.clone(), block };
         if let Some(job) = writer.post.push(job) {
             // The thread has ended in between.
@@ -456,14 +463,15 @@ impl Ticket {
 
     fn close(&mut self, outcome: Result<(), Errno>) {
         self.over = true;
-        let Ticket { shared, range, .. } = self;
+        let Ticket { scattered, range, .. } = self;
+        let inode = &scattered.inode;
         if let Err(errno) = outcome {
-            shared.errors.record(told_later(errno));
+            inode.errors.record(told_later(errno));
         }
-        shared.about.figures.count(Event::WriteBehindWritten, range.end - range.start);
-        shared.changes.note(range.clone());
-        shared.common.epoch.fetch_add(1, Ordering::AcqRel);
-        shared.scattered.leave(range);
+        inode.about.figures.count(Event::WriteBehindWritten, range.end - range.start);
+        inode.changes.note(range.clone());
+        inode.common.epoch.fetch_add(1, Ordering::AcqRel);
+        scattered.leave(range);
     }
 }
 
