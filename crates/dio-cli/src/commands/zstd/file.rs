@@ -218,12 +218,32 @@ impl Run {
             self.error(&[b"cannot use ", shown, b" as an input file and dictionary"]);
             return false;
         }
-        let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
-        if own_output.is_some_and(|own| FileId::of(&own) == FileId::of(stat)) {
-            self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
+        if self.output_file() == Some(FileId::of(stat)) {
+            self.refuse_own_output();
             return false;
         }
         true
+    }
+
+    /// The file that `-o` names, if it exists.
+    fn output_file(&self) -> Option<FileId> {
+        let stat = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
+        stat.map(|stat| FileId::of(&stat))
+    }
+
+    /// Whether one of the files is what `-o` names, which is told: the others would replace it.
+    pub(super) fn would_replace_one_of(&self, files: &[File]) -> bool {
+        let Some(output) = self.output_file() else { return false };
+        let is_output = |file: &File| rustix::fs::stat(&file.path).is_ok_and(|stat| FileId::of(&stat) == output);
+        let found = files.iter().any(|file| !file.is_stdin() && is_output(file));
+        if found {
+            self.refuse_own_output();
+        }
+        found
+    }
+
+    fn refuse_own_output(&self) {
+        self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
     }
 
     /// Whether everything goes to one place.

@@ -126,8 +126,13 @@ impl Run {
     fn all(&mut self, files: &[File]) {
         self.total.wanted = files.len();
         self.reads_stdin = files.iter().any(File::is_stdin);
-        if self.args.output.is_some() && files.len() > 1 && !self.args.test && !self.may_join() {
-            return self.tool.fail();
+        if self.args.output.is_some() && files.len() > 1 && !self.args.test {
+            if self.would_replace_one_of(files) {
+                return;
+            }
+            if !self.may_join() {
+                return self.tool.fail();
+            }
         }
         for (at, file) in files.iter().enumerate() {
             let done = if file.is_stdin() { self.stdin() } else { self.operand(file) };
