@@ -337,6 +337,25 @@ impl Drop for Running {
     }
 }
 
+/// The last read of `tail` looks for records behind the end; it fails.
+#[test]
+fn an_end_that_cannot_be_read_is_an_error() {
+    let dir = dio_test::file_systems()[0].dir();
+    let (log, trace) = (dir.path().join("log"), dir.path().join("trace"));
+    std::fs::create_dir(&log).unwrap();
+    fill(&log, 0..5);
+    let tail = |rule: &str| {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-e", rule, "-o"]).arg(&trace).arg(env!("CARGO_BIN_EXE_dio"));
+        dio_test::run(strace.args(["wal", "tail", "-n", "2"]).arg(&log).env("LC_ALL", "C.UTF-8"))
+    };
+    status(&tail("trace=preadv2"), 0);
+    let reads = std::fs::read_to_string(&trace).unwrap().matches("preadv2(").count();
+    let failed = tail(&format!("inject=preadv2:error=EIO:when={reads}"));
+    let told = format!("cannot read '{}", log.display());
+    assert!(status(&failed, 2).stderr.contains(&told), "{failed:?}");
+}
+
 #[test]
 fn tail_follows_a_log_that_is_being_written() {
     let dir = dio_test::file_systems()[0].dir();

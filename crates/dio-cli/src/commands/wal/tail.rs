@@ -7,7 +7,7 @@ use dio_wal::storage::Storage;
 use dio_wal::{Lsn, Reader, WalError};
 
 use super::show::{Form, Headers, Printer};
-use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
+use super::{CommandError, DAMAGED, SOUND, Source, explain, parse_lsn};
 
 /// Where the last records are looked for first, in bytes before the end; then eight times as far,
 /// and so on.
@@ -137,12 +137,12 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
     }
 }
 
-/// At the end of what was read: damage is an error.
+/// At the end of what was read: damage is an error, and so is an end that cannot be read.
 fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
     match reader.check_end() {
-        Err(error) if is_damage(&error) => Err(args.source.failed()(error)),
-        // What is there now was not asked for.
-        _ => Ok(SOUND),
+        // A truncation has removed what was read; what is there now was not asked for.
+        Ok(()) | Err(WalError::Truncated { .. }) => Ok(SOUND),
+        Err(error) => Err(args.source.failed()(error)),
     }
 }
 
