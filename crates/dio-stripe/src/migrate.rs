@@ -35,6 +35,7 @@ const MOST_BUFFERS: usize = 64 << 20;
 
 /// Why a file was not migrated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MigrateError {
     /// An operation on one of the files failed.
     #[error(transparent)]

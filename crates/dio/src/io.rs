@@ -35,6 +35,7 @@ impl Default for Limits {
 
 /// Why there is no [`Io`].
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IoError {
     /// `DIO_ENGINE` asks for an engine that cannot be had.
     #[error(transparent)]

@@ -33,6 +33,7 @@ pub struct Completion {
 #[error("{error}")]
 pub struct RefusedRequest {
     /// The reason.
+    #[source]
     pub error: FileError,
     /// The block, unchanged.
     pub block: Block,

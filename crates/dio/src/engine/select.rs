@@ -4,6 +4,7 @@ use super::{Blocking, Engine, Uring, UringError};
 
 /// The engines for real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EngineKind {
     /// [`Uring`].
     Uring,
@@ -25,6 +26,7 @@ pub struct Selection {
 
 /// `DIO_ENGINE` asks for an engine that cannot be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelectionError {
     /// No engine has this name.
     #[error("{ENGINE_VARIABLE}={0}: no such engine; use uring or blocking")]

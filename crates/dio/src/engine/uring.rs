@@ -20,6 +20,7 @@ use crate::block::Pool;
 
 /// Why there is no ring.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UringError {
     /// The kernel or a policy refuses the system call.
     #[error("io_uring is refused: {reason}")]

@@ -120,7 +120,12 @@ impl std::fmt::Display for FileError {
     }
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for FileError {
+    /// The system's error number.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.errno)
+    }
+}
 
 impl From<FileError> for io::Error {
     fn from(error: FileError) -> io::Error {

@@ -156,6 +156,7 @@ impl Id {
 
 /// Why a stored text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// It is no such text: it begins differently.
     #[error("it is none")]

@@ -8,6 +8,7 @@ use crate::file::FileError;
 
 /// Why a transfer did not complete.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// Reading failed.
     #[error(transparent)]

@@ -10,6 +10,7 @@ use crate::engine::OpKind;
 
 /// How an operation goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Fault {
     /// A read or write transfers fewer bytes than asked for: a positive multiple of the offset
     /// alignment.

@@ -64,6 +64,7 @@ pub(super) struct ReadAheadBounds {
 
 /// What the consumer of a [`super::Reader`] does, as far as its reads show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AccessPattern {
     /// Its reads predict nothing.
     Random,
