@@ -1,6 +1,6 @@
-//! The grammar of the `dio` command: the tools that have a model, which read their options by
-//! tables of their own (see `grammar`), and dio's other commands, which clap reads. Help, man pages
-//! and completions are made of both.
+//! The grammar of the `dio` command. Tools that reimplement an existing tool parse their options by
+//! tables of their own (see `grammar`); clap parses dio's other commands. Help, man pages and
+//! completions are made from both.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::commands::{
 use crate::grammar::{Program, set_link};
 use crate::{overview, tool};
 
-/// The tools that have a GNU model. A link with the name of one is that tool.
+/// The tools that reimplement a GNU tool or the like. A link with the name of such a tool runs that
+/// tool.
 const TOOLS: &[&[Program]] = &[
     &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tar::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
     &sum::PROGRAMS,
@@ -25,8 +26,8 @@ const TOOLS: &[&[Program]] = &[
     &zstd::PROGRAMS,
 ];
 
-/// Commands whose messages and statuses have a model elsewhere; a link of such a name is none of
-/// ours.
+/// Commands whose messages and exit statuses also follow an existing command, but which are not
+/// available through links.
 const OTHERS: &[Program] = &[mount::PROGRAM, umount::PROGRAM, install_mount_helper::PROGRAM, run::PROGRAM];
 
 fn tools() -> impl Iterator<Item = &'static Program> {
@@ -37,7 +38,7 @@ fn programs() -> impl Iterator<Item = &'static Program> {
     tools().chain(OTHERS)
 }
 
-// The commands that have no model.
+// The commands of dio's own.
 #[derive(Debug, Subcommand)]
 enum Command {
     Stat(stat::StatArgs),
@@ -74,11 +75,11 @@ impl Command {
     }
 }
 
-/// Reads the command line and runs what it says; returns the exit status.
+/// Parses the command line and runs the command; returns the exit status.
 ///
-/// A command line that makes no sense is status 2, but for the tools that have a model: there it is
-/// the model's, and told in its words. Called by a link that has a tool's name, the program is that
-/// tool.
+/// An invalid command line gives status 2. A tool that reimplements another gives the status and
+/// the message of the original. If the program is called through a link that has a tool's name, it
+/// is that tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = resolve(args);
@@ -88,31 +89,31 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command().try_get_matches_from(&args).and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => ended(name_of(&args).unwrap_or_default(), command.run()),
         Err(error) => {
-            // Nobody can be told that the terminal is closed.
+            // If the terminal is closed, there is nowhere to report that.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
     }
 }
 
-/// Tells what a command that has ended left to be told; returns the exit status.
+/// Prints the pending details of a command that has ended; returns the exit status.
 fn ended(command: &str, status: ExitCode) -> ExitCode {
     if status != ExitCode::SUCCESS {
         tool::tell_reasons(command);
     }
-    // A server has nobody to tell, and does not fail by what its users put there.
+    // A server has no user to report this to, and must not fail because of directories that its
+    // users made.
     let serves = matches!(command, "mount" | "run-server");
     let failed = !serves && tool::tell_unfollowed(command) && status == ExitCode::SUCCESS;
     if failed { ExitCode::FAILURE } else { status }
 }
 
-/// The name of the command.
+/// Returns the name of the command.
 fn name_of(args: &[OsString]) -> Option<&str> {
     args.get(1)?.to_str()
 }
 
-/// The command line with the command in its second place, as if the program had been called as
-/// `dio`.
+/// Returns the command line in the form `dio COMMAND ...`, with the command as the second word.
 fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if let Some(args) = mount::helper::translated(&args) {
@@ -127,7 +128,7 @@ fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-/// The command line's definition, from which help, man pages and completions are made.
+/// Returns the definition of the command line, from which help, man pages and completions are made.
 #[must_use]
 pub fn command() -> clap::Command {
     let command = clap::Command::new("dio")
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(resolve(words("/some/where/tee -a x")), words("dio tee -a x"));
     }
 
-    /// No name stands for two options, and what is declared of each goes together.
+    /// No two options share a name, and the parts of each declaration are consistent.
     #[test]
     fn tables_make_sense() {
         command().debug_assert();

@@ -1,19 +1,18 @@
-//! What the user's locale says about text.
+//! The user's locale.
 
 use std::ffi::OsString;
 
-/// Whether the environment chooses a locale whose characters are UTF-8.
+/// Returns whether the environment selects a UTF-8 locale.
 pub fn is_utf8() -> bool {
     chosen_is_utf8(|name| std::env::var_os(name))
 }
 
-/// The quotation marks that messages have in a locale whose characters are UTF-8, or are not, as
-/// GNU's.
+/// Returns the quotation marks of GNU's messages in a UTF-8 locale, or in another one.
 pub(crate) fn quotation_marks_in(utf8: bool) -> (char, char) {
     if utf8 { ('‘', '’') } else { ('\'', '\'') }
 }
 
-/// The same for the environment given (`locale(7)`: the first of these that is set).
+/// Does the same for the given environment (`locale(7)`: the first of these variables that is set).
 fn chosen_is_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let Some(chosen) = chosen("LC_CTYPE", variable) else { return false };
     let Some(chosen) = chosen.to_str() else { return false };
@@ -21,8 +20,8 @@ fn chosen_is_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
 }
 
-/// The locale of a category (`locale(7)`: the first of these that is set); none if the environment
-/// chooses none.
+/// Returns the locale of a category (`locale(7)`: the first of these variables that is set); `None`
+/// if the environment selects none.
 pub(crate) fn chosen(category: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     ["LC_ALL", category, "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty())
 }

@@ -1,6 +1,6 @@
 //! Entry point of the `dio` command.
 
-// The only unsafe code of the program: a function of dio-sys is put where it runs before `main`.
+// The only unsafe code of the program: it registers a function of dio-sys that runs before `main`.
 #[allow(unsafe_code)]
 #[used]
 #[unsafe(link_section = ".init_array")]

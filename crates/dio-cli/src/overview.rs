@@ -1,9 +1,9 @@
-//! What `dio --help` shows: the commands by what one wants to do, on one screen.
+//! The text of `dio --help`: the commands by purpose, on one screen.
 
-/// Commands that belong together, and what they do, in a few words.
+/// Commands that belong together, and a short description.
 type Line = (&'static str, &'static str);
 
-/// A heading, and its lines.
+/// A heading and its lines.
 type Group = (&'static str, &'static [Line]);
 
 const GROUPS: &[Group] = &[
@@ -39,10 +39,10 @@ const GROUPS: &[Group] = &[
     ),
 ];
 
-/// Column of the commands, and of what they do.
+/// The columns of the commands and of their descriptions.
 const COLUMNS: (usize, usize) = (11, 34);
 
-/// The help of `dio` itself.
+/// Returns the help of `dio` itself.
 pub(crate) fn text() -> String {
     let mut text = String::from("Direct I/O for Linux: files move past the page cache, which stays as it is.\n\n");
     text.push_str("Usage: dio COMMAND [ARGUMENT]...\n\n");
@@ -63,7 +63,7 @@ pub(crate) fn text() -> String {
 mod tests {
     use super::*;
 
-    /// The names in a line; `sha{1,224}sum` stands for several.
+    /// Returns the names in a line; `sha{1,224}sum` stands for several.
     fn names(commands: &str) -> Vec<String> {
         let expand = |word: &str| match word.split_once('{') {
             Some((before, rest)) => {

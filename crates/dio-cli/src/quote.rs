@@ -1,4 +1,4 @@
-//! Names and error numbers in messages, in the words users of the GNU tools know.
+//! Names and error numbers in messages, as the GNU tools print them.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -9,9 +9,9 @@ pub use dio::file::words;
 use dio::quote::push_escape;
 pub use dio::quote::{named, quoted};
 
-/// What `stream` gets of a message or a listing with names as they are, as gzip and zstd print
-/// them. On a terminal, control characters but line feeds and tabs become escapes, because the
-/// terminal would obey them.
+/// Returns a message or listing that contains raw names, as gzip and zstd print them, in the form
+/// for `stream`. On a terminal, control characters other than line feeds and tabs are escaped,
+/// because the terminal would interpret them.
 pub(crate) fn as_shown_on<'t>(stream: &impl IsTerminal, text: &'t [u8]) -> Cow<'t, [u8]> {
     if stream.is_terminal() { Cow::Owned(without_controls(text)) } else { Cow::Borrowed(text) }
 }
@@ -39,8 +39,8 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`, with
-/// the escapes of C for what cannot be printed (gnulib's `quote`).
+/// Returns `text` in the quotation marks of the user's locale: `‘x’` in UTF-8, else `'x'`.
+/// Unprintable characters become C escapes (gnulib's `quote`).
 pub fn marked(text: impl AsRef<[u8]>) -> String {
     in_marks(text.as_ref(), locale::is_utf8())
 }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(words(rustix::io::Errno::NOENT), "No such file or directory");
     }
 
-    /// What the GNU tools print for these in `C.UTF-8` and in `C`.
+    /// The expected values are the output of the GNU tools in `C.UTF-8` and in `C`.
     #[test]
     fn marks_are_those_of_the_locale() {
         assert_eq!(in_marks(b"it's", false), "'it\\'s'");

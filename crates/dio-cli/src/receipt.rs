@@ -1,4 +1,4 @@
-//! The receipt: what a command did, as one JSON object. All tools print the same one.
+//! The receipt: the record of a run as one JSON object. All tools print the same object.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -28,7 +28,7 @@ pub struct Classes {
     pub direct: u64,
     /// Through aligned memory of the program, copied once.
     pub bounced: u64,
-    /// Through the page cache, which forgot them.
+    /// Through the page cache, dropped from it afterwards.
     pub uncached: u64,
     /// Through the page cache.
     pub cached: u64,
@@ -36,7 +36,7 @@ pub struct Classes {
     pub piped: u64,
     /// Shared with the source instead of copied.
     pub reflinked: u64,
-    /// Holes, which hold no bytes.
+    /// Holes, which have no bytes on the disk.
     pub holes: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct Requests {
     pub sync: u64,
 }
 
-/// What a file was to the command.
+/// The role of a file in the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -75,17 +75,17 @@ pub enum Role {
     Target,
 }
 
-/// One file's line.
+/// The entry of one file.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileLine {
-    /// Its name, as given or found.
+    /// The path as it was given or found.
     #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
-    /// Read or written.
+    /// Whether the file was read or written.
     pub role: Role,
     /// The class of most of its bytes, or `reflinked`.
     pub mode: &'static str,
-    /// Why not direct.
+    /// The reason why it was not direct.
     pub reason: Option<&'static str>,
     /// Resident pages before the command touched it.
     pub pages_before: Option<u64>,
@@ -93,13 +93,13 @@ pub struct FileLine {
     pub pages_after: Option<u64>,
 }
 
-/// A name in JSON, which is text: bytes that are none are shown by a replacement character, as
-/// `dio probe --json` does.
+/// Serializes a path as text for JSON. Bytes that are not UTF-8 become replacement characters, as
+/// in `dio probe --json`.
 fn as_text<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }
 
-/// The printed object.
+/// The object that is printed.
 #[derive(Debug, Serialize)]
 struct Receipt<'a> {
     command: &'static str,
@@ -117,18 +117,18 @@ struct Receipt<'a> {
     files: &'a [FileLine],
 }
 
-/// How bytes travelled: the name of their class and, where it is not direct, why.
+/// How bytes moved: the name of their class and, if it is not direct, the reason.
 pub(crate) type Way = (&'static str, Option<&'static str>);
 
-/// The class of most bytes, and why it is not direct.
+/// Returns the class of most bytes, and the reason if it is not direct.
 pub(crate) fn main_way(bytes: &BytesByClass, counters: &Counters) -> Way {
-    // Of equals the last is taken, so the better classes come last.
+    // Of equal counts the last one wins, so the better classes come last.
     let most = Class::ALL.into_iter().rev().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
     let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
     (most.name(), reason)
 }
 
-/// Gathers, from several threads, what a receipt will say.
+/// Collects the contents of the receipt from several threads.
 #[derive(Debug)]
 pub struct Ledger {
     started: Instant,
@@ -147,13 +147,13 @@ struct Totals {
 }
 
 impl Ledger {
-    /// A ledger from now on. Unless a receipt is `wanted`, files are not listed, so memory does not
-    /// grow with them.
+    /// Creates a ledger that starts now. Unless a receipt is `wanted`, files are not listed, so
+    /// memory does not grow with their number.
     pub fn new(wanted: bool) -> Ledger {
         Ledger { started: Instant::now(), wanted, totals: Mutex::default() }
     }
 
-    /// Whether files are listed: asking for their resident pages costs a system call each.
+    /// Returns whether files are listed: counting their resident pages costs a system call each.
     pub fn wanted(&self) -> bool {
         self.wanted
     }
@@ -168,12 +168,12 @@ impl Ledger {
         totals.requests.sync += counters.syncs;
     }
 
-    /// Adds syncs that belong to no single file: of a directory, of a file system.
+    /// Adds syncs that belong to no single file, such as those of a directory or a file system.
     pub fn count_syncs(&self, syncs: u64) {
         self.lock().requests.sync += syncs;
     }
 
-    /// Adds bytes of holes that were kept.
+    /// Adds bytes of holes that were preserved.
     pub fn count_holes(&self, bytes: u64) {
         let mut totals = self.lock();
         totals.read.holes += bytes;
@@ -187,14 +187,14 @@ impl Ledger {
         totals.write.reflinked += bytes;
     }
 
-    /// Adds to the memory in buffers.
+    /// Adds memory that is allocated for buffers.
     pub fn count_buffers(&self, bytes: u64) {
         let mut totals = self.lock();
         totals.buffer_bytes += bytes;
         totals.peak_buffer_bytes = totals.peak_buffer_bytes.max(totals.buffer_bytes);
     }
 
-    /// Buffers that were counted are no more.
+    /// Subtracts buffers that were released.
     pub fn release_buffers(&self, bytes: u64) {
         let mut totals = self.lock();
         totals.buffer_bytes = totals.buffer_bytes.saturating_sub(bytes);
@@ -208,12 +208,12 @@ impl Ledger {
         }
     }
 
-    /// Looks at the resident pages of all listed files once more: what was dirty when a file was
-    /// done may since have been synced and dropped.
+    /// Counts the resident pages of all listed files again: pages that were dirty when a file was
+    /// done may have been synced and dropped since.
     pub fn look_again(&self) {
         for line in &mut self.lock().files {
-            // A pipe or a device is not opened a second time, and a standard stream has no name: a
-            // file may be called `-`.
+            // Pipes and devices are not opened a second time. A standard stream has no path; `-`
+            // could also be the name of a file.
             if line.path != Path::new("-")
                 && std::fs::metadata(&line.path).is_ok_and(|meta| meta.is_file())
                 && let Ok(file) = std::fs::File::open(&line.path)
@@ -223,10 +223,10 @@ impl Ledger {
         }
     }
 
-    /// The text of the receipt, and the files that it lists.
+    /// Returns the text of the receipt, and the files that it lists.
     ///
     /// # Errors
-    /// A path that is not text.
+    /// Errors of the JSON serializer.
     pub fn text(
         &self,
         command: &'static str,
@@ -260,7 +260,7 @@ impl Ledger {
     }
 }
 
-/// User and system time of the process so far, in seconds (`clock_gettime(2)`,
+/// Returns the user and system time of the process so far, in seconds (`clock_gettime(2)`,
 /// `CLOCK_PROCESS_CPUTIME_ID`).
 pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

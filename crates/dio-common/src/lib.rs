@@ -1,5 +1,5 @@
-//! What the program `dio` and its benchmarks (`dio-bench`) share. It is a crate of its own so that
-//! neither of them needs the other.
+//! Code that the program `dio` and its benchmarks (`dio-bench`) share. It is a crate of its own so
+//! that neither of them depends on the other.
 
 pub mod lock_waits;
 pub mod memory;

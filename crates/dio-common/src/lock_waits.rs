@@ -1,8 +1,8 @@
-//! Waits for the library's own locks, as each program of dio reports them when it ends.
+//! Waits for the library's own locks, which each program of dio reports when it ends.
 //!
-//! `dio bench locks` names a file in the environment of the command that it runs. Every program of
-//! dio below it that ends of its own accord appends one line of JSON to that file. Other programs
-//! that use the library do not know of it.
+//! `dio bench locks` sets an environment variable, with the name of a file, for the command that it
+//! runs. Every program of dio that runs below that command and ends by itself appends one line of
+//! JSON to that file. Other programs that use the library report nothing.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -18,9 +18,9 @@ pub const VARIABLE: &str = "DIO_LOCKS_TO";
 pub struct ClassWaits {
     /// The name of the class ([`LockClass::name`]).
     pub class: String,
-    /// Times that a thread was blocked.
+    /// Number of times that a thread was blocked.
     pub blocks: u64,
-    /// Time of all waits together, in nanoseconds.
+    /// Sum of all waits, in nanoseconds.
     pub nanos: u64,
 }
 
@@ -29,15 +29,15 @@ pub struct ClassWaits {
 pub struct ProcessWaits {
     /// The program and its command, such as `dio cp`.
     pub program: String,
-    /// The number of the process.
+    /// The process ID.
     pub pid: u32,
     /// Waits by class; classes without any are left out.
     pub waits: Vec<ClassWaits>,
 }
 
 /// Appends the line of this process to the file that the environment names, if it names one. The
-/// program calls it at its end. Servers of mounts report nothing here, because they are asked for
-/// their counters while they run.
+/// program calls this at its end. Servers of mounts report nothing here, because their counters are
+/// read while they run.
 pub fn report_at_exit() {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -53,7 +53,7 @@ pub fn report_at_exit() {
     let waits = LockClass::ALL.into_iter().map(class_waits).filter(|waits| waits.blocks > 0).collect();
     let line = ProcessWaits { program: format!("{program} {command}"), pid: std::process::id(), waits };
     let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-    // One write, so that lines of several processes do not mix. At the end of the program there is
-    // nobody to report an error to.
+    // One write, so that lines of several processes do not mix. An error cannot be reported at the
+    // end of the program.
     let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
 }

@@ -1,29 +1,29 @@
-//! Memory of the machine, and the part of it that control groups leave this process.
+//! The machine's memory, and the limits that control groups set for this process.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes in a line of `/proc/meminfo` (`proc_meminfo(5)`), such as `MemTotal`. `None` where there
-/// is no such line.
+/// Returns the value of a line of `/proc/meminfo` (`proc_meminfo(5)`), such as `MemTotal`, in
+/// bytes. `None` if there is no such line.
 #[must_use]
 pub fn of_machine(name: &str) -> Option<u64> {
     bytes_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
 }
 
-/// The same in the text of such a file.
+/// As [`of_machine`], from the text of that file.
 fn bytes_in(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Bytes of memory that the control groups of this process, of either version, up to the root,
-/// leave it (`cgroups(7)`); `None` where they set no limit.
+/// Returns the least memory limit, in bytes, among the control groups of this process, of either
+/// version, up to the root (`cgroups(7)`); `None` if they set no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     limit_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup"))
 }
 
-/// The same for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
+/// As [`limit`], for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
 fn limit_of(groups: &str, root: &Path) -> Option<u64> {
     let mut least = None;
     for line in groups.lines() {
@@ -34,8 +34,8 @@ fn limit_of(groups: &str, root: &Path) -> Option<u64> {
             list if list.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
             _ => continue,
         };
-        // In a container the path may be one of the host, of which only the last part is visible:
-        // the root stands for it.
+        // In a container, the path may be the host's, of which only the last part is visible: then
+        // the root is that group.
         for group in Path::new(path).ancestors() {
             let file = root.join(group.strip_prefix("/").unwrap_or(group)).join(file);
             let limit = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());

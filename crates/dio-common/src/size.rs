@@ -1,19 +1,19 @@
-//! Sizes and rates as the GNU tools read them: `4096`, `64K`, `8MiB`, `1GB`.
+//! Parses sizes and rates as the GNU tools do: `4096`, `64K`, `8MiB`, `1GB`.
 
-/// Bytes of a kibibyte.
+/// Bytes in a kibibyte.
 pub const KIB: u64 = 1 << 10;
-/// Bytes of a mebibyte.
+/// Bytes in a mebibyte.
 pub const MIB: u64 = 1 << 20;
-/// Bytes of a gibibyte.
+/// Bytes in a gibibyte.
 pub const GIB: u64 = 1 << 30;
 
-/// Why a size was refused.
+/// The reasons why a size is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// There is no number at the start.
     #[error("a size is a number with an optional suffix such as K, M, G, KiB or MB")]
     NoNumber,
-    /// The suffix is none that is known.
+    /// The suffix is unknown.
     #[error(
         "unknown suffix '{0}': use K, M, G, T, P or E (powers of 1024), also as KiB …, or KB, MB … (powers of 1000)"
     )]
@@ -21,16 +21,16 @@ pub enum SizeError {
     /// The value does not fit 64 bits.
     #[error("the size is too large")]
     TooLarge,
-    /// Nought where something is needed.
+    /// The size is zero where it must not be.
     #[error("the size must not be zero")]
     Zero,
 }
 
-/// Reads a size in bytes.
+/// Parses a size in bytes.
 ///
-/// `K`, `M`, `G`, `T`, `P`, `E` and the same with `iB` are powers of 1024, with `B` alone powers of
-/// 1000 (as in `numfmt` and the other GNU coreutils); upper and lower case of the letter are the
-/// same. A bare `B` means bytes.
+/// `K`, `M`, `G`, `T`, `P`, `E`, alone or with `iB`, are powers of 1024; with `B` they are powers
+/// of 1000 (as in `numfmt` and the other GNU coreutils). The case of the letter does not matter. A
+/// bare `B` means bytes.
 ///
 /// # Errors
 /// [`SizeError`] says what is wrong with `text`.
@@ -56,7 +56,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     base.checked_pow(power).and_then(|unit| number.checked_mul(unit)).ok_or(SizeError::TooLarge)
 }
 
-/// Reads a size that is not zero.
+/// Parses a size that must not be zero.
 ///
 /// # Errors
 /// As [`parse_size`], and [`SizeError::Zero`].
@@ -67,14 +67,14 @@ pub fn parse_positive_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// The shortest exact way to write a size, which [`parse_size`] reads back: `256M`, `1025`.
+/// Formats a size in the shortest exact form, which [`parse_size`] reads back: `256M`, `1025`.
 #[must_use]
 pub fn exact(bytes: u64) -> String {
     let unit = [(GIB, "G"), (MIB, "M"), (KIB, "K")].into_iter().find(|(unit, _)| bytes >= *unit && bytes % unit == 0);
     unit.map_or_else(|| bytes.to_string(), |(unit, letter)| format!("{}{letter}", bytes / unit))
 }
 
-/// Reads a rate in bytes per second: a size that is not zero, optionally followed by `/s`.
+/// Parses a rate in bytes per second: a size that is not zero, optionally followed by `/s`.
 ///
 /// # Errors
 /// As [`parse_positive_size`].

@@ -1,6 +1,6 @@
-//! Sizes, times and rates as people read them.
+//! Formats sizes, times and rates for people.
 
-/// A number of bytes: exact up to 1023, then three digits and a binary unit.
+/// Formats a number of bytes: exactly up to 1023, then with up to three digits and a binary unit.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -8,7 +8,7 @@ pub fn size(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be printed as 1024 goes to the next unit.
+    // A value that would be printed as 1024 gets the next unit.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -18,7 +18,7 @@ pub fn size(bytes: u64) -> String {
     format!("{} {}", number.trim_end_matches(".0"), UNITS[unit])
 }
 
-/// A time in the unit that leaves few digits.
+/// Formats a time in the unit that needs few digits.
 pub fn seconds(seconds: f64) -> String {
     match seconds {
         s if s >= 100.0 => format!("{s:.0} s"),
@@ -29,7 +29,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A rate in bytes per second.
+/// Formats a rate in bytes per second; `-` if no time has passed.
 pub fn rate(bytes: u64, seconds: f64) -> String {
     if seconds <= 0.0 {
         return "-".to_owned();
@@ -37,7 +37,7 @@ pub fn rate(bytes: u64, seconds: f64) -> String {
     format!("{}/s", size((bytes as f64 / seconds) as u64))
 }
 
-/// A quotient, as a factor; `-` where there is none.
+/// Formats a quotient as a factor; `-` if it is not finite.
 pub fn factor(numerator: f64, denominator: f64) -> String {
     let factor = numerator / denominator;
     match factor {

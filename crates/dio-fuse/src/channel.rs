@@ -17,8 +17,8 @@ use crate::reply_slot::ReplySlot;
 /// Bytes before the payload of a write.
 const WRITE_HEADER_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// Where a message begins in its buffer. The payload of a write then begins on a page, and the
-/// whole message is contiguous.
+/// Offset of a message in its buffer. The payload of a write then begins on a page, and the whole
+/// message is contiguous.
 const MESSAGE_OFFSET: usize = BLOCK_ALIGN - WRITE_HEADER_BYTES;
 
 /// Room behind the header that every buffer has at least, in bytes. An extended attribute has up to
@@ -33,7 +33,7 @@ const PARTS_MAX: usize = 3;
 pub(crate) struct Channel {
     device: Arc<OwnedFd>,
     pub(crate) errors: Arc<ErrorCounts>,
-    /// Where replies go instead of the device, for a thread that serves a ring.
+    /// Receives the replies instead of the device, for a thread that serves a ring.
     reply_slot: Option<Arc<ReplySlot>>,
 }
 

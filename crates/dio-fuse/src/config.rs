@@ -21,7 +21,7 @@ const ALWAYS_REQUESTED: InitFlags = InitFlags::FUSE_BIG_WRITES
     .union(InitFlags::FUSE_SETXATTR_EXT)
     .union(InitFlags::FUSE_INIT_EXT);
 
-/// What the kernel offers, and which of it the file system requests.
+/// The features that the kernel offers, and the features that the file system requests.
 ///
 /// Each setter returns the previous value, or, as its error, the nearest value that is possible.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use crate::serving;
 use crate::types::{INodeNo, RequestId};
 use crate::user_shares::{Admission, UserShares};
 
-/// What one thread needs to serve the requests of a connection.
+/// The state with which one thread serves the requests of a connection.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<F: Filesystem> {
     pub(crate) filesystem: Arc<MountedFilesystem<F>>,
@@ -27,7 +27,7 @@ pub(crate) struct Dispatcher<F: Filesystem> {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) thread: usize,
     pub(crate) negotiated: Negotiated,
-    /// What users other than the server's may occupy, if that is limited.
+    /// The limits for users other than the server's, if there are any.
     pub(crate) shares: Option<Arc<UserShares>>,
 }
 
@@ -43,7 +43,7 @@ impl<F: Filesystem> Drop for MountedFilesystem<F> {
 
 impl<F: Filesystem> Dispatcher<F> {
     /// Serves one message, or leaves it to another thread if its user has no share of the threads
-    /// left. Then serves what waited for the end of this one.
+    /// left. Then serves requests that waited for the end of this one.
     pub(crate) fn handle_in_turn(&self, bytes: &[u8]) {
         let Some(shares) = &self.shares else { return self.handle(bytes) };
         match shares.admit(bytes, &self.channel) {

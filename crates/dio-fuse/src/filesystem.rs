@@ -356,7 +356,8 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::NOSYS);
     }
 
-    /// Allocates space, punches a hole, or does what else `mode` says, see `fallocate(2)`.
+    /// Allocates space, punches a hole, or makes another change that `mode` selects, see
+    /// `fallocate(2)`.
     fn fallocate(
         &self,
         request: &Request<'_>,

@@ -1,5 +1,5 @@
 //! The crate's part of the fuzzer in `fuzz/`: a connection whose other end is not the kernel, and a
-//! file system that reads everything it gets.
+//! file system that reads all its arguments.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -91,7 +91,7 @@ impl Connection {
     }
 }
 
-/// Reads everything, and replies with little.
+/// Reads all its arguments, and sends short replies.
 #[derive(Debug)]
 struct Listener;
 

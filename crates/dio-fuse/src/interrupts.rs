@@ -1,4 +1,4 @@
-//! Which requests are being served, and which of them the kernel wants interrupted.
+//! The requests that are being served, and the interrupts that arrived for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -83,8 +83,8 @@ impl Interrupts {
         }
     }
 
-    /// Whether there is an interrupt for a request that has not begun. Those of requests that are
-    /// withdrawn age.
+    /// Whether there is an interrupt for a request that has not begun. The interrupt of a request
+    /// that is withdrawn stays until it is too old.
     pub(crate) fn came_early(&self, unique: u64) -> bool {
         self.early_count.load(Ordering::SeqCst) != 0 && self.lock_early().iter().any(|(other, _)| *other == unique)
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use dio_sys::fuse::{backing_close, backing_open};
 
-/// A file that was handed to the kernel. Dropping this takes the file back from the kernel; files
-/// that are open by it stay usable.
+/// A file that was registered with the kernel. Dropping this unregisters the file; open files that
+/// use it stay usable.
 #[derive(Debug)]
 pub struct BackingId {
     /// Weak, so that a forgotten id does not keep the connection alive.

@@ -1,4 +1,4 @@
-//! The reply to a request that came by a ring, until the thread of the ring sends it.
+//! Holds the reply to a request that came through a ring, until the thread of the ring sends it.
 
 use dio::block::{BLOCK_ALIGN, Block};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 use crate::abi::OutHeader;
 
-/// Where the payload of requests and replies begins in their memory: on a page, behind room for the
-/// headers.
+/// Offset of the payload of requests and replies in their memory: one page, which leaves room for
+/// the headers.
 pub(crate) const PAYLOAD_OFFSET: usize = BLOCK_ALIGN;
 
 /// The reply to the one request that a thread of a ring serves. Any thread may put the reply; the

@@ -44,9 +44,8 @@ pub struct SessionConfig {
     /// Each thread reads from its own descriptor (`FUSE_DEV_IOC_CLONE`, fuse(4)). This process must
     /// be able to open `/dev/fuse` for that.
     pub clone_device: bool,
-    /// How much each user may occupy, other than the superuser and the user of this process; `None`
-    /// for as much as they like. With io_uring the kernel assigns requests to threads, so this has
-    /// no effect.
+    /// The limits for each user other than the superuser and the user of this process; `None` for
+    /// no limits. With io_uring the kernel assigns requests to threads, so this has no effect.
     pub user_limits: Option<UserLimits>,
 }
 

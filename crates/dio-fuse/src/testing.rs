@@ -1,4 +1,4 @@
-//! Shared by the tests: messages as the kernel sends them, and a socket that replaces the device.
+//! Support for the tests: messages as the kernel sends them, and a socket that replaces the device.
 #![cfg(test)]
 
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ pub(crate) fn message(opcode: u32, unique: u64, extensions: &[u8], body: &[u8]) 
     message_with(100, opcode, unique, extensions, body)
 }
 
-/// The same from a process of this user.
+/// As [`message`], from a process of user `uid`.
 pub(crate) fn message_of(uid: u32, opcode: u32, unique: u64, body: &[u8]) -> Vec<u8> {
     message_with(uid, opcode, unique, &[], body)
 }
@@ -40,12 +40,12 @@ fn message_with(uid: u32, opcode: u32, unique: u64, extensions: &[u8], body: &[u
     [header.as_bytes(), body, extensions].concat()
 }
 
-/// 32-bit words as they lie in memory.
+/// The bytes of 32-bit words, in native order.
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// 64-bit words as they lie in memory.
+/// The bytes of 64-bit words, in native order.
 pub(crate) fn longs(longs: &[u64]) -> Vec<u8> {
     longs.iter().flat_map(|long| long.to_ne_bytes()).collect()
 }
@@ -95,7 +95,7 @@ impl Kernel {
     }
 }
 
-/// Attributes of a regular file with nothing special, but a time before 1970.
+/// Attributes of an ordinary regular file, except for a time before 1970.
 pub(crate) fn attributes(ino: u64) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino),

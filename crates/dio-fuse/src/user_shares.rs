@@ -1,12 +1,12 @@
 //! Keeps one user of a shared mount from occupying all threads that serve it.
 //!
-//! A request occupies its thread until it is served, and some take long: opening a file on which
-//! somebody has a lease waits for 45 seconds. So each user has a share of the threads. A request
-//! beyond the share waits in memory while its thread reads the next one, and is served when a
-//! request of its user ends. Users with waiting requests have turns.
+//! A request occupies its thread until it is served, and some requests take long: opening a file on
+//! which another process has a lease waits for 45 seconds. So each user has a share of the threads.
+//! A request beyond the share waits in memory while its thread reads the next one, and is served
+//! when a request of its user ends. Users with waiting requests take turns.
 //!
 //! Requests of the superuser and of the server's own user, who could end the server anyway, are
-//! served at once. So are requests that only give something back or end another request.
+//! served at once. So are requests that only release something or end another request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use zerocopy::FromBytes;
 use crate::abi::{InHeader, opcode};
 use crate::channel::Channel;
 
-/// What a request counts for at least while it waits, in bytes.
+/// Each waiting request counts for at least this many bytes.
 const WAITING_BYTES_MIN: usize = 4096;
 
-/// How long a thread waits for room for one more waiting request of a user, none of whose requests
-/// ends meanwhile.
+/// How long a thread waits for room for one more waiting request of a user, while no request of
+/// that user ends.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How much each user of a shared mount may occupy.
+/// The limits for each user of a shared mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Threads that may serve requests of one user at a time, at least one. One thread fewer than
-    /// all serves requests of all these users, so that requests are always read.
+    /// Threads that may serve requests of one user at a time, at least one. All these users
+    /// together may use all threads but one, so that requests are always read.
     pub threads: usize,
-    /// Bytes of requests of one user that may wait, payloads of writes included. Beyond them a
-    /// thread waits with the request while others of the user end. If none ends for a second, the
-    /// request is refused with `ENOMEM`.
+    /// Bytes of requests of one user that may wait, payloads of writes included. Beyond that, a
+    /// thread waits with the request until other requests of the user end. If none ends for a
+    /// second, the request is refused with `ENOMEM`.
     pub waiting_bytes: usize,
 }
 
-/// What is to be done with a request that was read.
+/// The decision about a request that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It is served now, without a share.
@@ -67,7 +67,7 @@ pub(crate) struct UserShares {
     /// The user whose server this is.
     own_user: u32,
     state: Mutex<State>,
-    /// A request was taken from those that wait.
+    /// Notified when a waiting request was removed from the queue.
     room: Condvar,
 }
 
@@ -107,7 +107,7 @@ impl UserShares {
         self.state.lock()
     }
 
-    /// Decides about a message that was read from `channel`. One that has to wait is copied.
+    /// Decides about a message that was read from `channel`. A message that has to wait is copied.
     pub(crate) fn admit(&self, message: &[u8], channel: &Arc<Channel>) -> Admission {
         let Ok((header, _)) = InHeader::read_from_prefix(message) else { return Admission::Unlimited };
         let user = header.uid;
@@ -120,9 +120,9 @@ impl UserShares {
             return Admission::Limited(user);
         }
         let cost = message.len().max(WAITING_BYTES_MIN);
-        // One may always wait, however large it is.
+        // One request may always wait, however large it is.
         while state.waiting_bytes(user) > 0 && state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
-            // The last thread reads on, since the next request may be of somebody else.
+            // The last thread goes on reading, since the next request may be another user's.
             if state.serving + state.blocked >= self.threads {
                 if state.waiting_bytes(user) + cost > 2 * self.limits.waiting_bytes {
                     return Admission::Refused(header.unique);
@@ -149,8 +149,8 @@ impl UserShares {
         Admission::Waits(header.unique)
     }
 
-    /// A limited request was served. Returns one that waited, with its user, which the calling
-    /// thread has to serve next.
+    /// Ends a limited request. Returns a waiting request and its user, if there is one; the calling
+    /// thread must serve it next.
     pub(crate) fn end(&self, user: u32) -> Option<(u32, Waiting)> {
         let mut state = self.lock();
         state.serving -= 1;
@@ -222,7 +222,8 @@ impl State {
     }
 }
 
-/// Whether requests of this kind count. The others give something back, or end what waits.
+/// Whether requests of this type are limited. Requests of other types release something, or end a
+/// waiting request.
 fn is_limited(opcode: u32) -> bool {
     !matches!(
         opcode,
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(admit(&shares, &lookup(user, 1)), Admission::Limited(user));
         assert_eq!(admit(&shares, &lookup(user, 2)), Admission::Limited(user));
         assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits(3));
-        // Others are not affected, nor is what gives something back.
+        // Other users are not affected, nor are requests that release something.
         assert_eq!(admit(&shares, &lookup(user + 1, 4)), Admission::Limited(user + 1));
         assert_eq!(admit(&shares, &lookup(0, 5)), Admission::Unlimited);
         assert_eq!(admit(&shares, &message_of(user, opcode::FORGET, 6, &[0; 8])), Admission::Unlimited);
@@ -306,8 +307,9 @@ mod tests {
         assert!(shares.end(user).is_none());
     }
 
-    /// Whoever keeps threads busy and sends more than there is room for blocks all threads but one:
-    /// that one refuses what exceeds twice the room, and reads what others ask.
+    /// A user who keeps threads busy and sends more than there is room for blocks all threads but
+    /// one. That thread refuses requests beyond twice the room, and goes on reading other users'
+    /// requests.
     #[test]
     fn the_last_thread_does_not_wait_for_room() {
         let (shares, user) = (UserShares::new(LIMITS, 4), user());
@@ -334,7 +336,7 @@ mod tests {
         (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
         (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
         assert_eq!(admit(&shares, &lookup(user, 7)), Admission::Refused(7));
-        // A message larger than all the room waits too, if it is the only one.
+        // A message larger than the whole room waits too, if it is the only one.
         let large = message_of(user + 1, opcode::WRITE, 9, &vec![0; 2 * LIMITS.waiting_bytes]);
         (10..=11)
             .for_each(|unique| assert_eq!(admit(&shares, &lookup(user + 1, unique)), Admission::Limited(user + 1)));

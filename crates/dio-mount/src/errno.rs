@@ -1,10 +1,10 @@
-//! Errors as the numbers that programs get.
+//! Error numbers for the programs that use a mount.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// The error number of what failed; `EIO` where it has none.
+/// Returns the error number of an error; `EIO` where it has none.
 pub(crate) fn errno_of(error: impl Into<io::Error>) -> Errno {
     Errno::from_io_error(&error.into()).unwrap_or(Errno::IO)
 }

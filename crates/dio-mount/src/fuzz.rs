@@ -1,4 +1,5 @@
-//! What others write to a mount, for the fuzzer, which is in a crate of its own (`fuzz/`).
+//! Entry points for the fuzzer (a crate of its own, `fuzz/`): parsers of data that other processes
+//! write.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -10,23 +11,22 @@ use crate::stats::{Snapshot, Stats};
 
 static STATS: LazyLock<Arc<Stats>> = LazyLock::new(Stats::new);
 
-/// Has a line of the control socket answered, where `set` judges a change of settings; returns the
-/// answer.
+/// Answers one line as the control socket does; `set` decides about a change of settings.
 pub fn answer(line: &str, set: fn(&str) -> Result<(), String>) -> String {
     let commands = Commands { settings: Box::new(|| "dio".to_owned()), set: Box::new(set) };
     protocol::answer(line, &STATS, &commands)
 }
 
-/// Reads the answer of a server to whoever asked for its counters; `None` where it is none.
+/// Parses a server's answer to a request for its counters; `None` if it is not such an answer.
 pub fn snapshot(answer: &str) -> Option<Snapshot> {
     protocol::read_answer(answer).ok()?.ok()
 }
 
-/// Reads a table of mounts, of which names and sources are whatever those who mounted them wrote,
-/// and looks for the mounts that hold each of them.
+/// Parses a table of mounts, in which names and sources are arbitrary bytes, and looks up the mount
+/// that contains each mount point.
 ///
 /// # Panics
-/// When a mount is not on a path that its own place lies on.
+/// If the path of the mount that was found is not a prefix of the mount point.
 pub fn mount_table(table: &[u8]) {
     let mounts: Vec<table::Entry> = table.split(|byte| *byte == b'\n').filter_map(table::entry).collect();
     for mount in mounts.iter().take(8).filter(|mount| mount.at.is_absolute()) {

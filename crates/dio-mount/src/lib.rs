@@ -1,10 +1,11 @@
 //! A directory mounted so that every program's I/O below it is direct, concurrent, cached or chosen
 //! by request.
 //!
-//! `mount` puts the rooms together; `session` mounts and serves; `serve` translates the requests of
-//! the kernel (FUSE) into calls of the three rooms below it: `names` (the tree: inodes, names,
-//! attributes), `file` (what is open: modes, reads, writes, syncs) and `stats` (what happened).
-//! None of the rooms knows the protocol. `control` lets other programs ask a running mount.
+//! `mount` connects the modules; `session` mounts and serves; `serve` translates the requests of
+//! the kernel (FUSE) into calls of the three modules below it: `names` (the tree: inodes, names,
+//! attributes), `file` (open files: modes, reads, writes, syncs) and `stats` (counters). None of
+//! these three depends on the FUSE protocol. `control` lets other programs query and change a
+//! running mount.
 
 pub mod control;
 mod errno;

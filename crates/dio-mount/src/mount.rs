@@ -1,4 +1,4 @@
-//! The rooms of a mount, put together and served.
+//! Connects the modules of a mount and serves it.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -22,21 +22,22 @@ use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
 
-/// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has
-/// mounted it.
+/// A mount that is served, with its counters and settings. `S` is [`Serving`] where another process
+/// has mounted it.
 #[derive(Debug)]
 pub struct Mounted<S = Session> {
     /// The mount; it lasts until it is unmounted.
     pub session: S,
-    /// What has happened.
+    /// The counters.
     pub stats: Arc<Stats>,
-    /// What can be changed while it is served.
+    /// The settings that can change while the mount is served.
     pub live: Live,
-    /// Objects of striped files that lie below the mount are reached without it.
+    /// While this exists, objects of striped files that lie below the mount are opened without the
+    /// mount.
     pub objects: PathRedirect,
 }
 
-/// Mounts `place` and serves it with threads of its own; returns when the mount answers.
+/// Mounts `place` and serves it with threads of its own; returns when the mount answers requests.
 ///
 /// # Errors
 /// See [`MountError`]. Nothing stays mounted then.
@@ -71,8 +72,8 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
-    // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`,
-    // fs/fuse/dev.c).
+    // The device descriptor of a connection from another user namespace cannot be cloned here
+    // (`fuse_device_clone`, fs/fuse/dev.c).
     let clone = owner == Owner::System;
     let session =
         Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
@@ -84,8 +85,8 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }
 
-/// By what a server tells others which directory it serves, whatever it is called: device and
-/// inode.
+/// The key under which a server reports device and inode of its directory, since a directory can
+/// have several paths.
 const IDENTITY: &str = "source_identity";
 
 fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
@@ -93,9 +94,9 @@ fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
     Ok(format!("{}:{}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino))
 }
 
-/// Refuses to write to a directory that another mount of dio writes to: what each of both holds
-/// back, the other does not see. Asks the servers of all mounts that can be seen here; those that
-/// are not to be asked, or are gone, do not count.
+/// Refuses to write to a directory that another dio mount writes to: each mount delays writes that
+/// the other does not see. Asks the servers of all mounts in this process's table. A server that
+/// cannot be asked, or has ended, is ignored.
 fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
     let mut asked = HashSet::new();
     for mount in table::mounts().unwrap_or_default() {
@@ -111,12 +112,12 @@ fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
     Ok(())
 }
 
-/// The shortest slice that the scheduler gives, in nanoseconds. Programs wait for nearly all that
-/// the server does, and what it does takes less than that: on busy processors it is run sooner for
-/// it.
+/// The slice to ask the scheduler for, in nanoseconds: the shortest that it gives. Programs wait
+/// for nearly everything that the server does, and a request takes less time than this. With a
+/// short slice the scheduler runs the server sooner on busy processors.
 const SLICE: u64 = 100_000;
 
-/// The rooms of one mount.
+/// The modules of one mount.
 struct Rooms {
     names: Arc<Names>,
     files: Arc<Files>,
@@ -128,8 +129,8 @@ struct Rooms {
 impl Rooms {
     fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
         let identity = identity_of(&source)?;
-        // Before there is any thread. Where that cannot be, requests are served as the scheduler
-        // sees fit.
+        // This comes before any thread is started. If it fails, requests are served with the
+        // scheduler's default slice.
         let _ = dio_sys::ask_for_slices(SLICE);
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
         stats.describe(IDENTITY, identity);
@@ -159,8 +160,8 @@ impl Rooms {
         }
     }
 
-    /// Gives the rooms their way to tell the kernel. Nobody waits for either, and both may come too
-    /// late: what they name may be gone.
+    /// Gives the modules callbacks that send notifications to the kernel. No thread waits for the
+    /// notifications, and both may come too late: the inode or name may be gone.
     fn connect(&self, notifier: Notifier) {
         let kernel = notifier.clone();
         self.files.on_drop_pages(move |inode, range| {
@@ -169,10 +170,10 @@ impl Rooms {
         self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
     }
 
-    /// Has snapshots tell how many requests lie in the kernel's queue, where the kernel tells that.
+    /// Adds the number of requests in the kernel's queue to snapshots, where the kernel reports it.
     fn watch_queue(&self, device: Dev) {
-        // Named after the device number as the kernel has it, with 20 bits for the minor one
-        // (`fuse_ctl_add_conn`).
+        // The directory is named after the kernel's internal device number, with 20 bits for the
+        // minor number (`fuse_ctl_add_conn`).
         let number = u64::from(major(device)) << 20 | u64::from(minor(device));
         let directory = format!("/sys/fs/fuse/connections/{number}");
         if waiting(&directory).is_some() {
@@ -197,25 +198,27 @@ impl Rooms {
     }
 }
 
-/// What the kernel reads ahead of a reader whose reads it gathers, in KiB. With its usual 128 the
-/// reader waits now and then; more than this was no faster.
+/// The kernel's read-ahead for readers whose reads it gathers, in KiB. With the default of 128 a
+/// reader waits now and then; larger values than this were not faster.
 const KERNEL_READ_AHEAD: &str = "512";
 
-/// Sets that of a mount (`Documentation/ABI/testing/sysfs-class-bdi`), which only root may.
+/// Sets the read-ahead of a mount (`Documentation/ABI/testing/sysfs-class-bdi`); only root may do
+/// that.
 fn widen_read_ahead(device: rustix::fs::Dev) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // Without it, reading is a little slower.
+    // If it fails, reading is a little slower.
     let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
 }
 
-/// Requests of a connection that the kernel has not got an answer to, taken by the server or not
-/// (`fuse_conn_waiting_read`, fs/fuse/control.c); `None` where that file system is not mounted.
+/// Counts the requests of a connection that the kernel has no answer for yet, both those that the
+/// server has read and those still in the queue (`fuse_conn_waiting_read`, fs/fuse/control.c).
+/// `None` where the control file system is not mounted.
 fn waiting(directory: &str) -> Option<u64> {
     std::fs::read_to_string(format!("{directory}/waiting")).ok()?.trim().parse().ok()
 }
 
-/// Whether this process may act as others, open inodes by their handles, and give the kernel files
-/// of its own.
+/// Whether this process may act as other users, open inodes by their handles, and register backing
+/// files with the kernel.
 fn is_privileged() -> bool {
     let needed =
         CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SETUID | CapabilitySet::SETGID;

@@ -1,4 +1,4 @@
-//! What a mount is told: fixed options, and settings that a running mount can change.
+//! Options that are fixed for the life of a mount, and settings that a running mount can change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use parking_lot::RwLock;
 /// How the files of a mount do their I/O. The names are those of `mount` on JFS2: `dio`, `cio`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Past the page cache; a write excludes overlapping reads and writes.
+    /// Bypasses the page cache; a write excludes overlapping reads and writes.
     Direct,
-    /// Past the page cache; reads and writes run in parallel, alone only to extend, to truncate or
-    /// misaligned.
+    /// Bypasses the page cache; reads and writes run in parallel. Only extensions, truncations and
+    /// misaligned requests run alone.
     Concurrent,
-    /// Through the page cache.
+    /// Uses the page cache.
     Cached,
-    /// Large and streaming requests past the page cache, small and re-read ones through it.
+    /// Large and streaming requests bypass the page cache; small and repeated ones use it.
     Auto,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Cached, Mode::Auto];
 
-    /// The word for it in options and reports.
+    /// The mode's name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Direct => "direct",
@@ -36,119 +36,124 @@ impl Mode {
     }
 }
 
-/// Files whose path matches have this mode.
+/// Assigns a mode to files whose path matches a pattern.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Matched against the path relative to the source and, where the pattern has no slash, against
-    /// the last name.
+    /// The pattern is matched against the path relative to the source. A pattern without a slash is
+    /// matched against the last component.
     pub pattern: GlobMatcher,
-    /// The mode of what matches.
+    /// The mode of matching files.
     pub mode: Mode,
 }
 
-/// The mode of a file by its path: the first rule that matches, else the default.
+/// Determines the mode of a file by its path: the first rule that matches, else the default.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// In the order in which they were given.
+    /// The rules, in the order in which they were given.
     pub rules: Vec<Rule>,
-    /// The mode of what no rule matches.
+    /// The mode of files that no rule matches.
     pub default: Mode,
 }
 
-/// What a running mount can change. A request works with the settings that it found when it began.
+/// Settings that a running mount can change. A request uses the settings that were valid when it
+/// began.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Mode by path; holds for opens from now on.
+    /// The mode by path, for files that are opened from now on.
     pub rules: Rules,
-    /// First and largest read-ahead of a stream, in bytes; a largest of 0 is none.
+    /// First and largest read-ahead of a stream, in bytes; a largest value of 0 disables
+    /// read-ahead.
     pub read_ahead: (u64, u64),
-    /// Bytes of one file that may be acknowledged and not yet written; 0: a write is acknowledged
-    /// when it is written.
+    /// Bytes of one file that may be acknowledged and not yet written. With 0, a write is
+    /// acknowledged when it is written.
     pub write_behind: u64,
-    /// Requests of at least so many bytes are direct in [`Mode::Auto`].
+    /// In [`Mode::Auto`], requests of at least this many bytes are direct.
     pub direct_from: u64,
     /// Memory of the server for blocks of files and for inodes, in bytes.
     pub limit: u64,
-    /// Handles for reading only, without `O_DIRECT`, of files that nobody has open for writing, let
-    /// the kernel gather small reads into large requests in its cache of the mount, which is
-    /// dropped behind the reader. A read is then no longer atomic to the writes of those who open
-    /// the file later, and those writes are not parallel while it is open.
+    /// Lets the kernel gather small reads into large requests, in its page cache of the mount. This
+    /// applies to handles that are open for reading only, without `O_DIRECT`, if no other handle of
+    /// the file is open for writing. Pages behind the reader are dropped from the cache. Such a
+    /// read is no longer atomic with respect to writes through handles that are opened later, and
+    /// those writes are not parallel while the reader's handle is open.
     pub gather: bool,
-    /// Handles with `O_DIRECT` in [`Mode::Concurrent`] have the kernel do their reads and writes on
-    /// the source by itself, where no other handle keeps it from that, the mount is root's, and the
-    /// file system reports how direct I/O is to be aligned, which these requests then must be. The
-    /// kernel lets in one write to a file at a time, unless they are asynchronous.
+    /// Lets the kernel read and write the source by itself, for handles with `O_DIRECT` in
+    /// [`Mode::Concurrent`]. This needs a mount made by root, no other handle that prevents it, and
+    /// a file system that reports its alignment for direct I/O; the requests must have that
+    /// alignment. The kernel runs one write to a file at a time, unless the writes are
+    /// asynchronous.
     pub native: bool,
 }
 
-/// Settings that threads share and one may replace.
+/// Settings that threads share and that can be replaced.
 #[derive(Debug, Clone)]
 pub struct Live(Arc<RwLock<Arc<Settings>>>);
 
 impl Live {
-    /// To begin with.
+    /// Shares the initial settings.
     pub fn new(settings: Settings) -> Live {
         Live(Arc::new(RwLock::new(Arc::new(settings))))
     }
 
-    /// The settings of this moment.
+    /// Returns the current settings.
     pub fn get(&self) -> Arc<Settings> {
         Arc::clone(&self.0.read())
     }
 
-    /// Others from now on.
+    /// Replaces the settings.
     pub fn set(&self, settings: Settings) {
         *self.0.write() = Arc::new(settings);
     }
 }
 
-/// By what way requests come from the kernel.
+/// The channel by which requests come from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rings {
-    /// By io_uring where kernel and system allow it, else by the device.
+    /// Through io_uring where kernel and system allow it, else through the device.
     #[default]
     Preferred,
-    /// By io_uring; an error where that cannot be.
+    /// Through io_uring; an error where that is not possible.
     Required,
-    /// By the device.
+    /// Through the device.
     Never,
 }
 
-/// What a mount is told when it is made.
+/// The options of a new mount.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What can change later.
+    /// Settings that can change later.
     pub settings: Settings,
-    /// What a write excludes in [`Mode::Direct`]: its range, or all I/O of its file.
+    /// The I/O that a write excludes in [`Mode::Direct`]: in its range, or in the whole file.
     pub lock: LockPolicy,
-    /// Nothing may be changed.
+    /// Whether the mount refuses changes.
     pub read_only: bool,
-    /// Users other than the one who mounts may enter; permissions are then those of the source.
+    /// Whether users other than the mounting user may enter. The permissions of the source are then
+    /// checked.
     pub allow_other: bool,
-    /// The kernel checks permissions by owner, group, mode and ACL.
+    /// Whether the kernel checks permissions by owner, group, mode and ACL.
     pub default_permissions: bool,
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub threads: usize,
-    /// By what way requests come.
+    /// The channel by which requests come.
     pub rings: Rings,
-    /// How long the kernel may believe names and attributes without asking.
+    /// How long the kernel may cache names and attributes.
     pub remember: Duration,
-    /// Set-user-ID programs and device files work unless `flags` turn them off, as on any file
-    /// system that root mounts by `mount(8)`; without this, they work only if `flags` turn them on.
-    /// Users cannot have either.
+    /// Whether set-user-ID programs and device files work unless `flags` turn them off, as on any
+    /// file system that root mounts by `mount(8)`. If false, they work only if `flags` turn them
+    /// on. Ordinary users cannot enable either.
     pub suid_and_dev: bool,
     /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`,
     /// `dirsync`, …
     pub flags: Vec<String>,
-    /// The source as the table of mounts shows it.
+    /// The source's name in the table of mounts.
     pub source_name: String,
 }
 
 impl Options {
-    /// By what way requests come if the other options are looked at. With the lock of the file, a
-    /// write that waits for another is put aside; with a ring it would keep the thread that others
-    /// need. Of a shared mount each user has a share of the threads, while rings serve what the
-    /// kernel gives them.
+    /// Returns the channel by which requests come, given the other options. With the whole-file
+    /// lock, a write that waits for another write is set aside; with a ring it would block a thread
+    /// that other requests need. On a shared mount each user has a share of the threads, but rings
+    /// would serve requests in the kernel's order.
     pub fn way(&self) -> Rings {
         match (self.rings, self.lock) {
             (Rings::Preferred, _) if self.allow_other => Rings::Never,
@@ -159,7 +164,8 @@ impl Options {
 }
 
 impl Rules {
-    /// The mode of the file at `path`, relative to the source, without a slash at its beginning.
+    /// Returns the mode of the file at `path`, which is relative to the source, without a leading
+    /// slash.
     pub fn mode_of(&self, path: &std::path::Path) -> Mode {
         self.rules.iter().find(|rule| rule.matches(path)).map_or(self.default, |rule| rule.mode)
     }

@@ -1,19 +1,20 @@
-//! Set-id bits and file capabilities, which a file must lose when it is changed by somebody who
-//! could not give them.
+//! Set-id bits and file capabilities, which a file must lose when it is changed by a user without
+//! the right to set them.
 //!
 //! With `FUSE_HANDLE_KILLPRIV_V2` (`include/uapi/linux/fuse.h`) this is left to the server, and the
-//! kernel does not ask for `security.capability` before each write. Who takes what away then:
+//! kernel does not ask for `security.capability` before each write. The bits and capabilities are
+//! cleared as follows:
 //!
 //! | change | set-user-id, set-group-id | capabilities |
 //! |---|---|---|
-//! | write, by request | the server, told by `FUSE_WRITE_KILL_SUIDGID` | the file system below, whoever writes |
-//! | write, passed through | the server, told by an attribute request without attributes; the file system below, see [`unable_to_keep`] | the file system below |
-//! | allocation, copy of a range | the server, told in that way, or of who is not root | the file system below |
-//! | truncation | the server, told by `FATTR_KILL_SUIDGID` or `FUSE_OPEN_KILL_SUIDGID` | the file system below |
-//! | change of owner or group | the file system below, of whoever changes it | likewise |
+//! | write, by request | by the server, upon `FUSE_WRITE_KILL_SUIDGID` | by the file system below, for every writer |
+//! | write, passed through | by the server, upon an attribute request without attributes; by the file system below, see [`unable_to_keep`] | by the file system below |
+//! | allocation, copy of a range | by the server, upon the same request, or if the caller is not root | by the file system below |
+//! | truncation | by the server, upon `FATTR_KILL_SUIDGID` or `FUSE_OPEN_KILL_SUIDGID` | by the file system below |
+//! | change of owner or group | by the file system below, for every caller | likewise |
 //!
-//! What the kernel believes of a mode would be wrong after the first two, so modes with such bits
-//! are not to be believed ([`are_in`]): an execution asks for them.
+//! The kernel's cached mode would be wrong after the first two, so modes with such bits must not be
+//! cached ([`are_in`]): at an execution the kernel then asks for them.
 
 use std::io;
 
@@ -21,9 +22,10 @@ use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::{Errno, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// The permissions that a regular file is left with, if it has bits to lose
-/// (`setattr_should_drop_suidgid` of `fs/attr.c`): set-user-id always, set-group-id if the group
-/// may execute it; without that it is no such bit but the old mark of mandatory locks.
+/// Returns the permissions of a regular file after its set-id bits are cleared; `None` if it has no
+/// bits to clear (`setattr_should_drop_suidgid` of `fs/attr.c`). Set-user-id is always cleared,
+/// set-group-id if the group may execute the file. Without that permission the bit is the
+/// historical mark of mandatory locks.
 pub(crate) fn without(stat: &Stat) -> Option<Mode> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -36,13 +38,14 @@ pub(crate) fn without(stat: &Stat) -> Option<Mode> {
     (!lost.is_empty()).then_some(mode - lost)
 }
 
-/// Whether there are bits that a write may take away without the kernel knowing.
+/// Whether the file has bits that a write can clear without the kernel's notice.
 pub(crate) fn are_in(stat: &Stat) -> bool {
     without(stat).is_some()
 }
 
-/// What comes of taking bits away. A server that may not change the mode, of somebody else's file,
-/// need not: it cannot keep the bits either, so its write or truncation takes them.
+/// Converts the result of clearing the bits. A server without `CAP_FSETID` may not change the mode
+/// of another user's file. That is no error: for lack of that capability, its write or truncation
+/// clears the bits anyway.
 pub(crate) fn taken(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Errno::PERM) if !capabilities(None)?.effective.contains(CapabilitySet::FSETID) => Ok(()),
@@ -50,14 +53,14 @@ pub(crate) fn taken(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// Hands a file to the kernel such that the file system below takes the bits away at each write
-/// that is passed through.
+/// Passes a file to the kernel in such a manner that the file system below clears the bits at each
+/// write that is passed through.
 ///
-/// Such writes are done with the credentials of the thread that handed the file over
-/// (`fs/backing-file.c`), and those with `CAP_FSETID` would keep the bits, whoever writes.
+/// The kernel makes such writes with the credentials of the thread that passed the file
+/// (`fs/backing-file.c`). With `CAP_FSETID`, they would keep the bits for every writer.
 ///
 /// # Errors
-/// Those of `action` and of `capset(2)`; nothing is handed over then.
+/// Those of `action` and of `capset(2)`; nothing is passed then.
 pub(crate) fn unable_to_keep<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = capabilities(None)?;
     let fewer = CapabilitySets { effective: own.effective - CapabilitySet::FSETID, ..own };
@@ -66,13 +69,13 @@ pub(crate) fn unable_to_keep<T>(action: impl FnOnce() -> io::Result<T>) -> io::R
     action()
 }
 
-/// The capabilities to which the thread returns.
+/// The capabilities to restore for the thread.
 struct Back(CapabilitySets);
 
 impl Drop for Back {
     fn drop(&mut self) {
         if set_capabilities(None, self.0).is_err() {
-            // A thread that goes on with less would take bits away that are to stay.
+            // A thread that continued without the capability would clear bits that must stay.
             std::process::abort();
         }
     }

@@ -1,5 +1,4 @@
-//! What each user of a shared mount holds of something that there is only so much of: nobody takes
-//! all of it from the others.
+//! Shares of a limited resource for each user of a shared mount: no user can take all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +8,19 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 use rustix::process::{Resource, getrlimit};
 
-/// What users hold, in whatever unit.
+/// The amounts that users hold, in any unit.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     held: Mutex<HashMap<u32, u64>>,
 }
 
-/// Descriptors that this process may have for open files and directories, and for files without a
-/// name; the last quarter is for the names that were looked up.
+/// The number of descriptors of this process for open files and directories, and for files without
+/// a name. The last quarter is for inodes that were looked up.
 fn descriptors_for_users() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 * 3
 }
 
-/// What one user holds of it, until it is dropped.
+/// An amount that a user holds until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     user: u32,
@@ -34,7 +33,7 @@ impl Users {
         self.held.lock()
     }
 
-    /// Gives a user so many more of the descriptors of this process.
+    /// Gives a user `count` more of this process's descriptors.
     ///
     /// # Errors
     /// `ENFILE` where that would be more than the user's share.
@@ -42,10 +41,9 @@ impl Users {
         self.take(user, count, descriptors_for_users()).ok_or(Errno::NFILE)
     }
 
-    /// Gives a user so much more, of `all` that there is. `None` where the user would have more
-    /// than half of what the others leave: so there is always something left for one who comes new.
-    /// The superuser and the server's own user, who could stop the server anyway, take what they
-    /// need.
+    /// Gives a user `amount` more of `all`. Returns `None` if the user would then have more than
+    /// half of what other users have left: so a new user always finds something. The superuser and
+    /// the server's own user, who could stop the server anyway, are not limited.
     pub(crate) fn take(self: &Arc<Self>, user: u32, amount: u64, all: u64) -> Option<Share> {
         let mut held = self.held();
         let own = held.get(&user).copied().unwrap_or(0);

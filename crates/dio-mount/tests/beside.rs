@@ -1,5 +1,6 @@
-//! Proves what programs see through the mount of what is changed beside it, and of each other where
-//! the kernel keeps things to itself: stale bytes, holes that are none, flags of inodes.
+//! Proves how changes beside the mount show through the mount, and how programs on the mount see
+//! each other's changes where the kernel does not ask the server. Covers stale bytes, false holes,
+//! and flags of inodes.
 
 mod beside_support;
 
@@ -20,17 +21,18 @@ use rustix::io::Errno;
 
 const PAGE: u64 = 4096;
 
-/// A second is promised. The tests run a dozen mounts and their programs at once on two cores,
-/// where a thread may be late by as much again.
+/// One second is promised. The tests run a dozen mounts and their programs at once on two cores, so
+/// a thread may be late by another second.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// The server that the other tests start in a process of its own; does nothing in an ordinary run.
+/// Runs the server that the other tests start in a process of its own; does nothing in an ordinary
+/// run.
 #[test]
 fn serves() {
     beside_support::serve();
 }
 
-/// Options that matter for what is kept and for how long.
+/// Combinations of the options that determine what the kernel caches and for how long.
 fn variants() -> Vec<String> {
     let modes = ["direct", "concurrent", "cached", "auto"];
     let kept = ["gather,remember=0", "gather,remember=1", "gather,remember=60", "nogather,remember=0", "nogather"];
@@ -44,7 +46,7 @@ fn overwrite(path: &Path, byte: u8, length: u64) {
     file.sync_all().unwrap();
 }
 
-/// Pages that do not begin with the byte.
+/// Counts the pages that do not consist of `byte`.
 fn stale(file: &File, byte: u8, pages: u64) -> usize {
     let mut page = [0; PAGE as usize];
     let is_stale = |number: &u64| {
@@ -54,8 +56,8 @@ fn stale(file: &File, byte: u8, pages: u64) -> usize {
     (0..pages).filter(is_stale).count()
 }
 
-/// Reads by a handle, with `stat` and without, and by a mapping, after each of two changes that
-/// `write` makes.
+/// Checks reads by a handle, with `stat` and without, and reads by a mapping, after each of two
+/// changes that `write` makes.
 fn sees_changes(options: &str, at: &Path, source: &Path, pages: u64, write: &dyn Fn(u8)) {
     let file = File::open(at).unwrap();
     assert_eq!(stale(&file, b'a', pages), 0, "{options}");
@@ -104,8 +106,8 @@ fn what_is_changed_beside_the_mount_shows_within_the_bound() {
     });
 }
 
-/// What a handle reads again and again after the first change since it was opened. A program that
-/// `asks` calls `stat` before each time, and none before the change.
+/// Checks repeated reads by a handle after the first change since it was opened. With `asks`, the
+/// program calls `stat` before each read after the change, but never before the change.
 fn sees_the_first_change(options: &str, at: &Path, source: &Path, pages: u64, asks: bool) {
     let file = File::open(at).unwrap();
     assert_eq!(stale(&file, b'a', pages), 0, "{options}");
@@ -165,8 +167,8 @@ fn what_is_changed_through_another_mount_shows_within_the_bound() {
     other.unmount();
 }
 
-/// Waits until a mapping finds a byte in the last of some pages, for which the kernel asks nothing,
-/// and a reader in all.
+/// Waits until a mapping finds `byte` in the last page, for which the kernel sends no request, and
+/// a reader finds it in all pages.
 fn both_find(file: &File, mapper: &mut Mapper, byte: u8, pages: u64, bound: Duration) {
     let since = Instant::now();
     while mapper.byte((pages - 1) * PAGE + 1) != byte || stale(file, byte, pages) > 0 {
@@ -176,7 +178,7 @@ fn both_find(file: &File, mapper: &mut Mapper, byte: u8, pages: u64, bound: Dura
     println!("fresh after {} ms", since.elapsed().as_millis());
 }
 
-/// The times of a file that is written through the mount all the while tell nothing of others.
+/// While a file is written through the mount, its times say nothing about changes beside the mount.
 #[test]
 fn what_is_changed_on_both_sides_shows_within_ten_seconds() {
     let Some(scene) = Scene::new() else { return };
@@ -192,13 +194,12 @@ fn what_is_changed_on_both_sides_shows_within_ten_seconds() {
         scope.spawn(|| {
             let file = File::options().read(true).write(true).open(&at).unwrap();
             while !over.load(Ordering::Acquire) {
-                // Far away, since the kernel drops large folios as a whole.
+                // Far away, because the kernel drops large folios as a whole.
                 file.write_all_at(&[b'z'; 100], 4095 * PAGE).unwrap();
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        // Behind the times at which pages of a file go that is only just there: 1, 2, 4 and 8
-        // seconds.
+        // Later than the times at which pages of a new file are dropped: 1, 2, 4 and 8 seconds.
         thread::sleep(Duration::from_millis(9700));
         assert_eq!(mapper.byte(31 * PAGE + 1), b'a');
         overwrite(&source, b'b', 32 * PAGE);
@@ -209,8 +210,8 @@ fn what_is_changed_on_both_sides_shows_within_ten_seconds() {
     mounted.unmount();
 }
 
-/// The time of a call is that of its beginning, and pages that were read before its end are of
-/// before.
+/// The modification time of a system call is that of its beginning, so pages that were read before
+/// its end may be outdated.
 #[test]
 fn what_a_slow_call_writes_last_shows_as_long_again_after_its_end_as_it_took() {
     let Some(scene) = Scene::in_memory() else { return };
@@ -224,7 +225,7 @@ fn what_a_slow_call_writes_last_shows_as_long_again_after_its_end_as_it_took() {
     let Some(mut mapper) = Mapper::new(&at, false) else { return };
     let Some(write) = SlowWrite::begin(&slow.path().join("file"), slow.server(), &source) else { return };
     let began = Instant::now();
-    // As much as was in memory gets there, the rest when it is let go.
+    // The bytes that were in memory are written now, and the rest when the call continues.
     while began.elapsed() < Duration::from_millis(4500) {
         let found = stale(&file, b'b', 64);
         mapper.byte(63 * PAGE + 1);
@@ -240,8 +241,8 @@ fn what_a_slow_call_writes_last_shows_as_long_again_after_its_end_as_it_took() {
     slow.unmount();
 }
 
-/// The kernel compares sizes and times of modification; programs that set those back (`cp -p`,
-/// `rsync -t`) change others.
+/// The kernel compares sizes and modification times. Programs that set the modification time back
+/// (`cp -p`, `rsync -t`) still change other attributes.
 #[test]
 fn a_change_that_hides_its_time_shows_too() {
     let Some(scene) = Scene::new() else { return };
@@ -261,7 +262,8 @@ fn a_change_that_hides_its_time_shows_too() {
     mounted.unmount();
 }
 
-/// Copies what is no hole, as `cp --sparse=auto` and `tar --sparse` find it.
+/// Copies the data of a file without its holes, which it finds as `cp --sparse=auto` and `tar
+/// --sparse` do.
 fn copy_of_data(file: &File) -> Vec<u8> {
     let mut copy = vec![0; file.metadata().unwrap().len() as usize];
     let mut at = 0;
@@ -349,7 +351,7 @@ fn flags_of_inodes_are_those_of_the_source() {
     mounted.unmount();
 }
 
-/// What may only be appended to is appended to as without the mount, and nothing else.
+/// An append-only file can be appended to as without the mount, and cannot be changed otherwise.
 #[test]
 fn an_append_only_file_can_be_appended_to_in_every_mode() {
     let Some(scene) = Scene::new() else { return };
@@ -386,7 +388,8 @@ fn an_append_only_file_can_be_appended_to_in_every_mode() {
             refused(held.write_all_at(b"over", 0), "to take O_APPEND back and write anywhere");
             fcntl_setfl(&held, OFlags::APPEND).unwrap();
         }
-        // Once the attribute has gone, others may write anywhere while it is still open.
+        // Once the attribute is removed, others may write anywhere, even while the file is still
+        // open.
         assert!(chattr("-a", &source));
         held.write_all(b"last").unwrap();
         File::options().write(true).open(&at).unwrap().write_all_at(b"ONE", 0).unwrap();
@@ -404,13 +407,13 @@ fn pages_of(path: &Path) -> String {
     fs::read(path).unwrap().chunks(PAGE as usize).map(|page| char::from(page[0])).collect()
 }
 
-/// What io_uring's requests at the position of a file leave of it: written into an empty file, read
-/// back, written over the beginning.
+/// Tests io_uring requests at the file position: writes into an empty file, reads back, and writes
+/// over the beginning. Returns the first bytes of the pages for each.
 fn at_the_position(asynchronous: &mut Asynchronous, path: &Path, source: &Path, flags: OFlags) -> [String; 3] {
     let _ = fs::remove_file(source);
     let _ = fs::remove_file(path);
     fs::write(source, "").unwrap();
-    // So that the kernel does not believe in the file of before.
+    // So that the kernel no longer uses cached attributes of the previous file.
     thread::sleep(Duration::from_millis(1100));
     asynchronous.open(path, flags | OFlags::RDWR);
     b"abc".iter().for_each(|byte| asynchronous.write(*byte, -1));
@@ -426,9 +429,9 @@ fn at_the_position(asynchronous: &mut Asynchronous, path: &Path, source: &Path, 
     [written, read, pages_of(source)]
 }
 
-/// The kernel's FUSE does not move the position of asynchronous requests, and sends the server the
-/// same offset again. If this fails where the bare file is as it should be, the kernel does, and
-/// the documents are to say so.
+/// The kernel's FUSE does not advance the position for asynchronous requests, and sends the server
+/// the same offset again. If this test fails although the bare file is as expected, the kernel does
+/// advance it, and the documents must say so.
 #[test]
 fn requests_at_the_position_by_io_uring_are_as_documented() {
     let Some(scene) = Scene::new() else { return };
@@ -452,8 +455,8 @@ fn requests_at_the_position_by_io_uring_are_as_documented() {
     }
 }
 
-/// What the kernel does not let through; if this fails, it does now, and the documents are to say
-/// so.
+/// The kernel refuses these requests. If this test fails, it no longer does, and the documents must
+/// say so.
 #[test]
 fn ranges_are_neither_collapsed_nor_inserted() {
     let Some(scene) = Scene::new() else { return };
@@ -468,7 +471,7 @@ fn ranges_are_neither_collapsed_nor_inserted() {
     mounted.unmount();
 }
 
-/// The writer's part of a random test: when each version of each block was complete.
+/// The writer's record in a random test: when each version of each block was complete.
 struct Versions {
     blocks: Vec<AtomicU64>,
     /// For each version, the milliseconds after the start at which it was complete.
@@ -476,8 +479,8 @@ struct Versions {
 }
 
 impl Versions {
-    /// The oldest version that a read of a block which began at a time may find, if the newest at
-    /// hand is `newest`.
+    /// Returns the oldest version that a read of a block may find, if it began at `began`, given
+    /// the `versions` that were written.
     fn oldest(&self, block: usize, versions: &[(u64, usize)], began: Duration) -> u64 {
         let limit = began.saturating_sub(BOUND).as_millis() as u64;
         let in_time = |version: &u64| self.complete[*version as usize].load(Ordering::Acquire) <= limit;
@@ -486,7 +489,7 @@ impl Versions {
     }
 }
 
-/// One writer beside the mount and one reader through it; each block holds its version.
+/// One writer beside the mount and one reader through it; each block contains its version.
 fn readers_keep_up(seed: &dio_test::Seed, options: &str, at: &Path, writable: &Path) {
     const BLOCKS: usize = 96;
     let mut rng = seed.rng();

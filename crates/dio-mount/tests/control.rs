@@ -1,5 +1,5 @@
-//! A running server is asked by several clients at a time, some of them rude; it needs no mount for
-//! that: a directory of any file system has a device number.
+//! Several clients, some of them misbehaving, query a running server. No mount is needed for that:
+//! a directory of any file system has a device number.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use dio_mount::control::{self, Commands, Control, ControlError, Exports, StartEr
 use dio_mount::stats::{Kind, Operation, Stats};
 use parking_lot::Mutex;
 
-/// A server without a mount.
+/// A control server without a mount.
 struct Fake {
     dir: tempfile::TempDir,
     stats: Arc<Stats>,
@@ -90,7 +90,8 @@ fn only_its_user_can_reach_the_socket() {
 #[test]
 fn rude_clients_keep_nobody_else_waiting() {
     let fake = Fake::start();
-    // One that never asks, one that asks by halves, one that asks a lot and never listens.
+    // One client never sends a request, one sends half a request, and one sends many requests and
+    // never reads the answers.
     let mut idle = fake.raw();
     let mut half = fake.raw();
     half.write_all(b"\"snap").unwrap();
@@ -105,7 +106,7 @@ fn rude_clients_keep_nobody_else_waiting() {
     let mut answers = BufReader::new(&half).lines();
     assert!(answers.next().unwrap().unwrap().starts_with(r#"{"ok":{"#));
     assert_eq!(answers.next().unwrap().unwrap(), r#"{"ok":"dio,readahead_max=8M"}"#);
-    // The deaf one loses nothing if it listens after all.
+    // The client that did not read gets all its answers if it reads after all.
     deaf.set_nonblocking(false).unwrap();
     deaf.shutdown(std::net::Shutdown::Write).unwrap();
     idle.write_all(b"\xff\xfe\n").unwrap();
@@ -118,7 +119,7 @@ fn rude_clients_keep_nobody_else_waiting() {
 fn a_request_without_end_is_refused() {
     let fake = Fake::start();
     let mut stream = fake.raw();
-    // The server stops listening long before all of it is sent.
+    // The server stops reading long before everything is sent.
     let _ = stream.write_all(&vec![b'x'; 4 << 20]);
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
@@ -171,7 +172,7 @@ fn the_end_of_the_server_is_told() {
     let sockets = fake.dir.path().join("run");
     let error = control::connect_in(&sockets, fake.dir.path()).unwrap_err();
     assert!(matches!(&error, ControlError::NotDio { kind, .. } if !kind.is_empty()), "{error}");
-    // The next one serves at the same place.
+    // The next server uses the same socket path.
     let again = serve(fake.dir.path(), &fake.stats).unwrap();
     assert_eq!(again.socket(), socket);
     control::connect_in(&sockets, fake.dir.path()).unwrap().snapshot().unwrap();
@@ -182,7 +183,7 @@ fn servers_that_are_ending_or_crashed_are_in_nobodys_way() {
     let fake = Fake::start();
     let mut early = fake.connect();
     early.set("first").unwrap();
-    // The number of a mount that is over is given to the next one while the old server is still
+    // The kernel reuses the device number of a mount that is gone while the old server is still
     // ending.
     let second = serve(fake.dir.path(), &fake.stats).unwrap();
     assert_eq!(early.settings().unwrap(), "first", "who was connected stays so");
@@ -195,7 +196,7 @@ fn servers_that_are_ending_or_crashed_are_in_nobodys_way() {
     drop(second);
     assert!(control::connect_in(&sockets, dir.path()).is_err());
     let fake = Fake { control: serve(dir.path(), &stats).unwrap(), dir, stats };
-    // What a crash leaves: a socket file that nobody listens on.
+    // A crash leaves a socket file on which no process listens.
     let socket = fake.control.socket().to_owned();
     let stats = Arc::clone(&fake.stats);
     let Fake { dir, control, .. } = fake;
@@ -214,7 +215,7 @@ fn what_is_not_there_is_said() {
     assert_eq!(error.to_string(), "'/proc' is not on a dio mount, but on proc");
 }
 
-/// Reading the figures of a mount under load does not change what is counted.
+/// Reading statistics under load does not change the counters.
 #[test]
 fn nothing_is_lost_while_it_is_asked() {
     let fake = Fake::start();
@@ -252,15 +253,16 @@ fn nothing_is_lost_while_it_is_asked() {
     assert_eq!(end.operations["write"].count, counted);
 }
 
-/// A FUSE mount of our type whose server never says a word: nothing below has to be answered by it.
+/// A FUSE mount of dio's type whose server never answers: no operation below may depend on its
+/// answers.
 struct Mute {
     point: PathBuf,
-    /// Closing it is the end of the server.
+    /// Closing it ends the server.
     device: Option<std::fs::File>,
 }
 
 impl Mute {
-    /// `None` where nothing can be mounted.
+    /// Mounts; `None` where this process cannot mount.
     fn mount(point: &Path) -> Option<Mute> {
         std::fs::create_dir(point).unwrap();
         let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
@@ -290,7 +292,7 @@ fn a_server_that_hangs_or_is_gone_is_told_from_one_that_answers() {
     let sockets = dir.path().join("run");
     let connect = || control::connect_in(&sockets, &point);
     assert!(matches!(connect().unwrap_err(), ControlError::Silent { .. }));
-    // Statistics can be asked for while the mount itself hangs.
+    // Statistics are available while the mount itself hangs.
     let stats = Stats::new();
     let commands = Commands { settings: Box::new(String::new), set: Box::new(|_| Ok(())) };
     let control = control::start_in(&sockets, &point, &stats, commands, &Exports::default()).unwrap();

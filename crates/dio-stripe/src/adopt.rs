@@ -1,4 +1,4 @@
-//! Makes a copy of a descriptor the descriptor.
+//! Makes a copy of a descriptor the file's own descriptor.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,14 @@ use rustix::io::Errno;
 use crate::alone::exclude_writers;
 use crate::system::errno;
 
-/// Makes a copy of a descriptor the descriptor of its file; the previous one, if it still exists,
-/// is a copy from then on. For descriptors restored from a backup, or moved to another file system.
-/// An interrupted call can be repeated, with either of them; until then neither can be removed.
+/// Makes a copy of a descriptor the descriptor of its file. The previous descriptor, if it still
+/// exists, counts as a copy from then on. This is for descriptors that were restored from a backup,
+/// or moved to another file system. An interrupted call can be repeated with either of them; until
+/// then neither can be removed.
 ///
 /// # Errors
-/// EINVAL for a file that is not striped; EBUSY while somebody writes to the file; the fault of an
-/// object.
+/// EINVAL for a file that is not striped; EBUSY while the file is open for writing; the error of a
+/// faulty object.
 pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     let failed = |error: io::Error| FileError::new("adopt", path, errno(&error));

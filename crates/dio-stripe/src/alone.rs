@@ -9,8 +9,8 @@ use dio::{File, FileError};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// Excludes all writers from a striped file: nobody writes to it, or opens it for writing, while
-/// this lives.
+/// Excludes all writers from a striped file: while this exists, no process writes to the file or
+/// opens it for writing.
 #[derive(Debug)]
 pub struct WriterExclusion {
     #[expect(dead_code, reason = "its lock ends with it")]
@@ -25,10 +25,10 @@ impl WriterExclusion {
     }
 }
 
-/// Excludes all writers from a striped file whose owner is the user `owner`.
+/// Excludes all writers from a striped file that belongs to user `owner`.
 ///
 /// # Errors
-/// EBUSY if somebody has it open for writing; what opening its first object answers.
+/// EBUSY if it is open for writing; those of opening its first object.
 pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Result<WriterExclusion, FileError> {
     let open = |index: usize, access: OFlags| {
         let opened = open_checked(descriptor, index, owner, access).map(OwnedFd::from);
@@ -43,8 +43,8 @@ pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Resu
         return Ok(WriterExclusion { first: None, devices });
     }
     let first = match open(0, OFlags::RDWR) {
-        // Network file systems grant exclusive locks only on files opened for writing; others do
-        // not care.
+        // Network file systems grant exclusive locks only on files that are open for writing; for
+        // other file systems the mode does not matter.
         Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(0, OFlags::RDONLY),
         other => other,
     }?;
@@ -59,13 +59,13 @@ pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Resu
     Ok(WriterExclusion { first: Some(first), devices })
 }
 
-/// Excludes all other writers from a striped file that is open for writing, while this open lives.
+/// Excludes all other writers from a striped file that is open for writing, until `file` is closed.
 ///
 /// # Errors
-/// EBUSY if somebody else has it open for writing.
+/// EBUSY if another process has it open for writing.
 pub fn exclude_other_writers(file: &File) -> Result<(), FileError> {
     if file.objects()[0].is_device() {
-        // A writer of a device has it exclusively; only this process may have it open once more.
+        // A writer of a device has it open exclusively; only this process could open it again.
         return Ok(());
     }
     let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
@@ -75,7 +75,7 @@ pub fn exclude_other_writers(file: &File) -> Result<(), FileError> {
             let _ = flock(first, FlockOperation::NonBlockingLockShared);
             Err(FileError::new("take", file.path(), Errno::BUSY).with_detail("somebody else has it open for writing"))
         }
-        // File systems without such locks answer other errors; nobody holds a lock there.
+        // File systems without such locks return other errors; no process holds a lock there.
         _ => Ok(()),
     }
 }

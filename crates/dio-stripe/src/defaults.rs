@@ -14,16 +14,16 @@ use crate::system::errno;
 
 const NO_DEVICE: &str = "a device holds one file, and cannot be given to all that are made";
 
-/// Sets the default of a directory, durably: programs of dio stripe the files that they create in
-/// it from now on. Its subdirectories have defaults of their own. The default is of this directory
-/// only: a copy of it in another one is not followed.
+/// Sets the default layout of a directory, durably: from now on, programs of dio stripe the files
+/// that they create in it. Subdirectories have defaults of their own. The default applies to this
+/// directory only: a copy of the file in another directory has no effect.
 ///
 /// # Errors
-/// EINVAL for a plan that makes no sense; what writing answers.
+/// EINVAL for an invalid plan; those of writing the file.
 pub fn set_default(directory: impl AsRef<Path>, plan: &StripePlan) -> Result<(), FileError> {
     let directory = directory.as_ref();
     let failed = |error: io::Error| FileError::new("set the stripes of", directory, errno(&error));
-    // Finds errors of the plan as far as that is possible now.
+    // Finds the errors of the plan that can be found now.
     let descriptor = plan.descriptor(directory)?;
     if descriptor.has_devices() {
         let error = FileError::new("set the stripes of", directory, Errno::INVAL);
@@ -33,7 +33,7 @@ pub fn set_default(directory: impl AsRef<Path>, plan: &StripePlan) -> Result<(),
     let (new, name) = (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));
     let write = || {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new).map_err(failed)?;
-        // Asked once there is a new file in it: an overlay makes another directory then.
+        // Determined after the new file exists: creating it can make an overlay copy the directory.
         let own = fs::File::open(directory).map_err(failed)?;
         let own = DirectoryInode::of(&own).map_err(|errno| failed(errno.into()))?;
         let bytes =
@@ -52,10 +52,10 @@ fn canonical(plan: &StripePlan, directory: &Path) -> Result<Vec<PathBuf>, FileEr
     plan.targets.iter().map(|target| fs::canonicalize(target).map_err(failed)).collect()
 }
 
-/// Removes the default of a directory. Files that are striped stay so.
+/// Removes the default of a directory. Striped files stay striped.
 ///
 /// # Errors
-/// ENOENT if there is none; what `unlink(2)` answers.
+/// ENOENT if there is none; those of `unlink(2)`.
 pub fn clear_default(directory: impl AsRef<Path>) -> Result<(), FileError> {
     let directory = directory.as_ref();
     let removed = fs::remove_file(directory.join(DEFAULT_NAME)).and_then(|()| sync_directory(directory));

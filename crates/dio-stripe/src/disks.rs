@@ -1,4 +1,4 @@
-//! Finds targets that share a disk, and so are no faster than one.
+//! Finds targets that share a disk, and so are no faster than one target.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use dio::stripe::StripePlan;
 
-/// The targets of a plan that share a disk with an earlier target, each with that one: directories
-/// of one file system, or file systems and devices on partitions of one disk. Targets that cannot
-/// be examined are left out.
+/// Returns the targets of a plan that share a disk with an earlier target, each with that earlier
+/// target. These are directories of one file system, or file systems and devices on partitions of
+/// one disk. Targets that cannot be examined are left out.
 pub fn targets_sharing_disks(plan: &StripePlan) -> Vec<(&Path, &Path)> {
     let mut known: Vec<(&Path, Disk)> = Vec::new();
     let mut shared = Vec::new();
@@ -24,7 +24,7 @@ pub fn targets_sharing_disks(plan: &StripePlan) -> Vec<(&Path, &Path)> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Disk {
-    /// The directory of the disk in sysfs.
+    /// A disk, by its directory in sysfs.
     Known(PathBuf),
     /// A file system without a disk of its own (network, btrfs), by its device number.
     Unknown(u64),

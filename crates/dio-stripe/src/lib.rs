@@ -1,14 +1,14 @@
 //! Maintenance of striped files. Making, opening, inspecting and removing them is in `dio`, because
-//! every program that names files needs it. Here is what is done to them on purpose:
+//! every program that names files needs it. This crate contains the explicit operations on them:
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`repair()`], [`allow_damaged`] | cuts off what a crash left behind the end; takes what is left for the file |
+//! | [`repair()`], [`allow_damaged`] | cuts off bytes that a crash left after the end; accepts damaged objects as they are |
 //! | [`migrate()`] | moves a file to another layout under the same name |
 //! | [`adopt`] | makes a copy of a descriptor the file's own |
-//! | [`set_default`], [`clear_default`] | the stripes that new files of a directory get |
-//! | [`objects_in`], [`descriptors_in`], [`remnants_in`], [`migration_leftovers`] | what removed files, and interrupted work, leave over |
-//! | [`targets_sharing_disks`] | targets that share a disk |
+//! | [`set_default`], [`clear_default`] | the layout of new files in a directory |
+//! | [`objects_in`], [`descriptors_in`], [`remnants_in`], [`migration_leftovers`] | finds what removed files and interrupted operations left behind |
+//! | [`targets_sharing_disks`] | finds targets that share a disk |
 
 mod adopt;
 mod alone;

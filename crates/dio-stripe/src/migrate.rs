@@ -1,12 +1,12 @@
 //! Migrates a file to another layout under the same name.
 //!
-//! The new file is complete and durable, under a name of its own, before it takes the name of the
-//! old one; the old objects are removed last. So at every moment the name leads to all of the
-//! bytes. An interruption leaves the new file under its own name, or the old one, which the next
-//! attempt removes, or old objects that nobody refers to.
+//! The new file is complete and durable, under a temporary name, before it takes the name of the
+//! old one; the old objects are removed last. So the name leads to all of the bytes at every
+//! moment. After an interruption there may be the new file or the old one under the temporary name,
+//! which the next attempt removes, or old objects that no file refers to.
 //!
 //! Locks (`flock(2)`) exclude concurrent migrations of a file: on the old file, on its first object
-//! if it is striped, and on the first object of the new file until that is certain to stay.
+//! if it is striped, and on the first object of the new file until the new file is certain to stay.
 
 use dio::quote::quoted;
 use std::fs::{self, File as Plain};
@@ -33,7 +33,7 @@ const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 16;
 const MOST_BUFFERS: usize = 64 << 20;
 
-/// Why a file was not migrated.
+/// The reasons why a file was not migrated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
@@ -57,7 +57,7 @@ pub enum MigrateError {
     Copy(PathBuf),
 }
 
-/// Stops the copy on a signal, or when somebody waits to write to the source.
+/// Stops the copy on a signal, or when a process waits to write to the source.
 struct Stopping<'a> {
     hold: &'a ReplaceGuard,
     asked: &'a dyn Fn() -> bool,
@@ -69,20 +69,20 @@ impl Watch for Stopping<'_> {
     }
 }
 
-/// Migrates one file. `stopped` is called during the copy; the migration is undone once it returns
-/// true.
+/// Migrates one file. `stopped` is called during the copy; if it returns true, the migration is
+/// undone.
 ///
 /// # Errors
-/// Why the file was not migrated; it is as it was then, unless only the removal of its old objects
-/// failed.
+/// The reason why the file was not migrated. The file is unchanged then, unless only the removal of
+/// its old objects failed.
 pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Result<(), MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     // The file that a link leads to is migrated, not the link.
     let path = &fs::canonicalize(path).map_err(failed)?;
-    // Of several concurrent migrations of a file, one succeeds.
+    // If several processes migrate a file at the same time, one succeeds.
     let hold = ReplaceGuard::against_writers(path)?;
-    // From here on the open file is used, whatever file has its name: in a directory of another
-    // user the name can change.
+    // From here on the open file is used, and not its name: in a directory of another user the name
+    // can change.
     let file = Plain::from(hold.file().try_clone().map_err(failed)?);
     let before = file.metadata().map_err(failed)?;
     if before.nlink() > 1 {
@@ -109,29 +109,30 @@ pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Re
         Ok(true) => hold.remove_name(&new, hold.stat()).map_err(|errno| failed(errno.into()))?,
         Ok(false) => {}
         Err(error) => {
-            // A process that has found the new file by the old name waits until it is removed.
+            // A process that found the new file under the old name waits until the new file is
+            // removed.
             if rustix::fs::fstat(made).is_ok_and(|made| hold.leads_to(&new, &made)) {
                 let _ = stripe::remove(&new);
             }
             return Err(error.into());
         }
     }
-    // From now on the new file may be written.
+    // From now on, other processes may write to the new file.
     drop(target);
     if old.is_none() {
         return Ok(());
     }
-    // A device that is kept open exclusively cannot be wiped. Nobody can find the old file any
+    // A device that is kept open exclusively cannot be wiped. The old file cannot be found any
     // more.
     alone.iter_mut().for_each(WriterExclusion::release_devices);
     Ok(stripe::remove_objects_if_unlinked(path, &file, hold.directory())?)
 }
 
-/// Removes what an earlier attempt has left under the temporary name, but nothing that somebody
-/// else is making, or has open for writing.
+/// Removes what an earlier attempt left under the temporary name. A file that another process is
+/// making, or has open for writing, stays.
 ///
 /// # Errors
-/// EBUSY for such a file; what removing it answers.
+/// EBUSY for such a file; those of the removal.
 pub fn clear(new: &Path) -> Result<(), MigrateError> {
     match inspect(new) {
         Ok(Some(left)) => {
@@ -154,8 +155,8 @@ pub fn clear(new: &Path) -> Result<(), MigrateError> {
     }
 }
 
-/// Makes the new file, with owner, permissions, times and all bytes of the old one, durably. Nobody
-/// else writes to it while the returned file lives.
+/// Makes the new file, durably, with owner, permissions, times and all bytes of the old one. No
+/// other process writes to it until the returned file is closed.
 fn make(
     (path, file): (&Path, &Plain),
     new: &Path,
@@ -191,8 +192,8 @@ fn make(
     Ok(target)
 }
 
-/// Copies the extended attributes: those of users all, those of the system as far as they may be
-/// set.
+/// Copies the extended attributes: all of `user.*`, which must succeed, and the others as far as
+/// the process may set them.
 fn copy_attributes(from: &Plain, to: BorrowedFd<'_>) -> Result<(), Errno> {
     // The largest list, and the largest value, that the kernel allows (xattr(7)).
     let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);

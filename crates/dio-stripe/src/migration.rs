@@ -1,8 +1,8 @@
-//! Finds what interrupted migrations have left.
+//! Finds files that interrupted migrations left.
 //!
-//! A migration makes the new file under a name of its own, `.NAME.dio-migrate`, and exchanges the
-//! two names. So a file left under that name is either the incomplete new file, or the old one,
-//! whose bytes are under NAME again.
+//! A migration makes the new file under a temporary name, `.NAME.dio-migrate`, and exchanges the
+//! two names. So a file left under the temporary name is either the incomplete new file, or the old
+//! file, whose bytes are under NAME again.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,7 +20,7 @@ use dio::stripe::object::is_local;
 
 const END: &[u8] = b".dio-migrate";
 
-/// The name of the new file until it is complete; `None` for a path without a last component.
+/// Returns the temporary name of the new file; `None` for a path without a last component.
 pub fn migration_name(path: &Path) -> Option<PathBuf> {
     let mut name = OsString::from(".");
     name.push(path.file_name()?);
@@ -33,19 +33,18 @@ pub fn migration_name(path: &Path) -> Option<PathBuf> {
 pub struct MigrationLeftover {
     /// The leftover file: a descriptor or a plain file.
     pub path: PathBuf,
-    /// The file that was to be migrated, which exists.
+    /// The file that was to be migrated, which still exists.
     pub of: PathBuf,
-    /// Excludes other migrations of the file while this lives.
+    /// Excludes other migrations of the file while this exists.
     _held: fs::File,
 }
 
-/// The files that interrupted migrations have left in a directory, without its subdirectories.
-/// Their paths begin with `directory` as it is given. If the locks of other machines are not
-/// visible here, files younger than `age` may belong to a migration on another machine, and are
-/// left out.
+/// Returns the files that interrupted migrations left in a directory, without its subdirectories.
+/// Their paths begin with `directory` as it is given. If locks of other machines are not visible
+/// here, files younger than `age` may belong to a migration on another machine, and are left out.
 ///
 /// # Errors
-/// What reading the directory answers.
+/// Those of reading the directory.
 pub fn migration_leftovers(directory: &Path, age: Duration) -> io::Result<Vec<MigrationLeftover>> {
     let mut found = Vec::new();
     for path in entries_of(directory)? {
@@ -63,13 +62,13 @@ fn left_at(path: &Path, age: Duration) -> Option<MigrationLeftover> {
     if !metadata.is_file() || !fs::symlink_metadata(&of).ok()?.is_file() {
         return None;
     }
-    // A running migration holds a lock on the old file, which has either name.
+    // A running migration holds a lock on the old file, which has one of the two names.
     let (held, left) = (unlocked(&of)?, unlocked(path)?);
     let sees_locks = is_local(&held) && is_local(&left);
     (sees_locks || is_old(&metadata, age)).then(|| MigrationLeftover { path: path.to_owned(), of, _held: held })
 }
 
-/// Opens a file that nobody has locked exclusively, and takes a shared lock.
+/// Opens a file that no process has locked exclusively, and takes a shared lock.
 fn unlocked(path: &Path) -> Option<fs::File> {
     let file = open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {

@@ -1,4 +1,4 @@
-//! Finds objects, and the files that they belong to.
+//! Finds objects, and the files to which they belong.
 
 use dio::quote::quoted;
 use std::fs;
@@ -32,11 +32,11 @@ pub struct FoundObject {
     pub size: u64,
 }
 
-/// The objects in a directory, without its subdirectories: files with the name of an object and a
-/// valid header. Or the object on a device.
+/// Returns the objects in a directory, without its subdirectories: files with the name of an object
+/// and a valid header. For a device, returns the object on it.
 ///
 /// # Errors
-/// What reading the directory or the device answers. Files that cannot be read are skipped.
+/// Those of reading the directory or the device. Files that cannot be read are skipped.
 pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
     let directory = fs::canonicalize(directory)?;
     if fs::metadata(&directory)?.file_type().is_block_device() {
@@ -72,13 +72,13 @@ fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> 
     Ok(Some(FoundObject { path: path.to_owned(), header, size }))
 }
 
-/// The descriptor under a name; `None` if there is none, or a damaged one.
+/// Returns the descriptor at a path; `None` if there is none, or a damaged one.
 pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     let file = open(path)?;
     descriptor_of(&file, &fstat(&file).ok()?, path, LeaseWait::Briefly).ok()?
 }
 
-/// A descriptor, and the user to whom its file belongs.
+/// A descriptor, and the owner of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundDescriptor {
     /// The descriptor.
@@ -87,19 +87,19 @@ pub struct FoundDescriptor {
     pub owner: u32,
 }
 
-/// The descriptors in a directory, without its subdirectories. Symbolic links are not followed. A
-/// descriptor that has not got its name yet is included while somebody seems to be making the file:
-/// unless it is a [`Remnant`](super::Remnant) of this age.
+/// Returns the descriptors in a directory, without its subdirectories. Symbolic links are not
+/// followed. A descriptor that does not have its final name yet is included while a process seems
+/// to be making the file, that is, unless it is a [`Remnant`](super::Remnant) of this age.
 ///
 /// # Errors
-/// What reading the directory answers. An error for any file that may be a descriptor but is
-/// damaged or cannot be read: it may be that of any object. A file of another length than a
-/// descriptor's may be one if one of `objects` names its inode.
+/// Those of reading the directory. Also an error for any file that may be a descriptor but is
+/// damaged or cannot be read: any object may belong to it. A file with another length than a
+/// descriptor may be a descriptor if one of `objects` names its inode.
 pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) -> io::Result<Vec<FoundDescriptor>> {
     let mut found = Vec::new();
     for path in entries_of(directory)? {
         let is_file = fs::symlink_metadata(&path).map(|found| found.is_file());
-        // One that is gone is no descriptor.
+        // A file that is gone is no descriptor.
         if is_file.is_ok_and(|is_file| is_file) && !is_old_descriptor(&path, age) {
             found.extend(sought(&path, objects)?);
         }
@@ -107,7 +107,7 @@ pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) 
     Ok(found)
 }
 
-/// The descriptor that a name leads to. `None` if it is certain that there is none.
+/// Returns the descriptor at a path; `None` only if it is certain that there is none.
 fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescriptor>> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
     let link = match fs::symlink_metadata(path) {
@@ -119,7 +119,8 @@ fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescri
         Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
         other => other.map_err(told)?,
     };
-    // Whoever made the object named the file, and may have named any: no other one is opened.
+    // The creator of an object chose the file that the object names, and may have chosen any file:
+    // only a possible descriptor is opened.
     let known = objects.iter().map(|object| object.header.head);
     let Some(found) = found.filter(|found| found.may_be_descriptor(known)) else { return Ok(None) };
     let (file, owner) = (found.open(OFlags::RDONLY).map_err(told)?, found.stat.st_uid);
@@ -134,7 +135,7 @@ fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescri
     Ok(Some(FoundDescriptor { descriptor, owner }))
 }
 
-/// What is known of the file of an object.
+/// The result of the search for an object's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwningFile {
     /// The file exists.
@@ -146,14 +147,15 @@ pub enum OwningFile {
     Unknown(String),
 }
 
-/// Removes objects of one file that were found and have none ([`OwningFile::Gone`]), unless
-/// somebody writes to the file: who does holds a lock of the first object, which is needed here for
-/// that, and goes last. What could not be removed, and why.
+/// Removes the objects of one file that were found to have no file ([`OwningFile::Gone`]), unless a
+/// process writes to the file. Such a process holds a lock on the first object, so the first object
+/// is needed for the check, and is removed last. Returns the objects that could not be removed,
+/// with the errors.
 pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, io::Error)> {
     let none = |error: fn() -> io::Error| objects.iter().map(|object| (object, error())).collect();
     let Some(first) = objects.iter().find(|object| object.header.index == 0) else {
-        // Who writes to the file, or makes it, has its devices alone: each of them tells that
-        // itself.
+        // A process that writes to the file, or makes it, has the file's devices open exclusively:
+        // each device can be checked by itself.
         let alone = |object: &'a FoundObject| match object.is_on_device() {
             true => object.remove().err().map(|error| (object, error)),
             false => {
@@ -167,26 +169,26 @@ pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, i
         Ok(held) => held,
         Err(errno) => return objects.iter().map(|object| (object, errno.into())).collect(),
     };
-    // The maker of a file keeps its objects locked until the file has its name.
+    // The process that makes a file keeps its objects locked until the file has its name.
     if first.owning_file(&[], Duration::ZERO) == OwningFile::Known {
         return none(|| Errno::STALE.into());
     }
     let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
     let remove = |object: &'a FoundObject| object.remove().err().map(|error| (object, error));
     let mut left: Vec<_> = others.into_iter().filter_map(remove).collect();
-    // Without the other objects nobody can open the file, and a device is opened exclusively again
-    // to be wiped.
+    // Without the other objects the file cannot be opened. A device must be opened exclusively
+    // again to be wiped.
     drop(held);
     left.extend(first.into_iter().filter_map(remove));
     left
 }
 
-/// Excludes writers from the file of a first object.
+/// Excludes writers from the file to which a first object belongs.
 fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
     if first.is_on_device() {
         return open_exclusive(&first.path).map_err(|error| errno(&error));
     }
-    // Network file systems grant exclusive locks only on files opened for writing.
+    // Network file systems grant exclusive locks only on files that are open for writing.
     let file = open_for(&first.path, OFlags::RDWR).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::BUSY)?;
     Ok(file)
@@ -198,8 +200,8 @@ impl FoundObject {
         self.header.id
     }
 
-    /// Whether a descriptor refers to this object, by any path. Root follows it with the rights of
-    /// its owner.
+    /// Whether a descriptor refers to this object, by any path. Root follows the path with the
+    /// rights of the descriptor's owner.
     pub fn is_of(&self, found: &FoundDescriptor) -> bool {
         let (index, descriptor) = (self.header.index, &found.descriptor);
         let identity = |found: io::Result<fs::Metadata>| {
@@ -216,8 +218,9 @@ impl FoundObject {
             })
     }
 
-    /// Looks for the file of the object: at the recorded name, in the same directory under another
-    /// name, and among `known`, descriptors found elsewhere. `age` is that of [`descriptors_in`].
+    /// Looks for the file of the object: at the recorded name, in the same directory under other
+    /// names, and among `known`, which are descriptors found elsewhere. `age` is as in
+    /// [`descriptors_in`].
     pub fn owning_file(&self, known: &[FoundDescriptor], age: Duration) -> OwningFile {
         let Some(name) = &self.header.name else {
             return self.among(known).unwrap_or_else(|| match known {
@@ -229,7 +232,7 @@ impl FoundObject {
         let there = sought(name, own).map(|found| found.into_iter().collect::<Vec<_>>());
         let beside = || descriptors_in(directory_of(name), age, own);
         let unknown = |error: io::Error| match error.kind() {
-            // Its file system may not be mounted.
+            // The file system that contains it may not be mounted.
             io::ErrorKind::NotFound => format!("the directory of {} is not there", quoted(name)),
             _ => format!("its file cannot be looked for: {error}"),
         };
@@ -242,7 +245,7 @@ impl FoundObject {
         }
     }
 
-    /// What these descriptors say of the object; `None` if none is of its file.
+    /// Looks for the object's file among descriptors; `None` if none of them has its identity.
     fn among(&self, descriptors: &[FoundDescriptor]) -> Option<OwningFile> {
         let mut same = descriptors.iter().filter(|found| found.descriptor.id == self.header.id).peekable();
         same.peek()?;
@@ -254,7 +257,8 @@ impl FoundObject {
         fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_block_device())
     }
 
-    /// Removes the object, or wipes it from its device, unless another one is there by now.
+    /// Removes the object, or wipes it from its device, unless it has been replaced by another
+    /// object.
     fn remove(&self) -> io::Result<()> {
         if self.is_on_device() {
             let device = open_exclusive(&self.path)?;

@@ -1,4 +1,4 @@
-//! Opens files that a directory or a header names, which somebody else may have put there.
+//! Opens files that are named by a directory or a header; another user may have put them there.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 const OF_THE_KERNEL: &str = "it is on a file system of the kernel's own";
 
-/// A regular file that was looked at and is not open yet.
+/// A regular file that was examined and is not open for access yet.
 pub(crate) struct Regular {
     /// Opened with `O_PATH`, because opening another file than a regular one may block or have
     /// effects.
@@ -23,10 +23,10 @@ pub(crate) struct Regular {
 }
 
 impl Regular {
-    /// Looks at a file; `flags` may have `NOFOLLOW`. `None` if it is no regular file.
+    /// Examines a file; `flags` may contain `NOFOLLOW`. Returns `None` if it is no regular file.
     ///
     /// # Errors
-    /// What opening it answers; `Unsupported` for one on a file system of the kernel's own.
+    /// Those of opening it; `Unsupported` on a file system of the kernel's own.
     pub(crate) fn at(path: &Path, flags: OFlags) -> io::Result<Option<Regular>> {
         let place = rustix::fs::open(path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&place)?;
@@ -37,8 +37,8 @@ impl Regular {
         Ok(Some(Regular { place, stat }))
     }
 
-    /// Whether it may be a descriptor: it has about the length of one, or it is longer, because
-    /// something was appended, and is one of the inodes `known` as descriptors.
+    /// Whether it may be a descriptor. It has about the length of a descriptor; or it is longer,
+    /// because something was appended, and is one of the inodes `known` as descriptors.
     pub(crate) fn may_be_descriptor(&self, mut known: impl Iterator<Item = DescriptorInode>) -> bool {
         let length = self.stat.st_size as u64;
         let mut is_known = || {
@@ -48,10 +48,10 @@ impl Regular {
         may_be_descriptor(length) || length > DESCRIPTOR_LEN && is_known()
     }
 
-    /// Opens it without waiting: a lease of somebody else is EAGAIN.
+    /// Opens it without waiting: if another process has a lease, the error is EAGAIN.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// Those of `open(2)`.
     pub(crate) fn open(&self, access: OFlags) -> io::Result<fs::File> {
         Ok(reopen(&self.place, access | OFlags::NONBLOCK)?.into())
     }
@@ -64,10 +64,10 @@ fn refuse_of_the_kernel(place: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The paths in a directory.
+/// Returns the paths in a directory.
 ///
 /// # Errors
-/// What reading it answers; `Unsupported` for one on a file system of the kernel's own.
+/// Those of reading it; `Unsupported` on a file system of the kernel's own.
 pub(crate) fn entries_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place = rustix::fs::open(directory, flags, Mode::empty())?;
@@ -76,12 +76,12 @@ pub(crate) fn entries_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     entries.map(|entry| entry.map(|entry| directory.join(entry.file_name()))).collect()
 }
 
-/// Opens a regular file to read, without following a link; `None` if there is none.
+/// Opens a regular file for reading, without following a link; `None` if that fails.
 pub(crate) fn open(path: &Path) -> Option<fs::File> {
     open_for(path, OFlags::RDONLY).ok()
 }
 
-/// The same, for other access.
+/// As [`open`], with other access.
 ///
 /// # Errors
 /// ESTALE if there is no regular file.

@@ -1,11 +1,11 @@
-//! Finds what an interrupted creation of a striped file has left: objects without a header, and a
-//! descriptor without its name. They hold no data.
+//! Finds what an interrupted creation of a striped file left: objects without a header, and a
+//! descriptor without its final name. They contain no data.
 //!
-//! They look the same while somebody is making the file. The maker locks (`flock(2)`) each file
-//! from just after its creation until it is ready, the descriptor until it has its name. A locked
-//! file is no remnant; and if a new file has lost its name before its maker has locked it, the
-//! maker fails with ESTALE. If locks are not visible, as on some networks, only time decides: a
-//! young file is no remnant.
+//! They look the same while a process is making the file. That process locks (`flock(2)`) each file
+//! from just after its creation until it is ready, and the descriptor until it has its name. A
+//! locked file is no remnant. If a new file is removed before the process has locked it, the
+//! process fails with ESTALE. Where locks are not visible, as on some networks, only the age
+//! decides: a young file is no remnant.
 
 use std::fs;
 use std::io;
@@ -33,11 +33,11 @@ pub struct Remnant {
     pub index: Option<usize>,
 }
 
-/// The remnants in a directory, without its subdirectories, that have not changed for at least
-/// `age`. Their paths begin with `directory` as it is given.
+/// Returns the remnants in a directory, without its subdirectories, that have not changed for at
+/// least `age`. Their paths begin with `directory` as it is given.
 ///
 /// # Errors
-/// What reading the directory answers. Files that cannot be read are skipped.
+/// Those of reading the directory. Files that cannot be read are skipped.
 pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> {
     let mut found = Vec::new();
     if fs::metadata(directory)?.file_type().is_block_device() {
@@ -50,7 +50,8 @@ pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> 
     Ok(found)
 }
 
-/// The remnant of the descriptor of a file in a directory; `None` if there is none.
+/// Returns the remnant of the descriptor with this identity in a directory; `None` if there is
+/// none.
 pub fn descriptor_remnant(directory: &Path, id: Id, age: Duration) -> Option<Remnant> {
     let directory = fs::canonicalize(directory).ok()?;
     look(&directory.join(name_of(id, None)), age).map(|(_, remnant)| remnant)
@@ -62,10 +63,10 @@ pub(crate) fn is_old_descriptor(path: &Path, age: Duration) -> bool {
 }
 
 impl Remnant {
-    /// Removes it, unless it has changed or somebody has locked it.
+    /// Removes it, unless it has changed or is locked.
     ///
     /// # Errors
-    /// ESTALE if it has changed or is locked; what `unlink(2)` answers.
+    /// ESTALE if it has changed or is locked; those of `unlink(2)`.
     pub fn remove(&self) -> io::Result<()> {
         let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
         Ok(remove_name_of(&self.path, identity(&fstat(&locked)?))?)
@@ -85,12 +86,12 @@ fn parse(path: &Path) -> Option<(Id, Option<usize>)> {
     (index < Some(OBJECTS_MAX) && name == name_of(id, index)).then_some((id, index))
 }
 
-/// Opens a remnant and locks it against its maker.
+/// Opens a remnant and locks it, so that the process that made it fails.
 fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     let (id, index) = parse(path)?;
     let most = if index.is_some() { DATA_START_MAX } else { DESCRIPTOR_LEN };
     let found = fs::symlink_metadata(path).ok()?;
-    // A young file is not even opened: its maker would find it in use.
+    // A young file is not even opened: the process that makes it would fail.
     if !found.is_file() || found.len() > most || !is_old(&found, age) {
         return None;
     }
@@ -98,7 +99,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
         return None;
     }
-    // By now it may be complete, and have another name.
+    // It may be complete by now, and have another name.
     let (now, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
     let is_same = FileId::of_metadata(&now) == FileId::of_metadata(&named);
     let mut bytes = vec![0; now.len().min(most) as usize];
@@ -149,7 +150,8 @@ mod tests {
         write("0", b"");
         write("7", &[0; 8192]);
         write("0.new", &text);
-        // Bytes, no such object, no such name, more than a beginning has.
+        // A file with data, an index that is too large, two malformed names, and a file that is too
+        // long.
         write("1", b"bytes");
         write("300", b"");
         write("01", b"");
@@ -162,7 +164,7 @@ mod tests {
         assert!(found.iter().all(|remnant| remnant.id.to_string() == id));
         assert_eq!(descriptor_remnant(&at, found[0].id, Duration::ZERO).as_ref(), Some(&found[1]));
         assert!(remnants_in(&at, HOUR).unwrap().is_empty(), "they are young");
-        // What has got bytes meanwhile stays.
+        // A remnant that has data by now stays.
         write("7", b"bytes");
         assert_eq!(found[2].remove().unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
         found[..2].iter().for_each(|remnant| remnant.remove().unwrap());
@@ -185,8 +187,8 @@ mod tests {
         assert_eq!(lock_new_file(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }
 
-    /// Whoever looks for remnants, however young, robs no file that is being made: it is whole, or
-    /// it is not made.
+    /// A search for remnants of any age does not damage a file that is being made: the file is
+    /// complete, or its creation fails.
     #[test]
     fn a_file_that_is_being_made_is_whole_or_is_not_made() {
         let (dir, plan, file) = scene();

@@ -1,5 +1,5 @@
-//! Repairs striped files: cuts off what a crash has left behind the end, gives stamps to objects of
-//! the first format, and accepts damaged objects as they are.
+//! Repairs striped files: cuts off bytes that a crash left after the end, gives stamps to objects
+//! of the first format, and accepts damaged objects as they are.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -17,25 +17,26 @@ use dio::stripe::object::{Phase, STAMP_AT, Stamp};
 use dio::stripe::object::{check_header, check_owner, format_error, object_error, open_checked};
 use dio::stripe::{Descriptor, DescriptorInode, HEADER_LEN, Header, LeaseWait, descriptor_of};
 
-/// Cuts off the bytes of objects behind the end of a file, durably, on any file system, and gives
-/// stamps to objects without. Opening a file for writing does that only on local file systems: on
-/// others, a process on another machine may be extending the file unseen, and the caller has to
-/// make sure that none is.
+/// Cuts off the bytes of objects after the end of a file, durably, on any file system, and gives
+/// stamps to objects without stamps. Opening a file for writing does that only on local file
+/// systems. On other file systems, a process on another machine may be extending the file unseen;
+/// the caller must make sure that none is.
 ///
 /// # Errors
-/// EINVAL for a file that is not striped; EBUSY if somebody has it open for writing, as far as this
-/// machine knows; what opening and resizing it answer, such as the fault of an object.
+/// EINVAL for a file that is not striped; EBUSY if it is open for writing, as far as this machine
+/// can determine; those of opening and resizing it, for example for a faulty object.
 pub fn repair(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
-    // Without stamps it cannot be said which object is wrong, so they are taken as they are.
+    // Without stamps it cannot be determined which object is damaged, so all are accepted as they
+    // are.
     let old = inspect(path)?.is_some_and(|report| report.is_sound() && report.generation == 0);
     even_out(path, old)?;
     if old { give_stamps(path) } else { Ok(()) }
 }
 
-/// Accepts objects that are too old, too short or damaged as they are: the file ends where the
-/// first byte is missing, and bytes behind that are lost. Missing objects, and objects of another
-/// file, are not accepted.
+/// Accepts objects that are outdated, too short or damaged as they are: the file ends at the first
+/// missing byte, and bytes after that are lost. Missing objects, and objects of another file, are
+/// not accepted.
 ///
 /// # Errors
 /// As [`repair`], except for objects that do not fit together.
@@ -59,8 +60,9 @@ fn even_out(path: &Path, accept_damage: bool) -> Result<(), FileError> {
     file.sync_all()
 }
 
-/// Gives all objects stamps of a new generation if some have none. The phases have the order of a
-/// session, so an interruption leaves a file that can be read, and be given stamps again.
+/// Gives all objects stamps of a new generation if some have none. The phases have the same order
+/// as when a file is opened and closed. So after an interruption the file can be read, and can be
+/// given stamps again.
 fn give_stamps(path: &Path) -> Result<(), FileError> {
     let failed = |errno| FileError::new("repair", path, errno);
     let head = fs::File::open(path).map_err(|error| failed(errno(&error)))?;

@@ -5,20 +5,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-/// Locks a byte, which keeps out everybody who locks it through another description, until
-/// [`unlock_byte`] or the end of this one; never waits.
+/// Locks a byte exclusively, until [`unlock_byte`] or until this file description is closed. Locks
+/// through other descriptions are excluded. Never waits.
 ///
 /// # Errors
-/// `EAGAIN` or `EACCES` where somebody else has it; `EBADF` for a file that is not open for
-/// writing; `EINVAL`, `EOPNOTSUPP`, `ENOSYS` or `ENOLCK` where there are no such locks.
+/// `EAGAIN` or `EACCES` if the byte is locked through another description; `EBADF` for a file that
+/// is not open for writing; `EINVAL`, `EOPNOTSUPP`, `ENOSYS` or `ENOLCK` where such locks are not
+/// supported.
 pub fn try_lock_byte(fd: BorrowedFd<'_>, at: i64) -> Result<()> {
     set(fd, libc::F_WRLCK, at)
 }
 
-/// Gives the lock up.
+/// Releases the lock on a byte.
 ///
 /// # Errors
-/// As [`try_lock_byte`]; not that there is none.
+/// As [`try_lock_byte`]; it is no error if the byte is not locked.
 pub fn unlock_byte(fd: BorrowedFd<'_>, at: i64) -> Result<()> {
     set(fd, libc::F_UNLCK, at)
 }
@@ -29,7 +30,7 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, at: i64) -> Result<()> {
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: at,
         l_len: 1,
-        // As this operation demands.
+        // Open file description locks require 0.
         l_pid: 0,
     };
     // SAFETY: the descriptor is open as long as the borrow lasts, and the kernel only reads the

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Size of a block device in bytes (`BLKGETSIZE64`).
+/// Returns the size of a block device in bytes (`BLKGETSIZE64`).
 ///
 /// # Errors
 /// `ENOTTY` if `fd` is not a block device.
@@ -15,10 +15,10 @@ pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(size)
 }
 
-/// The UUID of the file system that a file is on (`FS_IOC_GETFSUUID`, Linux 6.9).
+/// Returns the UUID of the file system that contains a file (`FS_IOC_GETFSUUID`, Linux 6.9).
 ///
 /// # Errors
-/// `ENOTTY` where the kernel or the file system does not tell.
+/// `ENOTTY` where the kernel or the file system does not report it.
 pub fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     /// `struct fsuuid2`.
     #[repr(C)]

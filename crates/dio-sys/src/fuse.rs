@@ -1,4 +1,4 @@
-//! The requests that the device of FUSE answers (`include/uapi/linux/fuse.h`, "Device ioctls").
+//! The ioctls of the FUSE device (`include/uapi/linux/fuse.h`, "Device ioctls").
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,11 +22,11 @@ struct BackingMap {
     padding: u64,
 }
 
-/// Opens the device of FUSE once more, for the connection that `device` belongs to. What is read
-/// from one descriptor must be answered through the same (`FUSE_DEV_IOC_CLONE`, fuse(4)).
+/// Opens the FUSE device once more, for the connection of `device`. A request must be answered
+/// through the descriptor from which it was read (`FUSE_DEV_IOC_CLONE`, fuse(4)).
 ///
 /// # Errors
-/// What opening `/dev/fuse` answers, `EINVAL` where `device` is no device of FUSE with a mount.
+/// Those of opening `/dev/fuse`; `EINVAL` if `device` is no FUSE device with a mount.
 pub fn clone_device(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let new = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the request reads one u32, which is the input type, and writes nothing.
@@ -34,24 +34,24 @@ pub fn clone_device(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(new)
 }
 
-/// Hands the kernel a file whose data it may read, write and map by itself; returns the number to
-/// name it by, which stays valid until [`backing_close`], or until the connection ends
+/// Registers a file whose data the kernel may read, write and map by itself. Returns the number of
+/// the file, which stays valid until [`backing_close`], or until the connection ends
 /// (`FUSE_DEV_IOC_BACKING_OPEN`, Linux 6.9).
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN` in the initial user namespace or without passthrough in the
-/// handshake, `ELOOP` if the file lies on a file system stacked too deep, `EBADF`, `EOPNOTSUPP` for
-/// what is no regular file, `ENOTTY` before Linux 6.9.
+/// `EPERM` without `CAP_SYS_ADMIN` in the initial user namespace or if passthrough was not
+/// negotiated, `ELOOP` if the file is on a file system stacked too deep, `EBADF`, `EOPNOTSUPP` for
+/// a file that is not regular, `ENOTTY` before Linux 6.9.
 pub fn backing_open(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<u32> {
     let request = Backing(BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 });
     // SAFETY: see `Backing`.
     Ok(unsafe { ioctl(device.as_fd(), request) }?)
 }
 
-/// Takes back what [`backing_open`] gave; files that are open by it stay usable.
+/// Unregisters a file that [`backing_open`] registered; open files that use it stay usable.
 ///
 /// # Errors
-/// `ENOENT` if there is no such number, `EPERM`, `ENOTTY` as there.
+/// `ENOENT` if there is no such number; `EPERM` and `ENOTTY` as for [`backing_open`].
 pub fn backing_close(device: BorrowedFd<'_>, number: u32) -> io::Result<()> {
     // SAFETY: the request reads one u32, which is the input type, and writes nothing.
     Ok(unsafe { ioctl(device, Setter::<BACKING_CLOSE, u32>::new(number)) }?)
@@ -60,8 +60,7 @@ pub fn backing_close(device: BorrowedFd<'_>, number: u32) -> io::Result<()> {
 struct Backing(BackingMap);
 
 // SAFETY: the opcode reads one `struct fuse_backing_map`, to which the pointer leads for the time
-// of the call, and writes nothing; what it returns is a positive number or an error, never a
-// pointer.
+// of the call, and writes nothing. The result is a positive number or an error, never a pointer.
 unsafe impl Ioctl for Backing {
     type Output = u32;
     const IS_MUTATING: bool = false;

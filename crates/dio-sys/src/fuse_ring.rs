@@ -1,6 +1,6 @@
 //! FUSE over io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`,
-//! `include/uapi/linux/fuse.h` from 7.42 on): requests come by completions of a ring, and the call
-//! that answers one waits for the next.
+//! `include/uapi/linux/fuse.h` from 7.42 on). Requests arrive as completions of a ring, and the
+//! system call that answers a request also waits for the next one.
 
 use std::io;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use io_uring::{IoUring, opcode, squeue, types};
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
-/// Where `len` lies in `struct io_uring_sqe`.
+/// Offset of `len` in `struct io_uring_sqe`, in bytes.
 const SQE_LEN: usize = 24;
 /// `IORING_ENTER_GETEVENTS`.
 const GETEVENTS: u32 = 1;
-/// How many commands can be queued at a time; one is.
+/// Size of the submission queue; one command is queued at a time.
 const ENTRIES: u32 = 2;
 
 /// `struct fuse_uring_req_header`.
 #[repr(C)]
 #[derive(Debug)]
 struct Headers {
-    /// `in_out`: `fuse_in_header` on the way in, `fuse_out_header` on the way out.
+    /// `in_out`: a `fuse_in_header` in requests, a `fuse_out_header` in answers.
     header: [u8; 128],
-    /// `op_in`: the first part of the request's body, of a size that goes with the request.
+    /// `op_in`: the first part of the request's body, whose size depends on the request.
     operation: [u8; 128],
     ring: InOut,
 }
@@ -51,27 +51,27 @@ struct InOut {
 
 const _: () = assert!(size_of::<Headers>() == 288);
 
-/// One place at which the kernel can put one request of one queue at a time. There is a queue for
-/// each processor; a program's request goes to that of the processor on which it runs.
+/// Transfers requests of one queue, one request at a time. There is a queue for each processor; a
+/// program's request is put into the queue of the processor on which the program runs.
 ///
-/// Only the thread that made it may use it (`IORING_SETUP_SINGLE_ISSUER`).
+/// Only the thread that made the ring may use it (`IORING_SETUP_SINGLE_ISSUER`).
 pub struct FuseRing<M: StableMemory> {
     ring: IoUring<squeue::Entry128>,
     device: Arc<OwnedFd>,
     queue: u16,
-    /// Where payloads lie in the block.
+    /// Range of the payload in the block.
     payload: Range<usize>,
-    /// Invariant: while the kernel may write to it, that is from `register` or `answer` until the
-    /// completion has been taken, nothing here reads or writes it, and it is not freed; the same
-    /// for `block`.
+    /// Invariant: while the kernel may write to it, nothing here reads or writes it, and it is not
+    /// freed. That is the time from `register` or `answer` until the completion has been taken. The
+    /// same holds for `block`.
     headers: Box<Headers>,
-    /// `Some` for just that time.
+    /// The block, while the kernel may write to it; otherwise `None`.
     block: Option<M>,
-    /// Where the memory begins that the kernel was told of.
+    /// Address of the memory that was registered.
     start: usize,
-    /// By which the kernel knows the request that has come.
+    /// The kernel's identifier of the request that has arrived.
     commit_id: u64,
-    /// The result of a completion that was met while nobody waited for it.
+    /// The result of a completion that was found outside of `wait`.
     met: Option<i32>,
 }
 
@@ -81,41 +81,39 @@ impl<M: StableMemory> std::fmt::Debug for FuseRing<M> {
     }
 }
 
-/// Memory that is lent to the kernel for as long as a request takes.
-///
-/// # Safety
-/// The bytes stay at their address while the value is moved, belong to it alone, and stay mapped
-/// when it is forgotten.
+/// Memory that is lent to the kernel until a request has arrived.
 pub unsafe trait StableMemory {
     /// Address of the first byte.
     fn address(&self) -> usize;
 
-    /// All of it.
+    /// The whole memory.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// A ring that is there, no more.
+/// A ring that exists and is not used.
 pub struct Trial(#[expect(dead_code, reason = "it is there")] IoUring<squeue::Entry128>);
 
-/// A request that has come.
+/// A request that has arrived.
 #[derive(Debug)]
 pub struct Arrived<M> {
-    /// The memory that was lent, with the payload of the request where that was said to be.
+    /// The memory that was lent, with the payload of the request in the range given to
+    /// [`FuseRing::new`].
     pub block: M,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub payload: usize,
 }
 
 impl<M: StableMemory> FuseRing<M> {
-    /// A place for requests of `queue` of the mount of `device`. Payloads of requests and answers
-    /// lie in `payload` of the block that is lent to it.
+    /// Makes a ring for requests of `queue`, on the mount of `device`. `payload` is the range of
+    /// payloads of requests and answers in the block that is lent.
     ///
     /// # Errors
-    /// What `io_uring_setup(2)` answers: `EPERM` where `kernel.io_uring_disabled` forbids it,
-    /// `EINVAL` before Linux 6.1.
+    /// Those of `io_uring_setup(2)`: `EPERM` where `kernel.io_uring_disabled` forbids it, `EINVAL`
+    /// before Linux 6.1.
     pub fn new(device: Arc<OwnedFd>, queue: u16, payload: Range<usize>) -> io::Result<FuseRing<M>> {
         let ring = build()?;
-        // Saves looking the ring up at each system call; a refusal costs just that.
+        // Saves a lookup of the ring's descriptor at each system call. If it fails, the lookups
+        // stay.
         let _ = ring.submitter().register_ring_fd();
         Ok(FuseRing {
             ring,
@@ -130,16 +128,16 @@ impl<M: StableMemory> FuseRing<M> {
         })
     }
 
-    /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue
-    /// has a place. False if the mount is gone.
+    /// Registers the ring with the kernel, and lends it `block`. The kernel serves no request
+    /// before every queue has a ring. Returns false if the mount is gone.
     ///
     /// # Errors
-    /// What the kernel answers: `EOPNOTSUPP` if rings are switched off (`fuse.enable_uring`) or
-    /// `device` is none of FUSE, `EINVAL` if they were not agreed on, the payload is too small or
-    /// there is no such queue.
+    /// The kernel's: `EOPNOTSUPP` if rings are switched off (`fuse.enable_uring`) or `device` is no
+    /// FUSE device, `EINVAL` if rings were not negotiated, the payload is too small or there is no
+    /// such queue.
     ///
     /// # Panics
-    /// If there is a block already, or the payload does not lie in this one.
+    /// If a block is lent already, or if `payload` is not inside this one.
     pub fn register(&mut self, mut block: M) -> io::Result<bool> {
         assert!(self.block.is_none(), "a place is registered once");
         self.start = block.bytes_mut().as_ptr().addr();
@@ -155,7 +153,7 @@ impl<M: StableMemory> FuseRing<M> {
         // is a u32 at this offset; the crate leaves it 0 for commands.
         unsafe { (&raw mut entry).byte_add(SQE_LEN).cast::<u32>().write(vector.len() as u32) };
         self.push(&entry, block);
-        // The vector is read here, and never again.
+        // The kernel reads the vector during this call, and never again.
         self.look()?;
         let Some(number @ 1..) = self.met.map(i32::wrapping_neg) else { return Ok(true) };
         (self.met, self.block) = (None, None);
@@ -165,10 +163,10 @@ impl<M: StableMemory> FuseRing<M> {
     /// Waits for the next request; `None` when the mount is gone.
     ///
     /// # Errors
-    /// What `io_uring_enter(2)` and the command answer beyond that.
+    /// Other errors of `io_uring_enter(2)` and of the command.
     ///
     /// # Panics
-    /// If the request before has not been answered.
+    /// If the previous request was not answered.
     pub fn wait(&mut self) -> io::Result<Option<Arrived<M>>> {
         assert!(self.block.is_some(), "the kernel has a place for a request");
         let result = loop {
@@ -188,25 +186,25 @@ impl<M: StableMemory> FuseRing<M> {
         }
     }
 
-    /// Header, and first part of the body, of the request that has come.
+    /// Returns the header, and the first part of the body, of the request that has arrived.
     ///
     /// # Panics
-    /// If none has.
+    /// If no request has arrived.
     pub fn request(&self) -> (&[u8; 128], &[u8; 128]) {
         assert!(self.block.is_none(), "what the kernel may write to is not looked at");
         (&self.headers.header, &self.headers.operation)
     }
 
-    /// Answers the request that has come with `header` (a `fuse_out_header`) and the first
-    /// `payload` bytes of the payload in its block, which is lent again, and asks for the next.
-    /// Both happen with [`FuseRing::wait`], in one system call.
+    /// Answers the request that has arrived, and asks for the next one. The answer is `header` (a
+    /// `fuse_out_header`) and the first `payload` bytes of the payload range of `block`, which is
+    /// lent again. Both happen in the next [`FuseRing::wait`], in one system call.
     ///
     /// # Panics
-    /// If there is nothing to answer, the payload is longer than agreed on, or the block is another
-    /// one.
+    /// If there is no request to answer, if the payload is longer than its range, or if the block
+    /// is not the registered one.
     pub fn answer(&mut self, block: M, header: &[u8; 16], payload: usize) {
         assert!(self.block.is_none() && payload <= self.payload.len());
-        // The kernel goes on to use the memory that it was told of.
+        // The kernel continues to use the registered memory.
         assert!(block.address() == self.start, "the block that was lent");
         self.headers.header[..header.len()].copy_from_slice(header);
         self.headers.ring = InOut { commit_id: self.commit_id, payload_size: payload as u32, ..InOut::default() };
@@ -214,10 +212,10 @@ impl<M: StableMemory> FuseRing<M> {
         self.push(&entry, block);
     }
 
-    /// Sends the answer, and tells whether the next request has come with that.
+    /// Sends the answer, and returns whether the next request has arrived already.
     ///
     /// # Errors
-    /// What `io_uring_enter(2)` answers.
+    /// Those of `io_uring_enter(2)`.
     pub fn has_come(&mut self) -> io::Result<bool> {
         self.look()?;
         Ok(self.met.is_some())
@@ -233,16 +231,16 @@ impl<M: StableMemory> FuseRing<M> {
 
     fn push(&mut self, entry: &squeue::Entry128, block: M) {
         self.block = Some(block);
-        // SAFETY: headers and block, to which the kernel writes, stay where they are and untouched
-        // until the completion has been taken, see the invariant; `drop` gives them up if it never
-        // is.
+        // SAFETY: the kernel writes to headers and block. They stay at their addresses and
+        // untouched until the completion has been taken, see the invariant; `drop` leaks them if it
+        // never is.
         unsafe { self.ring.submission().push(entry) }.expect("no other command is under way");
     }
 
-    /// Submits, and takes what has been completed with that.
+    /// Submits the queued command, and takes a completion if there is one.
     fn look(&mut self) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
-        // SAFETY: there is no argument; what is queued is sound, see `push`.
+        // SAFETY: there is no argument; the queued command is sound, see `push`.
         passing(unsafe { self.ring.submitter().enter::<()>(queued, 0, GETEVENTS, None) }.map(drop))?;
         self.met = self.met.or_else(|| self.completed());
         Ok(())
@@ -256,14 +254,15 @@ impl<M: StableMemory> FuseRing<M> {
 impl<M: StableMemory> Drop for FuseRing<M> {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            // Closing the ring ends the command at a time that nobody is told of.
+            // Closing the ring ends the command, but at an unknown time.
             std::mem::forget(block);
             std::mem::forget(std::mem::take(&mut self.headers));
         }
     }
 }
 
-/// What `io_uring_enter(2)` answered, but for what passes: the caller asks again.
+/// Returns the result of `io_uring_enter(2)`, except for temporary errors, after which the caller
+/// tries again.
 fn passing(answer: io::Result<()>) -> io::Result<()> {
     match answer {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -275,7 +274,7 @@ fn passing(answer: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What a command ended with that brought nothing: the mount is gone, or it is an error.
+/// Interprets the error with which a command ended: the mount is gone, or it is a real error.
 fn over(number: i32) -> io::Result<()> {
     match number {
         libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => Ok(()),
@@ -283,16 +282,16 @@ fn over(number: i32) -> io::Result<()> {
     }
 }
 
-/// A ring that is used for nothing, to see whether one can be made.
+/// Makes a ring that is not used, to find out whether one can be made.
 ///
 /// # Errors
-/// As [`FuseRing::new`].
+/// Those of [`FuseRing::new`].
 pub fn trial() -> io::Result<Trial> {
     build().map(Trial)
 }
 
-/// Completions then come when the thread looks for them, and cost it no interruption. Requests of
-/// FUSE are commands of 80 bytes, for which entries are large.
+/// Makes a ring with deferred task work: completions are processed when the thread looks for them,
+/// without interrupting it. FUSE commands have 80 bytes, which need large entries.
 fn build() -> io::Result<IoUring<squeue::Entry128>> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES)
 }
@@ -303,7 +302,8 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    // SAFETY: the vector owns its heap memory, which neither moves nor goes when it is forgotten.
+    // SAFETY: the vector owns its heap memory, which does not move and is not freed when it is
+    // forgotten.
     unsafe impl StableMemory for Vec<u8> {
         fn address(&self) -> usize {
             self.as_ptr().addr()

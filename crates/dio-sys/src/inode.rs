@@ -1,5 +1,5 @@
-//! Inodes by handle, permissions of what is open only as a place, and the file creation mask of a
-//! thread.
+//! Inodes by handle, access checks on `O_PATH` descriptors, inode flags, and a thread's own file
+//! creation mask.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,15 +8,15 @@ use rustix::fs::{Access, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
-/// The most bytes of a handle (`MAX_HANDLE_SZ` of `include/linux/exportfs.h`).
+/// Most bytes of a handle (`MAX_HANDLE_SZ` of `include/linux/exportfs.h`).
 pub const LONGEST_HANDLE: usize = 128;
 
 /// Number of the system call `faccessat2`, the same on every architecture (`scripts/syscall.tbl`,
 /// 439).
 const SYS_FACCESSAT2: libc::c_long = 439;
 
-/// What a file system calls an inode: it finds it again for as long as the inode exists, whatever
-/// its names are, and is never that of a later inode with the same number (`name_to_handle_at(2)`).
+/// A file system's identifier of an inode. It leads to the inode for as long as the inode exists,
+/// under any name, and never to a later inode with the same number (`name_to_handle_at(2)`).
 #[derive(Debug, Clone, Copy)]
 pub struct FileHandle {
     kind: i32,
@@ -25,20 +25,20 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
-    /// A handle of parts that [`FileHandle::kind`] and [`FileHandle::bytes`] gave; `None` if it is
-    /// too long for one.
+    /// Makes a handle from the results of [`FileHandle::kind`] and [`FileHandle::bytes`]; `None` if
+    /// it is too long.
     pub fn new(kind: i32, handle: &[u8]) -> Option<FileHandle> {
         let mut bytes = [0; LONGEST_HANDLE];
         bytes.get_mut(..handle.len())?.copy_from_slice(handle);
         Some(FileHandle { kind, length: handle.len() as u32, bytes })
     }
 
-    /// How the file system reads the bytes.
+    /// The type of the handle, which tells the file system how to read the bytes.
     pub fn kind(&self) -> i32 {
         self.kind
     }
 
-    /// The bytes, which nobody else can read.
+    /// The bytes, which only the file system can interpret.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..(self.length as usize).min(LONGEST_HANDLE)]
     }
@@ -52,7 +52,7 @@ impl PartialEq for FileHandle {
 
 impl Eq for FileHandle {}
 
-/// `struct file_handle` of `include/linux/fs.h`, with room for the longest.
+/// `struct file_handle` of `include/linux/fs.h`, with space for the longest handle.
 #[repr(C)]
 struct RawHandle {
     handle_bytes: libc::c_uint,
@@ -60,18 +60,17 @@ struct RawHandle {
     f_handle: [u8; LONGEST_HANDLE],
 }
 
-/// The handle of an open inode, `O_PATH` included.
+/// Returns the handle of an open inode; an `O_PATH` descriptor suffices.
 ///
 /// # Errors
-/// `EOPNOTSUPP` from file systems that have none, `EOVERFLOW` from one whose handles are longer
+/// `EOPNOTSUPP` from file systems without handles, `EOVERFLOW` from one whose handles are longer
 /// than [`LONGEST_HANDLE`].
 pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
     let mut raw =
         RawHandle { handle_bytes: LONGEST_HANDLE as libc::c_uint, handle_type: 0, f_handle: [0; LONGEST_HANDLE] };
     let mut mount: libc::c_int = 0;
-    // SAFETY: the path is a C string; the handle has the layout of the kernel and says how many
-    // bytes it has room for; the kernel writes to nothing but it and `mount`, both alive during the
-    // call.
+    // SAFETY: the path is a C string; the handle has the layout of the kernel and states how many
+    // bytes it has space for; the kernel writes only to it and `mount`, both alive during the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -86,16 +85,16 @@ pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
     Ok(FileHandle { kind: raw.handle_type, length: raw.handle_bytes, bytes: raw.f_handle })
 }
 
-/// Opens the inode of a handle on the mounted file system of `mount`, a descriptor of anything
-/// there that is not `O_PATH`. Symbolic links can be opened with `O_PATH` only.
+/// Opens the inode of a handle. `mount` is any descriptor on the mounted file system that is not
+/// `O_PATH`. Symbolic links can be opened with `O_PATH` only.
 ///
 /// # Errors
-/// `EPERM` without CAP_DAC_READ_SEARCH, `ESTALE` if the inode is gone, those of `open(2)`.
+/// `EPERM` without CAP_DAC_READ_SEARCH, `ESTALE` if the inode is gone, and those of `open(2)`.
 pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
     let mut raw = RawHandle { handle_bytes: handle.length, handle_type: handle.kind, f_handle: handle.bytes };
-    // SAFETY: the handle has the layout of the kernel, is alive during the call and holds the bytes
-    // that it says it does (`FileHandle::new` and `handle_of` see to it); no other memory is
-    // passed.
+    // SAFETY: the handle has the layout of the kernel, is alive during the call and contains the
+    // number of bytes that it states (`FileHandle::new` and `handle_of` guarantee that); no other
+    // memory is passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -105,14 +104,15 @@ pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags)
         )
     };
     let fd = answer(result)?;
-    // SAFETY: the kernel has just opened this descriptor for nobody else.
+    // SAFETY: the kernel has just opened this descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
-/// Asks whether this thread's effective credentials may access an open inode, `O_PATH` included.
+/// Checks whether this thread's effective credentials permit access to an open inode; an `O_PATH`
+/// descriptor suffices.
 ///
 /// # Errors
-/// `EACCES` if they may not, `EROFS`, `ENOSYS` before Linux 5.8.
+/// `EACCES` if they do not, `EROFS`, `ENOSYS` before Linux 5.8.
 pub fn access_of(fd: BorrowedFd<'_>, access: Access) -> Result<()> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
     // SAFETY: the path is a C string; no other memory is passed.
@@ -121,14 +121,14 @@ pub fn access_of(fd: BorrowedFd<'_>, access: Access) -> Result<()> {
     answer(result).map(drop)
 }
 
-/// Gives this thread a file creation mask of its own (and with it a working and a root directory),
-/// which other threads neither see nor change (`unshare(2)` with `CLONE_FS`).
+/// Gives this thread a file creation mask of its own, and a working directory and root directory of
+/// its own. Other threads then neither see nor change them (`unshare(2)` with `CLONE_FS`).
 ///
 /// # Errors
 /// `EPERM` where a system call filter refuses it.
 pub fn take_own_umask() -> Result<()> {
-    // SAFETY: no memory is passed, and what is no longer shared is no resource that Rust's types
-    // stand for.
+    // SAFETY: no memory is passed, and none of the resources that are no longer shared is owned by
+    // a Rust type.
     let result = unsafe { libc::unshare(libc::CLONE_FS) };
     answer(libc::c_long::from(result)).map(drop)
 }
@@ -140,27 +140,28 @@ fn answer(result: libc::c_long) -> Result<libc::c_long> {
     Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// Bytes of `struct fsxattr` (`include/uapi/linux/fs.h`): flags, hints of extent sizes and the
-/// project of an inode.
+/// Bytes of `struct fsxattr` (`include/uapi/linux/fs.h`): flags, extent size hints and the project
+/// ID of an inode.
 pub const EXTENDED_FLAGS_BYTES: usize = 28;
 
 const GET_EXTENDED_FLAGS: Opcode = opcode::read::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 31);
 const SET_EXTENDED_FLAGS: Opcode = opcode::write::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 32);
 
-/// What `FS_IOC_FSGETXATTR` tells of an open file or directory, a `struct fsxattr`.
+/// Returns the extended flags of an open file or directory (`FS_IOC_FSGETXATTR`), a `struct
+/// fsxattr`.
 ///
 /// # Errors
-/// `ENOTTY` or `EOPNOTSUPP` from file systems that have nothing to tell.
+/// `ENOTTY` or `EOPNOTSUPP` from file systems without such flags.
 pub fn extended_flags(fd: BorrowedFd<'_>) -> Result<[u8; EXTENDED_FLAGS_BYTES]> {
-    // SAFETY: the request writes one `struct fsxattr`, which is as long as the output type and may
-    // hold any bytes.
+    // SAFETY: the request writes one `struct fsxattr`, which is as long as the output type and
+    // valid with any bytes.
     unsafe { ioctl(fd, Getter::<GET_EXTENDED_FLAGS, [u8; EXTENDED_FLAGS_BYTES]>::new()) }
 }
 
-/// Sets what [`extended_flags`] gave (`FS_IOC_FSSETXATTR`).
+/// Sets flags as [`extended_flags`] returns them (`FS_IOC_FSSETXATTR`).
 ///
 /// # Errors
-/// As there; `EPERM` for who neither owns the inode nor is privileged.
+/// Those of [`extended_flags`]; `EPERM` for a caller that neither owns the inode nor is privileged.
 pub fn set_extended_flags(fd: BorrowedFd<'_>, flags: [u8; EXTENDED_FLAGS_BYTES]) -> Result<()> {
     // SAFETY: the request reads one `struct fsxattr`, which is as long as the input type, and
     // writes nothing.

@@ -1,5 +1,5 @@
-//! Leases on open files: to know that nobody else has a file open, and to learn of who wants to
-//! (`fcntl(2)`, "Leases").
+//! Leases on open files. A lease guarantees that the file is not open elsewhere, or not for
+//! writing, and reports when a process tries to open it (`fcntl(2)`, "Leases").
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,27 +9,26 @@ use rustix::io::{Errno, Result};
 /// (`include/uapi/asm-generic/fcntl.h`).
 const F_SETSIG: libc::c_int = 10;
 
-/// What a lease keeps away.
+/// The opens that a lease blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
-    /// Whoever would write to the file, or cut it off.
+    /// Opens for writing, and truncations.
     Writers,
-    /// Everybody else.
+    /// Every further open.
     Everybody,
 }
 
-/// Takes a lease. Who opens the file against it waits until it is given up, by [`end_lease`] or by
-/// closing `fd`, at most as long as `/proc/sys/fs/lease-break-time` says; [`has_lease`] tells that
-/// somebody waits.
+/// Takes a lease. A process that opens the file against the lease waits until the lease is
+/// released, by [`end_lease`] or by closing `fd`, but at most for the time in
+/// `/proc/sys/fs/lease-break-time`. [`has_lease`] shows that a process waits.
 ///
 /// # Errors
-/// `EAGAIN` if somebody has the file open that it would keep away, through whatever descriptor;
-/// `EACCES` if it belongs to somebody else; `EINVAL`, `EOPNOTSUPP` or `ENOLCK` where the file
-/// system has none.
+/// `EAGAIN` if the file is open, through any descriptor, in a mode that the lease would block;
+/// `EACCES` if the file belongs to another user; `EINVAL`, `EOPNOTSUPP` or `ENOLCK` where the file
+/// system does not support leases.
 pub fn take_lease(fd: BorrowedFd<'_>, lease: Lease) -> Result<()> {
-    // Whoever is kept waiting makes the kernel send a signal. That of its own choice, SIGIO, would
-    // end the process; this one is ignored by whoever has not asked for it, and `has_lease` is what
-    // is asked here.
+    // A process that has to wait makes the kernel send a signal. The default signal, SIGIO, would
+    // end this process. SIGURG is ignored by default, and `has_lease` reports the wait instead.
     fcntl(fd, F_SETSIG, libc::SIGURG)?;
     let kind = match lease {
         Lease::Writers => libc::F_RDLCK,
@@ -38,18 +37,18 @@ pub fn take_lease(fd: BorrowedFd<'_>, lease: Lease) -> Result<()> {
     fcntl(fd, libc::F_SETLEASE, kind).map(drop)
 }
 
-/// Gives a lease up.
+/// Releases a lease.
 ///
 /// # Errors
-/// `EAGAIN` if there is none.
+/// `EAGAIN` if there is no lease.
 pub fn end_lease(fd: BorrowedFd<'_>) -> Result<()> {
     fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
 }
 
-/// Whether a lease is held, and nobody waits for its end.
+/// Whether a lease is held and no process waits for its release.
 ///
 /// # Errors
-/// `EBADF` for a descriptor that is a place only.
+/// `EBADF` for an `O_PATH` descriptor.
 pub fn has_lease(fd: BorrowedFd<'_>, lease: Lease) -> Result<bool> {
     let held = fcntl(fd, libc::F_GETLEASE, 0)?;
     Ok(match lease {

@@ -1,7 +1,8 @@
-//! System calls that no crate offers safely, wrapped so that everything above stays safe.
+//! Safe wrappers of system calls that no other crate offers safely, so that the crates above need
+//! no unsafe code.
 //!
-//! Nothing here decides anything: each function is one system call (or a bounded loop of one) with
-//! its arguments checked and its error returned as the kernel gave it.
+//! Nothing here decides anything: each function is one system call (or a bounded loop of one), with
+//! its arguments checked and the kernel's error returned unchanged.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -35,19 +36,20 @@ pub use page_cache::{CacheStat, cachestat, resident_map, start_write_back, sync_
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
 pub use seccomp::refuse_system_call;
 
-/// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`,
+/// `RWF_ATOMIC` (Linux 6.11): the write is never torn; for direct I/O only (`io_uring_prep_rw(2)`,
 /// `pwritev2(2)`).
 pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
 
-/// `RWF_DONTCACHE` (Linux 6.14): buffered, and the pages brought in are dropped when done
-/// (`pwritev2(2)`).
+/// `RWF_DONTCACHE` (Linux 6.14): the I/O is buffered, and pages that it adds to the cache are
+/// dropped afterwards (`pwritev2(2)`).
 pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Calls again what a signal interrupted, or what io_uring has the kernel do as it does for a
-/// signal: finish the requests of the calling thread (`TWA_SIGNAL` of `kernel/task_work.c`).
+/// Repeats a call for as long as it fails with EINTR. The cause can be a signal, or io_uring, which
+/// makes the kernel finish requests of the calling thread as it delivers signals (`TWA_SIGNAL` of
+/// `kernel/task_work.c`).
 ///
 /// # Errors
-/// What the call answers, but not EINTR.
+/// Those of the call, except EINTR.
 pub fn uninterrupted<R, E: SystemError>(mut call: impl FnMut() -> Result<R, E>) -> Result<R, E> {
     loop {
         match call() {
@@ -57,7 +59,7 @@ pub fn uninterrupted<R, E: SystemError>(mut call: impl FnMut() -> Result<R, E>) 
     }
 }
 
-/// An error of a system call, as [`uninterrupted`] tells them apart.
+/// An error type in which [`uninterrupted`] can recognise EINTR.
 pub trait SystemError {
     /// Whether it is EINTR.
     fn is_interruption(&self) -> bool;

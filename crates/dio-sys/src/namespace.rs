@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Whether a namespace belongs to the user namespace that this process is in. Root of the owning
-/// user namespace decides what is in it.
+/// Whether a namespace is owned by this process's user namespace. Root of the owning user namespace
+/// controls what is in it.
 ///
 /// # Errors
-/// `ENOTTY` if the file is no namespace; `EPERM` if its owner lies outside the caller's reach.
+/// `ENOTTY` if the file is no namespace; `EPERM` if its owner is outside the caller's scope.
 pub fn is_of_own_user_namespace(namespace: BorrowedFd<'_>) -> io::Result<bool> {
     /// `_IO(0xb7, 1)`, `include/uapi/linux/nsfs.h`.
     const NS_GET_USERNS: libc::Ioctl = 0xb701;
@@ -17,7 +17,7 @@ pub fn is_of_own_user_namespace(namespace: BorrowedFd<'_>) -> io::Result<bool> {
     if owner < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor for the caller.
+    // SAFETY: the kernel has just opened this descriptor, so it has no other owner.
     let owner = unsafe { OwnedFd::from_raw_fd(owner) };
     let own = File::open("/proc/self/ns/user")?;
     let id = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);

@@ -1,4 +1,4 @@
-//! The files that the process has open, by way of `/proc/self/fd` (`proc_pid_fd(5)`).
+//! Paths of the process's own open files in `/proc/self/fd` (`proc_pid_fd(5)`).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -8,18 +8,19 @@ use rustix::io::Errno;
 
 use crate::uninterrupted;
 
-/// The path of an open file for this process. It leads to that very inode, whatever has become of
-/// the file's name, for as long as the descriptor is open: lend it, do not give it away.
+/// Returns a path of an open file that is valid in this process. It leads to the open inode, even
+/// if the file was renamed or removed, while the descriptor is open. Pass a reference to the
+/// descriptor, so that it stays open.
 pub fn fd_path(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }
 
 /// Opens an open file again with other `flags`. The new descriptor shares neither position nor
-/// flags with `fd`, which may have been opened with `O_PATH`; it is closed on exec, and a terminal
-/// does not become the one that controls the process.
+/// flags with `fd`, which may have been opened with `O_PATH`. The new descriptor is closed on exec,
+/// and a terminal does not become the controlling terminal.
 ///
 /// # Errors
-/// What `open(2)` answers: ENOENT without /proc, EACCES where the file's mode forbids it.
+/// Those of `open(2)`: ENOENT without /proc, EACCES where the file's mode forbids it.
 pub fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = fd_path(&fd);
     uninterrupted(|| rustix::fs::open(&path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))

@@ -1,4 +1,4 @@
-//! What the page cache holds of a file, and writing it back.
+//! The pages of a file in the page cache, and their write-back.
 
 use std::io;
 use std::ops::Range;
@@ -8,23 +8,23 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// 451).
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Pages looked at by one `mincore` call: 256 MiB of file at 4 KiB pages, 64 KiB of answer.
+/// Pages that one `mincore` call examines: 256 MiB of a file with 4 KiB pages, 64 KiB of answer.
 const WINDOW_PAGES: u64 = 64 * 1024;
 
-/// What the page cache holds of a range of a file, in pages (`struct cachestat` of
+/// The number of pages of a file range in the page cache (`struct cachestat` of
 /// `include/uapi/linux/mman.h`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStat {
     /// Resident pages.
     pub cache: u64,
-    /// Of these, pages not yet written back.
+    /// Resident pages that are not yet written back.
     pub dirty: u64,
-    /// Of these, pages being written back now.
+    /// Resident pages that are being written back now.
     pub writeback: u64,
-    /// Pages that were resident and have been reclaimed, as far as the kernel still remembers.
+    /// Pages that were resident and have been reclaimed, as far as the kernel has a record of it.
     pub evicted: u64,
-    /// Of the reclaimed ones, those recent enough that reading them again counts as thrashing.
+    /// Reclaimed pages that are recent enough that reading them again counts as thrashing.
     pub recently_evicted: u64,
 }
 
@@ -39,8 +39,9 @@ struct CacheStatRange {
 ///
 /// # Errors
 /// `ENOSYS` before Linux 6.5 (or `EPERM` where a system call filter refuses it), `EPERM` if the
-/// caller may neither write the file nor owns it, `EOPNOTSUPP` on hugetlbfs. File systems that hand
-/// their files' data to another inode (overlayfs, FUSE passthrough) answer 0 whatever is cached.
+/// caller neither may write to the file nor owns it, `EOPNOTSUPP` on hugetlbfs. On file systems
+/// whose data is in the cache of another inode (overlayfs, FUSE passthrough), the result is always
+/// 0.
 pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheStat> {
     let range = CacheStatRange { offset, len };
     let mut stat = CacheStat::default();
@@ -51,15 +52,15 @@ pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheS
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts writing the dirty pages of `range` (bytes) and waits for them, those already on their way
-/// included.
+/// Writes the dirty pages of `range` (bytes) and waits for them, including pages whose write-back
+/// has already started.
 ///
 /// It flushes neither metadata nor the device's cache, so it makes nothing durable
 /// (`sync_file_range(2)`).
 ///
 /// # Errors
-/// `EIO` and `ENOSPC` from writing the pages, `ESPIPE` for what is no regular file, device or
-/// directory.
+/// `EIO` and `ENOSPC` from writing the pages, `ESPIPE` for a file that is no regular file, device
+/// or directory.
 pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> {
     // A length of 0 would mean "to the end of the file".
     if range.is_empty() {
@@ -73,8 +74,8 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts writing all dirty pages of a file and does not wait for them (`sync_file_range(2)`,
-/// `SYNC_FILE_RANGE_WRITE`).
+/// Starts the write-back of all dirty pages of a file, and does not wait for it
+/// (`sync_file_range(2)`, `SYNC_FILE_RANGE_WRITE`).
 ///
 /// # Errors
 /// As [`sync_file_range`]; `ENOSYS` where the kernel has no such call.
@@ -92,9 +93,9 @@ pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// time.
 ///
 /// # Errors
-/// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system cannot map. Of a file that
-/// the caller neither owns nor may write, the kernel says "all resident" without an error
-/// (`mincore(2)`): callers must rule that out themselves.
+/// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system does not support mappings.
+/// For a file that the caller neither owns nor may write to, the kernel reports all pages as
+/// resident without an error (`mincore(2)`): callers must rule that out themselves.
 pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut(Range<u64>)) -> io::Result<()> {
     let mut answer = Vec::new();
     let mut first = pages.start;
@@ -115,7 +116,8 @@ pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut
     Ok(())
 }
 
-/// Fills `answer` with one byte for each of `count` pages from page `first`; bit 0 says resident.
+/// Fills `answer` with one byte for each of `count` pages from page `first`; bit 0 is set if the
+/// page is resident.
 fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u8>) -> io::Result<()> {
     debug_assert!(count > 0 && count <= WINDOW_PAGES);
     let page_size = rustix::param::page_size();
@@ -127,9 +129,9 @@ fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u
     answer.resize(count, 0);
     loop {
         // SAFETY: the window is mapped with exactly `length` bytes, a multiple of the page size,
-        // and `answer` has one byte for each of its pages. Only the page tables and the page cache
-        // are looked at: the mapped memory itself is never touched, so a shrinking file cannot
-        // fault.
+        // and `answer` has one byte for each of its pages. Only page tables and page cache are
+        // examined: the mapped memory itself is never accessed, so a file that shrinks cannot cause
+        // a fault.
         let result = unsafe { libc::mincore(window.address, length, answer.as_mut_ptr()) };
         if result == 0 {
             return Ok(());
@@ -143,7 +145,7 @@ fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u
     }
 }
 
-/// A private, read-only mapping of a file that nobody dereferences; unmapped when dropped.
+/// A private, read-only mapping of a file that is never dereferenced; unmapped when dropped.
 struct Window {
     address: *mut libc::c_void,
     length: usize,
@@ -167,7 +169,7 @@ impl Drop for Window {
     }
 }
 
-/// A file offset as the kernel takes it; beyond 2^63-1 there are none.
+/// Converts a file offset to the kernel's type; offsets end at 2^63-1.
 fn to_offset(value: u64) -> io::Result<i64> {
     i64::try_from(value).map_err(|_| io::Error::from(rustix::io::Errno::OVERFLOW))
 }

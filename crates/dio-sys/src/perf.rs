@@ -1,4 +1,4 @@
-//! Requests to events of `perf_event_open(2)` that no crate makes safely.
+//! Operations on events of `perf_event_open(2)` that no other crate offers safely.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,14 +9,15 @@ use rustix::ioctl::{Opcode, opcode};
 /// `PERF_EVENT_IOC_SET_FILTER` of `include/uapi/linux/perf_event.h`.
 const SET_FILTER: Opcode = opcode::write::<*const libc::c_char>(b'$', 6);
 
-/// Lets a tracepoint record only what its fields say (`PERF_EVENT_IOC_SET_FILTER`; the grammar is
-/// that of `Documentation/trace/events.rst`), which costs less than throwing records away later.
+/// Restricts a tracepoint to records that match a filter on its fields
+/// (`PERF_EVENT_IOC_SET_FILTER`; for the grammar see `Documentation/trace/events.rst`). That costs
+/// less than discarding records later.
 ///
 /// # Errors
-/// `EINVAL` for a filter that the kernel does not understand, and where `event` is no tracepoint.
+/// `EINVAL` for a filter that the kernel cannot parse, and if `event` is no tracepoint.
 pub fn set_filter(event: &impl AsRawFd, filter: &CStr) -> io::Result<()> {
-    // SAFETY: the string ends with a zero byte and lives during the call, in which the kernel
-    // copies it; a descriptor that is no event answers an error.
+    // SAFETY: the string ends with a zero byte and is alive during the call, in which the kernel
+    // copies it; for a descriptor that is no event the call fails.
     let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER.into(), filter.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

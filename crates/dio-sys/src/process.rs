@@ -1,13 +1,13 @@
-//! What becomes of this process: other mounts, another program.
+//! Changes of this process: its mount namespace, its scheduling, and the program that it runs.
 
 use std::ffi::CStr;
 use std::io;
 
 use crate::start::{pipes_were_ignored, was_closed};
 
-/// Gives this process mounts of its own (`CLONE_NEWNS`, `mount_namespaces(7)`) and, with `user`, a
-/// user namespace that owns them (`CLONE_NEWUSER`, `user_namespaces(7)`). Of several threads only
-/// the calling one is moved.
+/// Gives this process a mount namespace of its own (`CLONE_NEWNS`, `mount_namespaces(7)`) and, with
+/// `user`, a user namespace that owns it (`CLONE_NEWUSER`, `user_namespaces(7)`). In a process of
+/// several threads, only the calling thread moves.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, and where the system refuses user namespaces; `ENOSPC` and
@@ -16,7 +16,7 @@ use crate::start::{pipes_were_ignored, was_closed};
 pub fn unshare_mounts(user: bool) -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     let flags = if user { UnshareFlags::NEWNS | UnshareFlags::NEWUSER } else { UnshareFlags::NEWNS };
-    // SAFETY: the table of descriptors stays shared, as `CLONE_FILES` is not among the flags.
+    // SAFETY: the table of descriptors stays shared, because `CLONE_FILES` is not among the flags.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
@@ -34,14 +34,13 @@ struct SchedulingAttributes {
     period: u64,
 }
 
-/// Asks the scheduler for slices of so many nanoseconds for the calling thread and those that it
-/// starts from now on. Who asks for short ones gets no more time, but is run the sooner when it has
-/// something to do: what a server wants whose clients wait for it (EEVDF with
-/// `sched_attr::sched_runtime`, Linux 6.12, `kernel/sched/fair.c`). Threads with a policy of their
-/// own keep it.
+/// Asks the scheduler for slices of `nanoseconds`, for the calling thread and for threads that it
+/// starts later. A thread with short slices gets no more time, but runs sooner when it has work.
+/// That suits a server whose clients wait for it (EEVDF with `sched_attr::sched_runtime`, Linux
+/// 6.12, `kernel/sched/fair.c`). A thread with another policy than the default keeps it.
 ///
 /// # Errors
-/// Those of `sched_setattr(2)`. Kernels that know no such thing pass it over.
+/// Those of `sched_setattr(2)`. Kernels without support ignore the request.
 pub fn ask_for_slices(nanoseconds: u64) -> io::Result<()> {
     let mut attributes = attributes()?;
     if attributes.policy != libc::SCHED_OTHER as u32 {
@@ -51,13 +50,13 @@ pub fn ask_for_slices(nanoseconds: u64) -> io::Result<()> {
     attributes.runtime = nanoseconds;
     let own: libc::pid_t = 0;
     let address = &raw const attributes;
-    // SAFETY: the kernel reads as many bytes of the structure as its first field says, which is its
-    // size.
+    // SAFETY: the kernel reads as many bytes of the structure as its first field states, which is
+    // its size.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, own, address, 0 as libc::c_uint) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Those of the calling thread.
+/// Returns the scheduling attributes of the calling thread.
 fn attributes() -> io::Result<SchedulingAttributes> {
     let size = size_of::<SchedulingAttributes>() as u32;
     let mut attributes = SchedulingAttributes::default();
@@ -69,7 +68,7 @@ fn attributes() -> io::Result<SchedulingAttributes> {
     if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has every descriptor above the standard streams closed when another program is executed
+/// Marks every descriptor above the standard streams to be closed when another program is executed
 /// (`close_range(2)`).
 ///
 /// # Errors
@@ -81,15 +80,14 @@ pub fn close_on_exec() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes this process another program, found and run as by `execvp(3)`; returns why that was
-/// impossible.
+/// Replaces this process's program, as `execvp(3)` does; returns the error if that fails.
 ///
-/// The program starts with what this one was started with: standard streams that were closed are
-/// closed again, and SIGPIPE is ignored only if it was. The mask of signals stays as it is.
+/// The new program starts in the state in which this one was started: standard streams that were
+/// closed are closed again, and SIGPIPE is ignored only if it was. The signal mask does not change.
 pub fn execute(program: &CStr, arguments: &[&CStr]) -> io::Error {
     for fd in (0..3).filter(|&fd| was_closed(fd)) {
-        // SAFETY: no memory is passed; the stand-in that the standard library has put there is
-        // closed by the execution only.
+        // SAFETY: no memory is passed; the `/dev/null` that the standard library opened there is
+        // closed only by the execution.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
@@ -98,12 +96,12 @@ pub fn execute(program: &CStr, arguments: &[&CStr]) -> io::Error {
         // SAFETY: the default action needs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
-    // SAFETY: all strings end with a zero byte and live during the call, and the array ends with a
-    // null pointer. On success nothing of this program is left that could be harmed; on failure
-    // nothing has changed.
+    // SAFETY: all strings end with a zero byte and are alive during the call, and the array ends
+    // with a null pointer. On success nothing of this program remains that could be harmed; on
+    // failure nothing has changed.
     unsafe { libc::execvp(program.as_ptr(), pointers.as_ptr()) };
     let error = io::Error::last_os_error();
-    // SAFETY: no handler is needed either to ignore it again, as the standard library does.
+    // SAFETY: ignoring the signal again, as the standard library does, needs no handler either.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     error
 }
@@ -114,7 +112,7 @@ mod tests {
 
     #[test]
     fn slices_are_those_of_the_thread_and_of_what_it_starts() {
-        // A thread of its own: what it asks for must not hold for other tests.
+        // In a thread of its own, so that other tests keep their slices.
         let asked = std::thread::spawn(|| {
             let refused = ask_for_slices(1).map_err(|error| error.raw_os_error());
             let outcome = ask_for_slices(100_000);
@@ -123,11 +121,11 @@ mod tests {
         let (refused, outcome, of_child) = asked.join().expect("it does not panic");
         match outcome {
             Ok(()) => {
-                // 0 on a kernel without them.
+                // 0 on a kernel without support.
                 assert!([0, 100_000].contains(&of_child), "{of_child}");
                 assert_ne!(slice(), 100_000);
             }
-            // A kernel without them.
+            // The error of a kernel without support.
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
         }
         assert!(matches!(refused, Ok(()) | Err(Some(libc::EINVAL))), "{refused:?}");

@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// Makes the kernel answer `errno` to the system call `number`, in this thread and those it starts,
-/// for good: a filter as container runtimes install (`seccomp(2)`). It shows what a program does
-/// where a call is refused.
+/// Makes the system call `number` fail with `errno`, in this thread and in threads that it starts,
+/// permanently: by a filter like those that container runtimes install (`seccomp(2)`). Tests use
+/// this to show how a program behaves where a call is refused.
 ///
 /// # Errors
 /// `EINVAL` from a kernel without seccomp filters.
@@ -25,8 +25,8 @@ pub fn refuse_system_call(number: libc::c_long, errno: rustix::io::Errno) -> io:
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the program and its instructions live during the call; the kernel copies them and
-    // writes nothing.
+    // SAFETY: the program and its instructions are alive during the call; the kernel copies them
+    // and writes nothing.
     if unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } != 0 {
         return Err(io::Error::last_os_error());
     }

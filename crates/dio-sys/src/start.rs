@@ -1,7 +1,8 @@
-//! What can be asked only before `main`: the standard library's own preparations put `/dev/null` in
-//! the place of standard streams that were closed, and ignore SIGPIPE.
+//! State of the process that can be determined only before `main`: the standard library opens
+//! `/dev/null` for standard streams that were closed, and ignores SIGPIPE.
 //!
-//! A program that wants to know has [`note`] called before them:
+//! A program that needs this state must arrange that [`note`] is called before the standard library
+//! does so:
 //!
 //! ```
 //! #[used]
@@ -10,7 +11,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! In a program that does not, every stream counts as open and SIGPIPE as not ignored.
+//! In a program that does not do so, every stream counts as open and SIGPIPE as not ignored.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,19 +21,19 @@ static AT_START: AtomicU8 = AtomicU8::new(0);
 
 const PIPES_IGNORED: u8 = 1 << 3;
 
-/// Notes which standard streams are closed, and whether SIGPIPE is ignored. To be called before
+/// Records which standard streams are closed, and whether SIGPIPE is ignored. Must be called before
 /// `main`.
 pub extern "C" fn note() {
     let mut found = 0;
     for fd in 0..3 {
-        // SAFETY: F_GETFD takes no argument and changes nothing; a number that is not open answers
-        // EBADF.
+        // SAFETY: F_GETFD takes no argument and changes nothing; for a number that is not open it
+        // fails with EBADF.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
             found |= 1 << fd;
         }
     }
-    // SAFETY: all bytes of `sigaction` may be zero; the kernel's answer is written to a live value,
-    // nothing is changed.
+    // SAFETY: all bytes of `sigaction` may be zero; the kernel writes to a live value and changes
+    // nothing.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
@@ -43,14 +44,15 @@ pub extern "C" fn note() {
 }
 
 /// Whether standard stream `fd` (0, 1 or 2) was closed when the process started. The standard
-/// library has since put `/dev/null` in its place, which reads as empty and takes every byte
-/// without a word.
+/// library has opened `/dev/null` there since, which reads as empty and accepts every byte
+/// silently.
 pub fn was_closed(fd: RawFd) -> bool {
     (0..3).contains(&fd) && AT_START.load(Ordering::Relaxed) & (1 << fd) != 0
 }
 
-/// Whether whoever started the process wants writes into a pipe without readers to fail (`EPIPE`)
-/// instead of ending it by SIGPIPE. The standard library has since ignored that signal in any case.
+/// Whether SIGPIPE was ignored when the process started, so that writes to a pipe without readers
+/// fail (`EPIPE`) instead of ending the process. The standard library has ignored the signal in any
+/// case since.
 pub fn pipes_were_ignored() -> bool {
     AT_START.load(Ordering::Relaxed) & PIPES_IGNORED != 0
 }

@@ -1,8 +1,9 @@
-//! Buffers that are used again: new memory costs more to touch than to fill.
+//! A pool of buffers that are reused: touching new memory for the first time costs more than
+//! filling it.
 
 use parking_lot::Mutex;
 
-/// Buffers that nobody uses at the moment. There are never more of them than were in use at once.
+/// Buffers that are free at the moment. The pool never holds more than were in use at once.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     free: Mutex<Vec<Vec<u8>>>,
@@ -13,7 +14,7 @@ impl Buffers {
         Buffers::default()
     }
 
-    /// A buffer of `length` bytes or more, with anything in it.
+    /// Returns a buffer of at least `length` bytes with arbitrary contents.
     pub(super) fn take(&self, length: usize) -> Vec<u8> {
         let free = self.free.lock().pop();
         match free {
@@ -27,15 +28,15 @@ impl Buffers {
         }
     }
 
-    /// An empty buffer, with whatever room it has. For a pool of its own: what [`Buffers::take`]
-    /// finds here it has to clear.
+    /// Returns an empty buffer with any capacity. Use a separate pool for such buffers:
+    /// [`Buffers::take`] would have to clear the memory of those it finds here.
     pub(super) fn take_empty(&self) -> Vec<u8> {
         let mut buffer = self.free.lock().pop().unwrap_or_default();
         buffer.clear();
         buffer
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub(super) fn give(&self, buffer: Vec<u8>) {
         self.free.lock().push(buffer);
     }

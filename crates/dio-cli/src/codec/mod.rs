@@ -1,10 +1,10 @@
-//! Compressed formats as code: bytes in, bytes out, on all cores, in bounded memory. No grammar of
-//! any command is here.
+//! Compressed formats as a library: bytes in, bytes out, on all cores, in bounded memory. The
+//! command-line grammar is elsewhere.
 //!
-//! An encoder reads its input to the end and writes one compressed stream; a decoder does the
-//! reverse and says, when it cannot, where in the compressed input the damage is. Both keep the
-//! order of the bytes and the first error in that order. Neither opens, syncs or removes anything:
-//! that belongs to the commands.
+//! An encoder reads its input to the end and writes one compressed stream. A decoder does the
+//! reverse; when it fails, it reports where in the compressed input the damage is. Both keep the
+//! order of the bytes and report the first error in that order. Neither opens, syncs or removes
+//! files: the commands do that.
 
 pub mod gzip;
 pub mod pipe;
@@ -15,10 +15,12 @@ mod buffers;
 use std::borrow::Cow;
 use std::io;
 
-/// Asked now and then whether to end early.
+/// A callback that is polled; `true` ends the work early.
 pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Bytes of a stream's beginning that [`detect`] wants to see; fewer are fine.
+/// Bytes from the beginning of a stream that [`detect`] needs to recognise all formats; it accepts
+/// fewer.
+/// fewer.
 pub const MAGIC_LEN: usize = 4;
 
 /// A compressed format that dio reads and writes.
@@ -30,11 +32,11 @@ pub enum Format {
     Zstd,
 }
 
-/// The format that a stream with these first bytes is in, if it is one of ours: by the magic
-/// numbers of RFC 1952 section 2.3.1 and RFC 8878 sections 3.1.1 and 3.1.2 (a skippable frame may
-/// come first).
+/// Returns the format of a stream that begins with these bytes, if dio reads that format. It
+/// compares the magic numbers of RFC 1952 section 2.3.1 and RFC 8878 sections 3.1.1 and 3.1.2 (a
+/// skippable frame may come first).
 ///
-/// [`MAGIC_LEN`] bytes decide; of fewer, only a gzip stream can be recognised.
+/// [`MAGIC_LEN`] bytes are enough; from fewer, only a gzip stream can be recognised.
 pub fn detect(first_bytes: &[u8]) -> Option<Format> {
     match first_bytes {
         [0x1f, 0x8b, ..] => Some(Format::Gzip),
@@ -43,14 +45,14 @@ pub fn detect(first_bytes: &[u8]) -> Option<Format> {
     }
 }
 
-/// What an encoder or a decoder did.
+/// The totals of one encoder or decoder run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes taken from the input that belong to the stream.
     pub read: u64,
     /// Bytes given to the output.
     pub written: u64,
-    /// Members (gzip) or frames (zstd) that were whole.
+    /// Complete members (gzip) or frames (zstd).
     pub members: u64,
     /// The name in the header of the first gzip member, without its terminator, if there is one.
     pub name: Option<Vec<u8>>,
@@ -61,48 +63,48 @@ pub struct Moved {
     pub check: Option<u32>,
 }
 
-/// What is wrong at a place in a compressed stream.
+/// The kind of damage at an offset of a compressed stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The input ends within a member or frame.
     #[error("unexpected end of file")]
     UnexpectedEnd,
-    /// A header that is not as the format wants it, or wants something that dio does not do.
+    /// The header violates the format, or needs a feature that dio does not support.
     #[error("{0}")]
     Header(Cow<'static, str>),
-    /// Compressed data that nothing could have been compressed to.
+    /// The compressed data is invalid: no encoder produces it.
     #[error("invalid compressed data: {0}")]
     Data(Cow<'static, str>),
-    /// The data does not have the check value that was stored with it.
+    /// The checksum of the data differs from the one stored with it.
     #[error("invalid compressed data: the checksum is {computed:08x}, not the {stored:08x} stored with it")]
     Checksum {
-        /// In the stream.
+        /// The checksum in the stream.
         stored: u32,
-        /// Of the data.
+        /// The checksum of the decompressed data.
         computed: u32,
     },
-    /// The data does not have the length that was stored with it (for gzip: modulo 2^32).
+    /// The length of the data differs from the one stored with it (for gzip: modulo 2^32).
     #[error("invalid compressed data: the length is {computed}, not the {stored} stored with it")]
     Length {
-        /// In the stream.
+        /// The length in the stream.
         stored: u64,
-        /// Of the data.
+        /// The length of the decompressed data.
         computed: u64,
     },
-    /// Neither check value nor length is that of the data.
+    /// Both the checksum and the length of the data differ from the stored ones.
     #[error(
         "invalid compressed data: checksum and length are {:08x} and {}, not the {:08x} and {} stored with it",
         .computed.0, .computed.1, .stored.0, .stored.1
     )]
     ChecksumAndLength {
-        /// In the stream: the check value and the length.
+        /// The checksum and the length in the stream.
         stored: (u32, u64),
-        /// Of the data.
+        /// The checksum and the length of the decompressed data.
         computed: (u32, u64),
     },
 }
 
-/// Why nothing whole was encoded. What was written until then is of no use.
+/// Why encoding failed. The output is incomplete and useless.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The input could not be read.
@@ -111,7 +113,7 @@ pub enum EncodeError {
     /// The output could not be written.
     #[error("writing: {0}")]
     Write(#[source] io::Error),
-    /// A stop was asked for.
+    /// The stop callback ended the work.
     #[error("stopped")]
     Stopped,
 }
@@ -120,13 +122,13 @@ impl From<EncodeError> for io::Error {
     fn from(error: EncodeError) -> io::Error {
         match error {
             EncodeError::Read(error) | EncodeError::Write(error) => error,
-            // Not `Interrupted`: that would be tried again.
+            // `Interrupted` would make callers retry.
             EncodeError::Stopped => io::Error::other(error),
         }
     }
 }
 
-/// Why a stream could not be decoded, or not all of it.
+/// Why a stream could not be decoded completely.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The input could not be read.
@@ -135,7 +137,7 @@ pub enum DecodeError {
     /// The output could not be written.
     #[error("writing: {0}")]
     Write(#[source] io::Error),
-    /// A stop was asked for.
+    /// The stop callback ended the work.
     #[error("stopped")]
     Stopped,
     /// The input does not begin as the format does; nothing was written.
@@ -144,34 +146,34 @@ pub enum DecodeError {
     /// The stream is damaged.
     #[error("{what}, at byte {offset}")]
     Damaged {
-        /// In the compressed input, from 0: as near as can be known, and never before the sound
-        /// part. A wrong checksum or length is at its own place in the stream: the damage is
-        /// somewhere in the member or frame that ends there.
+        /// The offset of the damage in the compressed input, from 0, as close as can be determined,
+        /// and never before the end of the sound part. For a wrong checksum or length it is the
+        /// offset of that field; the damage is somewhere in the member or frame that ends there.
         offset: u64,
-        /// What is wrong.
+        /// The kind of damage.
         what: Damage,
-        /// How many bytes of the output are sound: they belong to members or frames that were whole
-        /// and right. What was written beyond them may be right or not.
+        /// Bytes of the output that are verified: they belong to members or frames that were
+        /// complete and correct. Output beyond them may be right or wrong.
         sound: u64,
-        /// What was read up to the damage, and what was written.
+        /// The bytes read up to the damage, and the bytes written.
         moved: Moved,
     },
     /// The stream is sound and all of it was written, but other bytes follow it.
     #[error("trailing garbage from byte {offset}")]
     TrailingGarbage {
-        /// Where it begins in the compressed input.
+        /// The offset of the first byte of garbage in the compressed input.
         offset: u64,
-        /// What the sound stream was.
+        /// The totals of the sound stream.
         moved: Moved,
     },
 }
 
 impl From<DecodeError> for io::Error {
-    /// Damage is `InvalidData` (an early end `UnexpectedEof`) with the [`DecodeError`] inside.
+    /// Damage becomes `InvalidData` (an early end `UnexpectedEof`) with the [`DecodeError`] inside.
     fn from(error: DecodeError) -> io::Error {
         let kind = match error {
             DecodeError::Read(error) | DecodeError::Write(error) => return error,
-            // Not `Interrupted`: that would be tried again.
+            // `Interrupted` would make callers retry.
             DecodeError::Stopped => io::ErrorKind::Other,
             DecodeError::Damaged { what: Damage::UnexpectedEnd, .. } => io::ErrorKind::UnexpectedEof,
             _ => io::ErrorKind::InvalidData,

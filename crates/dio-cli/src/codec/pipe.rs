@@ -1,6 +1,6 @@
 //! An encoder behind `Write` and a decoder behind `Read`, each in a thread of its own beside the
-//! workers it starts: for a program that makes or wants bytes one after the other, such as an
-//! archiver.
+//! workers it starts. They serve programs that produce or consume bytes one after the other, such
+//! as an archiver.
 //!
 //! ```
 //! use std::io::{BufReader, Cursor, Read, Write};
@@ -29,20 +29,21 @@ use std::thread::{Builder, JoinHandle};
 use super::buffers::Buffers;
 use super::{DecodeError, EncodeError, Moved};
 
-/// Bytes that go from thread to thread at a time.
+/// Bytes that pass from thread to thread at a time.
 const BLOCK: usize = 256 << 10;
-/// Blocks between the threads; so both sides can be busy.
+/// Blocks that may wait between the threads, so that both sides can be busy.
 const DEPTH: usize = 4;
 
-/// What comes through the channel.
+/// A message of the channel.
 enum Passed {
-    /// A buffer with so many bytes in it.
+    /// A buffer, and the number of its bytes that are data.
     Bytes(Vec<u8>, usize),
-    /// There is no more: without it, whoever wrote went away in the middle.
+    /// The regular end of the data. A channel that closes without it means that the writer failed
+    /// midway.
     End,
 }
 
-/// Gives blocks to another thread.
+/// Sends blocks to another thread.
 struct Sender {
     channel: SyncSender<Passed>,
     buffers: Arc<Buffers>,
@@ -50,7 +51,7 @@ struct Sender {
     filled: usize,
 }
 
-/// The other side is gone.
+/// The thread at the other end has gone.
 #[derive(Debug)]
 struct Gone;
 
@@ -82,7 +83,7 @@ impl Sender {
     }
 }
 
-/// Takes blocks from another thread.
+/// Receives blocks from another thread.
 struct Taker {
     channel: Receiver<Passed>,
     buffers: Arc<Buffers>,
@@ -93,8 +94,8 @@ struct Taker {
 }
 
 impl Taker {
-    /// What is there, waiting for something; empty at the end. An error if the other side went away
-    /// before the end.
+    /// Returns the bytes that are available, waiting until there are some; returns none at the end.
+    /// Fails if the sender disappeared before the end.
     fn fill(&mut self) -> Result<&[u8], Gone> {
         if self.at == self.filled && !self.ended {
             if !self.buffer.is_empty() {
@@ -119,7 +120,7 @@ fn channel() -> (Sender, Taker) {
     (Sender { channel: sender, buffers, buffer: Vec::new(), filled: 0 }, taker)
 }
 
-/// The reading end within an encoder.
+/// The encoder's input.
 struct Plain(Taker);
 
 impl Read for Plain {
@@ -132,8 +133,7 @@ impl Read for Plain {
     }
 }
 
-/// The writing end within a decoder. What was written goes on at once: whoever reads may be waiting
-/// for it.
+/// The decoder's output. It forwards bytes at once, because the reader may be waiting for them.
 struct Decoded(Sender);
 
 impl Write for Decoded {
@@ -151,15 +151,16 @@ impl Write for Decoded {
     }
 }
 
-/// Joins, and lets a panic go on here.
+/// Joins the thread; a panic in it continues here.
 fn join<R>(thread: JoinHandle<R>) -> R {
     thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
-/// Compresses what is written to it and writes that to `W`.
+/// Compresses what is written to it and writes the result to `W`.
 ///
-/// Memory: 6 blocks of 256 KiB beside the encoder's. An error of the encoder comes out of a later
-/// write or of [`Compressor::finish`]. One that is dropped before leaves an incomplete stream.
+/// Memory: 6 blocks of 256 KiB in addition to the encoder's. An error of the encoder is returned by
+/// a later write or by [`Compressor::finish`]. A compressor that is dropped without `finish` leaves
+/// an incomplete stream.
 #[derive(Debug)]
 pub struct Compressor<W> {
     sender: Option<Sender>,
@@ -167,7 +168,8 @@ pub struct Compressor<W> {
 }
 
 impl<W: Write + Send + 'static> Compressor<W> {
-    /// Starts `encode`, which is [`gzip::encode`](super::gzip::encode) or its like, over `sink`.
+    /// Starts `encode`, which is [`gzip::encode`](super::gzip::encode) or a function like it, over
+    /// `sink`.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -184,20 +186,20 @@ impl<W: Write + Send + 'static> Compressor<W> {
         Ok(Compressor { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Ends the stream and gives the sink back, with everything written to it (but not flushed).
+    /// Ends the stream and returns the sink, with everything written to it (but not flushed).
     ///
     /// # Errors
-    /// What the encoder met.
+    /// The encoder's error.
     pub fn finish(mut self) -> io::Result<(W, Moved)> {
         if let Some(mut sender) = self.sender.take() {
-            // If it is gone, it says why below.
+            // If the thread has gone, its result below gives the reason.
             let _ = sender.end();
         }
         let (sink, result) = join(self.thread.take().ok_or_else(failed_before)?);
         Ok((sink, result?))
     }
 
-    /// Why the encoder left early.
+    /// Returns the reason why the encoder ended early.
     fn failure(&mut self) -> io::Error {
         self.sender = None;
         match self.thread.take().map(join) {
@@ -207,7 +209,7 @@ impl<W: Write + Send + 'static> Compressor<W> {
     }
 }
 
-/// An error that was told already.
+/// Returns the error for an encoder whose failure was already reported.
 fn failed_before() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the encoder failed before")
 }
@@ -221,7 +223,7 @@ impl<W: Write + Send + 'static> Write for Compressor<W> {
         }
     }
 
-    /// Nothing can be forced out of an encoder; what was written so far goes to it.
+    /// Passes the bytes written so far to the encoder. It does not make the encoder emit them.
     fn flush(&mut self) -> io::Result<()> {
         let sender = self.sender.as_mut().ok_or_else(failed_before)?;
         match sender.send() {
@@ -240,12 +242,12 @@ impl<W> Drop for Compressor<W> {
     }
 }
 
-/// Reads from `R` and gives what that decompresses to.
+/// Decompresses what it reads from `R`.
 ///
-/// Memory: 6 blocks of 256 KiB beside the decoder's. An error of the decoder comes out in its
-/// place, after what was decoded before, as an [`io::Error`] with the [`DecodeError`] inside; so
-/// does trailing garbage. One that is dropped before the end lets its thread end by itself, when it
-/// has read what it waits for.
+/// Memory: 6 blocks of 256 KiB in addition to the decoder's. An error of the decoder is returned at
+/// its position, after the bytes decoded before it, as an [`io::Error`] with the [`DecodeError`]
+/// inside; so is trailing garbage. When a decompressor is dropped before the end, its thread ends
+/// by itself once the read that it waits for has returned.
 #[derive(Debug)]
 pub struct Decompressor<R> {
     taker: Taker,
@@ -254,7 +256,8 @@ pub struct Decompressor<R> {
 }
 
 impl<R: BufRead + Send + 'static> Decompressor<R> {
-    /// Starts `decode`, which is [`gzip::decode`](super::gzip::decode) or its like, over `source`.
+    /// Starts `decode`, which is [`gzip::decode`](super::gzip::decode) or a function like it, over
+    /// `source`.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -267,7 +270,7 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
             let mut decoded = Decoded(sender);
             let result = decode(&mut source, &mut decoded);
             if result.is_ok() {
-                // If nobody reads any more, nobody misses the end.
+                // If the reader has gone, the end marker is not needed.
                 let _ = decoded.0.end();
             }
             (source, result)
@@ -276,10 +279,10 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
         Ok(Decompressor { taker, thread: Some(thread), ended: None })
     }
 
-    /// Reads to the end, checks all of it, and gives the source back.
+    /// Reads to the end, verifies all of it, and returns the source.
     ///
     /// # Errors
-    /// What the decoder meets, unless it was told before.
+    /// The decoder's error, unless it was already returned.
     pub fn finish(mut self) -> io::Result<(R, Moved)> {
         loop {
             let count = self.fill_buf()?.len();
@@ -294,7 +297,7 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
         }
     }
 
-    /// The decoder has ended: how.
+    /// Joins the decoder's thread and records its result.
     fn outcome(&mut self) -> io::Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let (source, result) = join(thread);
@@ -318,7 +321,7 @@ impl<R: BufRead + Send + 'static> Read for Decompressor<R> {
 }
 
 impl<R: BufRead + Send + 'static> BufRead for Decompressor<R> {
-    /// After an error that was told, an empty buffer, as at the end.
+    /// After an error was returned, this returns an empty buffer, as at the end.
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let over = self.taker.fill().map_or(true, <[u8]>::is_empty);
         if over {

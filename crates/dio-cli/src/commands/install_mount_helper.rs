@@ -15,7 +15,7 @@ use super::words;
 use crate::grammar::{Grammar, Program, by_default, help, switch, value, version};
 use crate::quote::named;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug)]
 struct InstallArgs {
     dir: PathBuf,
@@ -49,7 +49,7 @@ fn grammar() -> Grammar<InstallArgs> {
 
 pub(crate) const PROGRAM: Program = Program { name: "install-mount-helper", describe: |_| grammar().describe(), run };
 
-/// Makes the links; links that are there are replaced, files are not.
+/// Creates the links; existing links are replaced, files are not.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = InstallArgs { dir: "/sbin".into(), program: None, force: false };
     let args = match grammar().resolve_from(args, line, Ok) {
@@ -88,8 +88,8 @@ fn install(args: &InstallArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts the link in its place in one step, so that a `mount` at the same time finds the old one or
-/// the new one.
+/// Creates the link in one step, so that a concurrent `mount` finds either the old one or the new
+/// one.
 fn place(program: &Path, link: &Path) -> io::Result<()> {
     match fs::symlink_metadata(link) {
         Ok(there) if !there.is_symlink() => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -100,17 +100,18 @@ fn place(program: &Path, link: &Path) -> io::Result<()> {
     let new = link.with_extension(format!("new{}", std::process::id()));
     symlink(program, &new)?;
     fs::rename(&new, link).inspect_err(|_| {
-        // It is of no use to anybody.
+        // A temporary link is of no further use.
         let _ = fs::remove_file(&new);
     })
 }
 
-/// Most links on the way to one file, as for the kernel (path_resolution(7)).
+/// The most links on the way to one file; the kernel has the same limit (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
-/// What others may write to on the way to a program, each link of it included: who may, decides
-/// what runs. A program that is not there yet is judged by its directories, of which the last one
-/// must not be shared, sticky or not: whoever makes the name first owns it.
+/// Returns a component of the path to a program, including each link on the way, that other users
+/// may write to: they could decide what runs. For a program that does not exist yet, the
+/// directories are checked, and the last one must not be shared, sticky or not, because the first
+/// user to create the name owns it.
 fn open_to_others(program: &Path) -> io::Result<Option<PathBuf>> {
     let program = std::path::absolute(program)?;
     let mut rest: Vec<PathBuf> = components(&program);
@@ -140,28 +141,29 @@ fn open_to_others(program: &Path) -> io::Result<Option<PathBuf>> {
         match rest.pop() {
             None => return Ok(None),
             Some(next) if next.as_os_str() == ".." => drop(at.pop()),
-            // An absolute one replaces all.
+            // An absolute path replaces everything before it.
             Some(next) => at.push(next),
         }
     }
 }
 
-/// The parts of a path, the last one first.
+/// Returns the components of a path, the last one first.
 fn components(path: &Path) -> Vec<PathBuf> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     parts.map(|part| PathBuf::from(part.as_os_str())).rev().collect()
 }
 
-/// Whether somebody else than root and this user may replace a file, or what is in a directory. In
-/// a sticky one, like /tmp, others replace only what is theirs, which is judged by itself.
+/// Returns whether a user other than root and this one may replace a file, or the entries of a
+/// directory. In a sticky directory such as /tmp, users only replace their own entries, and each
+/// entry is checked by itself.
 fn may_be_written_by_others(path: &Path, found: &fs::Metadata) -> bool {
     const STICKY: u32 = 0o1000;
     let sticky = found.is_dir() && found.mode() & STICKY != 0;
     !is_trusted(found.uid()) || is_shared(path, found) && !sticky
 }
 
-/// Whether others may write to it by its mode. Where it has an access control list, the bits of the
-/// group are what the list gives to anybody at most (acl(5)).
+/// Returns whether other users may write to the file by its mode. If it has an access control list,
+/// the group bits are the most that the list grants anyone (acl(5)).
 fn is_shared(path: &Path, found: &fs::Metadata) -> bool {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;
@@ -201,7 +203,7 @@ mod tests {
         }
         set("b", 0o1777);
         assert_eq!(open("way/dio"), None);
-        // Whoever makes the name first owns it.
+        // The first user to create the name owns it.
         assert_eq!(open("b/not"), Some(PathBuf::from("b")));
         set("b", 0o755);
         if rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! One module for each command: its flags, and what it does.
+//! One module for each command: its flags and its implementation.
 
 #[cfg(feature = "bench")]
 pub mod bench;

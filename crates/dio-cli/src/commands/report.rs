@@ -17,7 +17,7 @@ use super::words;
 use crate::quote::quoted;
 use crate::tool::target::naming::open_parent;
 
-/// Most bytes of a result: a thousand times what a long study has.
+/// The most bytes of a result: a thousand times the size of a long study.
 const MOST: u64 = 256 << 20;
 
 /// Make one page from the results of benchmarks, with plots, tables and the published figures
@@ -51,7 +51,7 @@ pub struct ReportArgs {
     title: Option<String>,
 }
 
-/// Why there is no page.
+/// Why the page could not be made.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
     #[error("the page would go to the terminal: name a file with --output, or redirect it")]
@@ -70,7 +70,7 @@ enum ReportError {
     Standard(io::Error),
 }
 
-/// Makes the page; status 1, and nothing written, if one of the results is none.
+/// Makes the page. If one of the results is invalid, it writes nothing and returns status 1.
 pub fn run(args: ReportArgs) -> ExitCode {
     match make(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -131,13 +131,13 @@ fn section(path: &Path) -> Result<Section, ReportError> {
     if bytes.len() as u64 > MOST {
         return Err(ReportError::Large(path.to_owned()));
     }
-    // What is no text is no JSON either, and is told so with its place.
+    // Input that is not UTF-8 is not JSON either; the parser reports the position.
     let text = String::from_utf8_lossy(&bytes);
     let name = if standard { "standard input".into() } else { path.to_string_lossy() };
     page::read(&name, &text).map_err(|source| ReportError::Result { path: path.to_owned(), source })
 }
 
-/// Whether both names lead to the same file.
+/// Returns whether both names lead to the same file.
 fn same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| FileId::of_metadata(&found));
     identity(one).is_some_and(|found| identity(other) == Some(found))
@@ -148,8 +148,8 @@ fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), ReportE
     files.iter().try_for_each(|(name, text)| write_file(&directory.join(name), text))
 }
 
-/// Writes a file that gets its name when it is whole. What has the name is replaced then; what a
-/// link points to, not the link.
+/// Writes a file that gets its name when it is complete, replacing an existing one; if the name is
+/// a link, its target is replaced, not the link.
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     let write = || {
         let special = OutputFile::special(&open_parent(path)?, path)?;
@@ -168,9 +168,9 @@ fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     write().map_err(|source| ReportError::Output { path: path.to_owned(), source })
 }
 
-/// The permissions of a new file.
+/// Returns the permissions of a new file.
 fn usual() -> Mode {
-    // It cannot be asked without being set; there is one thread.
+    // The umask cannot be read without being set; there is only one thread.
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::umask(umask);
     Mode::from_bits_retain(0o666) - umask

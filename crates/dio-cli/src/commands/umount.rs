@@ -1,4 +1,4 @@
-//! `dio umount`: takes mounts of dio down, also those whose server is gone.
+//! `dio umount`: unmounts file systems of dio, including those whose server is gone.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,18 +13,18 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::mount::{Failure, helper};
 use crate::grammar::{Grammar, Program, Refusal, help, hidden, switch, value, version};
 
-/// Longest wait for the end of a server, in seconds: ample for the memory it may hold and a slow
-/// disk.
+/// The longest wait for the end of a server, in seconds: ample for the dirty data it may hold and a
+/// slow disk.
 const PATIENCE: i64 = 60;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 struct UmountArgs {
     mountpoints: Vec<OsString>,
     lazy: bool,
-    /// Called by umount(8).
+    /// Whether umount(8) called the program.
     by_umount: bool,
-    /// A file of the mount namespace to unmount in.
+    /// The mount namespace to unmount in, as a file.
     namespace: Option<PathBuf>,
 }
 
@@ -53,8 +53,8 @@ fn grammar() -> Grammar<UmountArgs> {
 
 pub(crate) const PROGRAM: Program = Program { name: "umount", describe: |_| grammar().describe(), run };
 
-/// Unmounts every operand, whatever becomes of the others; statuses are those of `umount(8)`: 0, 1
-/// for a wrong command line, 32 if something stays mounted.
+/// Unmounts every operand, even if another fails. The statuses are those of `umount(8)`: 0; 1 for
+/// an invalid command line; 32 if something stays mounted.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = grammar().resolve(line, |args| match args.mountpoints.is_empty() {
         true => Err(Refusal::usage("MOUNTPOINT is missing")),
@@ -88,16 +88,16 @@ fn unmount(mountpoint: &Path, how: Unmount) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The server of a mount, as far as it can be asked.
+/// Returns the server of a mount, if it answers.
 fn server_of(mountpoint: &Path) -> Option<OwnedFd> {
     let server = control::connect(mountpoint).ok()?.server();
     pidfd_open(server, PidfdFlags::empty()).ok()
 }
 
-/// Waits until the server has written everything and ended. It goes on if the mount can be seen
-/// elsewhere, from another mount namespace; then there is nothing to wait for.
+/// Waits until the server has written everything and ended. The server continues if the mount is
+/// visible in another mount namespace, and then there is nothing to wait for.
 fn wait_for(server: &OwnedFd) {
     let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
-    // An error (a signal whose handler returns) ends the waiting like its end.
+    // An error, such as a signal whose handler returns, also ends the wait.
     let _ = poll(&mut [PollFd::new(server, PollFlags::IN)], Some(&patience));
 }

@@ -1,4 +1,4 @@
-//! Values that are words, which may be abbreviated as long as they mean one thing (gnulib's
+//! Values that are words, which may be abbreviated as long as they are unambiguous (gnulib's
 //! `argmatch`).
 
 use std::ffi::OsStr;
@@ -7,14 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use super::Refusal;
 use crate::quote::marked;
 
-/// A word that an option takes, what it stands for, and what help says of it.
+/// A word that an option accepts, its value, and its help text.
 pub(crate) type Choice<T> = (&'static str, T, &'static str);
 
-/// What a word stands for: a whole one, or the beginning of words that all stand for the same.
+/// Returns the value of a word: a complete word, or a prefix of words that all have the same value.
 ///
 /// # Errors
-/// It stands for nothing, or for several things; the text names what there is to choose from.
-/// `option` is what it was given for.
+/// The word matches nothing, or words of several values; the message lists the choices. `option` is
+/// the option that the word was given for.
 pub(crate) fn meant<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[Choice<T>]) -> Result<T, Refusal> {
     let word = word.as_bytes();
     if let Some((_, whole, _)) = choices.iter().find(|(name, ..)| name.as_bytes() == word) {
@@ -29,19 +29,19 @@ pub(crate) fn meant<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[
     let mut message = format!("{what} argument {} for {}\nValid arguments are:", marked(word), marked(option));
     let mut before = None;
     for (name, one, _) in choices {
-        // Words that stand for the same share a line.
+        // Words of the same value share a line.
         message.push_str(if before == Some(one) { ", " } else { "\n  - " });
         message.push_str(&marked(name));
         before = Some(one);
     }
-    // The status is that of a failure for every tool.
+    // Every tool exits with its status for failures here.
     Err(Refusal::usage(message).with_status(1))
 }
 
-/// What the whole word `text` stands for.
+/// Returns the value of the complete word `text`.
 ///
 /// # Errors
-/// It stands for nothing; the text names what there is to choose from.
+/// The word matches nothing; the message lists the choices.
 pub(crate) fn exact<T: Copy>(text: &str, choices: &[Choice<T>]) -> Result<T, String> {
     let found = choices.iter().find(|(name, ..)| *name == text);
     let names = || choices.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");

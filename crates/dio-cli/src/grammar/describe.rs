@@ -9,7 +9,8 @@ use super::Grammar;
 use super::flag::{Action, Flag, Takes};
 
 impl<L> Grammar<L> {
-    /// The grammar in the form of which man pages and completions are made. Nothing is read by it.
+    /// Returns the grammar as a clap command, from which man pages and completions are made. It
+    /// does not parse anything.
     pub(crate) fn describe(&self) -> Command {
         let mut command = Command::new(self.name).about(self.about).disable_help_flag(true).disable_version_flag(true);
         if !self.details.is_empty() {
@@ -26,7 +27,7 @@ impl<L> Grammar<L> {
     }
 
     pub(super) fn print_help(&self) -> ExitCode {
-        // Nobody can be told that standard output is closed.
+        // If standard output is closed, there is nowhere to report that.
         let _ = self.alone().print_long_help();
         ExitCode::SUCCESS
     }
@@ -36,7 +37,7 @@ impl<L> Grammar<L> {
         ExitCode::SUCCESS
     }
 
-    /// The grammar as that of a subcommand, without the others.
+    /// Returns the grammar as that of a subcommand, without the other subcommands.
     fn alone(&self) -> Command {
         let command = self.describe().version(env!("CARGO_PKG_VERSION"));
         command.bin_name(format!("dio {}", self.name)).display_name(format!("dio-{}", self.name))
@@ -77,7 +78,7 @@ fn argument<L>(flag: &Flag<L>) -> Arg {
     arg.action(action).value_name(name).value_hint(hint(name))
 }
 
-/// What a shell completes for a value of that name.
+/// Returns what a shell completes for a value of that name.
 fn hint(name: &str) -> ValueHint {
     match name {
         "FILE" | "ARCHIVE" | "INPUT" | "OUTPUT" | "F" => ValueHint::FilePath,

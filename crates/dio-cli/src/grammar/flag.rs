@@ -8,20 +8,20 @@ use super::line::Line;
 use super::refusal::Refusal;
 use crate::quote::quoted;
 
-/// What an option takes as its value. The text is what help calls it.
+/// The value that an option takes, with its name in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,
     Value(&'static str),
-    /// A value that may be left out: behind `=` of a long option only.
+    /// An optional value: only behind the `=` of a long option.
     Optional(&'static str),
 }
 
-/// How an option is written.
+/// The spellings of an option.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`: names behind the first of a kind mean
-    /// the same and are not shown.
+    /// For example `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`. Further long or short names
+    /// are aliases that the help does not show.
     pub(super) spec: &'static str,
     pub(super) shorts: Vec<u8>,
     pub(super) longs: Vec<&'static str>,
@@ -41,7 +41,7 @@ impl Names {
             };
             match name.strip_prefix("--") {
                 Some(long) => names.longs.push(long),
-                // Several letters mean the same.
+                // Several letters are aliases.
                 None => names.shorts.extend(name.trim_start_matches('-').bytes()),
             }
             names.takes = takes;
@@ -49,7 +49,7 @@ impl Names {
         names
     }
 
-    /// The long name, or the letter of an option that has none, with its dashes.
+    /// Returns the long name with its dashes, or the letter of an option that has none.
     pub(super) fn shown(&self) -> String {
         match (self.longs.first(), self.shorts.first()) {
             (Some(long), _) => format!("--{long}"),
@@ -59,25 +59,25 @@ impl Names {
     }
 }
 
-/// What an option does to what is read, unless it is refused.
+/// Applies an option to the parsed command line, unless it rejects the option.
 pub(crate) type Apply<L> = fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
 
 type Effect<L> = dyn Fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
 
-/// What becomes of an option.
+/// The action of an option.
 pub(super) enum Action<L> {
     Help,
     Version,
     Apply(Box<Effect<L>>),
 }
 
-/// An option: how it is written, what help says of it, and what it does.
+/// An option: its spelling, its help text, and its action.
 pub(crate) struct Flag<L> {
     pub(super) names: Names,
     pub(super) help: &'static str,
     pub(super) heading: Option<&'static str>,
     pub(super) default: Option<&'static str>,
-    /// Words that it takes, with what help says of them.
+    /// The words that it accepts, with their help texts.
     pub(super) words: Vec<(&'static str, &'static str)>,
     pub(super) is_own: bool,
     pub(super) is_hidden: bool,
@@ -102,46 +102,46 @@ impl<L> Flag<L> {
         }
     }
 
-    /// One that help shows below a heading.
+    /// Shows the option below a heading of the help.
     pub(crate) fn below(self, heading: &'static str) -> Flag<L> {
         Flag { heading: Some(heading), ..self }
     }
 }
 
-/// An option of dio's own, which the tool's model does not know: where names are abbreviated, it
-/// yields to the model's.
+/// Marks an option that dio adds to those of the original tool. An abbreviation that fits both
+/// means the original's.
 pub(crate) fn own<L>(flag: Flag<L>) -> Flag<L> {
     Flag { is_own: true, ..flag }
 }
 
-/// An option that help does not show.
+/// Hides an option from the help.
 pub(crate) fn hidden<L>(flag: Flag<L>) -> Flag<L> {
     Flag { is_hidden: true, ..flag }
 }
 
-/// An option that makes sense more than once.
+/// Marks an option that may be given several times.
 pub(crate) fn repeated<L>(flag: Flag<L>) -> Flag<L> {
     Flag { is_repeated: true, ..flag }
 }
 
-/// An option of which help shows the value that is meant where none is given, which `L` has by
-/// default.
+/// Sets the default value that the help shows; `L::default()` must have that value.
 pub(crate) fn by_default<L>(value: &'static str, flag: Flag<L>) -> Flag<L> {
     Flag { default: Some(value), ..flag }
 }
 
-/// An option whose value is one of some words.
+/// Sets the words that the option accepts as its value.
 pub(crate) fn among<L, T>(choices: &[Choice<T>], flag: Flag<L>) -> Flag<L> {
     Flag { words: choices.iter().map(|(name, _, help)| (*name, *help)).collect(), ..flag }
 }
 
-/// An option whose value is only so many of the letters behind it; the others are options again.
+/// Limits an attached value to so many of the letters behind the option; the rest are options
+/// again.
 pub(crate) fn attached<L>(count: fn(&[u8]) -> usize, flag: Flag<L>) -> Flag<L> {
     Flag { attached: count, ..flag }
 }
 
 impl<L: 'static> Flag<L> {
-    /// The same option for an `M`, of which an `L` is a part.
+    /// Adapts the option to an `M` that contains an `L`.
     pub(crate) fn within<M: 'static>(self, part: fn(&mut M) -> &mut L) -> Flag<M> {
         let action = match self.action {
             Action::Help => Action::Help,
@@ -153,22 +153,22 @@ impl<L: 'static> Flag<L> {
     }
 }
 
-/// The option that prints help.
+/// Makes the option that prints help.
 pub(crate) fn help<L>(spec: &'static str) -> Flag<L> {
     Flag::with(spec, "Print help", Action::Help)
 }
 
-/// The option that prints the version.
+/// Makes the option that prints the version.
 pub(crate) fn version<L>(spec: &'static str) -> Flag<L> {
     Flag::with(spec, "Print version", Action::Version)
 }
 
-/// An option that may be refused, or that looks at what comes behind it.
+/// Makes an option that may be rejected, or that reads the words behind it.
 pub(crate) fn checked<L: 'static>(spec: &'static str, help: &'static str, apply: Apply<L>) -> Flag<L> {
     Flag::with(spec, help, Action::Apply(Box::new(apply)))
 }
 
-/// The same, by what has captured something: the type of what is read has to be named.
+/// Does the same for a closure that captures variables; its parameter types must be written out.
 pub(crate) fn effect<L: 'static>(
     spec: &'static str,
     help: &'static str,
@@ -177,22 +177,22 @@ pub(crate) fn effect<L: 'static>(
     Flag::with(spec, help, Action::Apply(Box::new(apply)))
 }
 
-/// An option without a value.
+/// Makes an option without a value.
 pub(crate) fn switch<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L)) -> Flag<L> {
     applied(spec, help, move |low, _| set(low))
 }
 
-/// An option that is accepted without effect.
+/// Makes an option that is accepted without effect.
 pub(crate) fn accepted<L: 'static>(spec: &'static str, help: &'static str) -> Flag<L> {
     applied(spec, help, |_, _| ())
 }
 
-/// An option with a value.
+/// Makes an option with a value.
 pub(crate) fn value<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {
     applied(spec, help, move |low, given| set(low, given.take()))
 }
 
-/// An option with a value that must be text.
+/// Makes an option with a value that must be UTF-8.
 pub(crate) fn text<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, String)) -> Flag<L> {
     effect(spec, help, move |low, given| {
         let value = given.take().into_string();
@@ -204,7 +204,7 @@ pub(crate) fn text<L: 'static>(spec: &'static str, help: &'static str, set: fn(&
     })
 }
 
-/// An option with a value that may be left out.
+/// Makes an option with an optional value.
 pub(crate) fn optional<L: 'static>(
     spec: &'static str,
     help: &'static str,
@@ -213,7 +213,7 @@ pub(crate) fn optional<L: 'static>(
     applied(spec, help, move |low, given| set(low, given.value.take()))
 }
 
-/// An option whose value, if there is one, is one of some words.
+/// Makes an option whose value, if it is given, is one of a list of words.
 pub(crate) fn word<L: 'static, T: Copy + PartialEq + 'static>(
     spec: &'static str,
     help: &'static str,
@@ -228,7 +228,7 @@ pub(crate) fn word<L: 'static, T: Copy + PartialEq + 'static>(
     among(choices, Flag::with(spec, help, Action::Apply(Box::new(apply))))
 }
 
-/// An option of dio's own, whose value, if there is one, is text that stands for a `T`.
+/// Makes an option of dio's own, whose value, if it is given, is text that is parsed into a `T`.
 pub(crate) fn parsed<L: 'static, T: 'static, E: Display + 'static>(
     spec: &'static str,
     help: &'static str,
@@ -261,7 +261,7 @@ fn applied<L: 'static>(
     Flag::with(spec, help, Action::Apply(Box::new(apply)))
 }
 
-/// An option of the command line.
+/// An option as it was given on the command line.
 #[derive(Debug)]
 pub(crate) struct Given<'g> {
     pub(super) names: &'g Names,
@@ -269,29 +269,29 @@ pub(crate) struct Given<'g> {
     pub(crate) letter: Option<u8>,
     /// The value, if there is one.
     pub(crate) value: Option<OsString>,
-    /// Whether the value was a word of its own.
+    /// Whether the value was a separate word.
     pub(crate) apart: bool,
-    /// What comes behind it.
+    /// The rest of the command line.
     pub(crate) line: &'g mut Line,
 }
 
 impl Given<'_> {
-    /// The value of an option that has one.
+    /// Returns the value of an option that has one.
     pub(crate) fn take(&mut self) -> OsString {
         self.value.take().unwrap_or_default()
     }
 
-    /// The letter of an option that has one, however it was given.
+    /// Returns the letter of an option that has one, even if the long name was given.
     pub(crate) fn short(&self) -> u8 {
         self.letter.or(self.names.shorts.first().copied()).unwrap_or_default()
     }
 
-    /// The long name of an option that has one, however it was given.
+    /// Returns the long name of an option that has one, even if the letter was given.
     pub(crate) fn full_name(&self) -> String {
         self.names.shown()
     }
 
-    /// The option as it was given, under its whole name: `-S` or `--buffer-size`.
+    /// Returns the option as it was given, but unabbreviated: `-S` or `--buffer-size`.
     pub(crate) fn name(&self) -> String {
         match self.letter {
             Some(letter) => format!("-{}", char::from(letter)),

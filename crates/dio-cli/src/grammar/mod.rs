@@ -1,10 +1,11 @@
-//! The grammar of the tools that have a GNU model.
+//! The command-line parser of the tools that reimplement an existing tool, which the comments call
+//! the original.
 //!
-//! A tool has one table of its options: a [`Flag`] says how an option is written, what help says of
-//! it, and what it does to the values that are read. `read` reads a command line by the table as
-//! `getopt_long(3)` does (clusters, abbreviations, values that are attached, options of old) and
-//! refuses with the words of the C library; `describe` makes help, man pages and completions of the
-//! same table. A [`Refusal`] is what any part of a tool says against a command line.
+//! Each tool has one table of its options: a [`Flag`] holds an option's spelling, its help text,
+//! and its effect on the parsed values. `read` parses a command line by the table as
+//! `getopt_long(3)` does (clusters, abbreviations, attached values, obsolete options), and rejects
+//! errors with the messages of the C library. `describe` makes help, man pages and completions from
+//! the same table. A [`Refusal`] is the error with which any part of a tool rejects a command line.
 
 mod choice;
 mod describe;
@@ -31,32 +32,32 @@ pub(crate) use name::{called_as, set_link};
 pub(crate) use refusal::Refusal;
 pub(crate) use stop::Stop;
 
-/// Whether the environment asks for POSIX of 2001, which took obsolete usage away
-/// (`_POSIX2_VERSION`); that of 2008 let it be again.
+/// Returns whether the environment requests POSIX of 2001 (`_POSIX2_VERSION`), which removed
+/// obsolete usage; POSIX of 2008 allows it again.
 pub(crate) fn posix_of_2001() -> bool {
     let version = std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
     version.is_some_and(|version| (200_112..200_809).contains(&version))
 }
 
-/// A tool as the command line of dio lists it.
+/// A tool, as the command line of dio lists it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// Returns what help, man page and completions say of the tool of that name.
+    /// Returns the help, man page and completions of the tool of that name.
     pub(crate) describe: fn(&'static str) -> clap::Command,
     /// Runs the tool of that name with the words behind the name.
     pub(crate) run: fn(&'static str, Vec<OsString>) -> ExitCode,
 }
 
-/// What takes an operand.
+/// Stores an operand.
 type Operand<L> = fn(&mut L, OsString) -> Result<(), Refusal>;
 
 type TakeOperand<L> = dyn Fn(&mut L, OsString) -> Result<(), Refusal>;
 
-/// What looks at a word in an operand's place that may be an option of old; `true` if it was one.
+/// Parses a word that is an operand or an obsolete option; returns `true` if it was an option.
 type Old<L> = fn(&mut L, &OsStr, &mut Line) -> Result<bool, Refusal>;
 
-/// The options and operands of one tool, which are read into an `L`.
+/// The options and operands of one tool, which are parsed into an `L`.
 pub(crate) struct Grammar<L> {
     name: &'static str,
     about: &'static str,
@@ -69,12 +70,14 @@ pub(crate) struct Grammar<L> {
     old: Option<Old<L>>,
     options_first: bool,
     is_literal: bool,
-    /// The exit statuses of a command line that cannot be read, and of one that makes no sense.
+    /// The exit statuses for a command line that cannot be parsed, and for one that is rejected
+    /// later.
     statuses: (u8, u8),
 }
 
 impl<L: 'static> Grammar<L> {
-    /// The grammar of the tool of that name: what it does in a line, and what else there is to say.
+    /// Creates the grammar of the tool `name`, with a summary line and further details for the
+    /// help.
     pub(crate) fn new(name: &'static str, about: &'static str, details: &'static str) -> Grammar<L> {
         Grammar {
             name,
@@ -98,12 +101,12 @@ impl<L: 'static> Grammar<L> {
         self
     }
 
-    /// Adds options that help shows below a heading.
+    /// Adds options that the help shows below a heading.
     pub(crate) fn section<const N: usize>(self, heading: &'static str, flags: [Flag<L>; N]) -> Grammar<L> {
         self.flags(flags.map(|flag| flag.below(heading)))
     }
 
-    /// Refuses options but those that are allowed, by their names.
+    /// Rejects all options except those that `is_allowed` accepts by name.
     pub(crate) fn allowing(mut self, is_allowed: impl Fn(&str) -> bool, otherwise: &'static str) -> Grammar<L> {
         for flag in self.flags.iter_mut().filter(|flag| !is_allowed(&flag.names.shown())) {
             flag.action =
@@ -112,19 +115,19 @@ impl<L: 'static> Grammar<L> {
         self
     }
 
-    /// Sets which options are dio's own, by their names (`--mode`).
+    /// Sets which options are dio's own, by name (`--mode`).
     pub(crate) fn own(mut self, is_own: impl Fn(&str) -> bool) -> Grammar<L> {
         self.flags.iter_mut().for_each(|flag| flag.is_own = is_own(&flag.names.shown()));
         self
     }
 
-    /// Sets the operands, each a name (`FILE...` for several, `<FILE>` for one that must be) with
-    /// what help says of it, and what takes them.
+    /// Sets the operands and the function that stores them. Each operand has a name (`FILE...` for
+    /// several, `<FILE>` for a required one) and a help text.
     pub(crate) fn operands(self, operands: &[(&'static str, &'static str)], take: Operand<L>) -> Grammar<L> {
         Grammar { operands: operands.to_vec(), operand: Box::new(take), ..self }
     }
 
-    /// Sets operands that are files, and the list of them.
+    /// Declares that the operands are files, which are pushed to `list`.
     pub(crate) fn files(self, help: &'static str, list: fn(&mut L) -> &mut Vec<OsString>) -> Grammar<L> {
         let operand = move |low: &mut L, word| {
             list(low).push(word);
@@ -133,48 +136,47 @@ impl<L: 'static> Grammar<L> {
         Grammar { operands: vec![("FILE...", help)], operand: Box::new(operand), ..self }
     }
 
-    /// Sets what looks at words in an operand's place for options of old (`+1`).
+    /// Sets the parser of obsolete options that look like operands (`+1`).
     pub(crate) fn old(self, old: Old<L>) -> Grammar<L> {
         Grammar { old: Some(old), ..self }
     }
 
-    /// Sets what help says at its end.
+    /// Sets the text at the end of the help.
     pub(crate) fn after(self, after: &'static str) -> Grammar<L> {
         Grammar { after, ..self }
     }
 
-    /// Ends options at the first operand.
+    /// Stops parsing options at the first operand.
     pub(crate) fn options_first(self) -> Grammar<L> {
         Grammar { options_first: true, ..self }
     }
 
-    /// Ends options at the first operand where the environment asks for POSIX (`POSIXLY_CORRECT`).
+    /// Stops parsing options at the first operand if the environment requests POSIX
+    /// (`POSIXLY_CORRECT`).
     pub(crate) fn options_first_in_posix(self) -> Grammar<L> {
         Grammar { options_first: std::env::var_os("POSIXLY_CORRECT").is_some(), ..self }
     }
 
-    /// Sets what help says about the usage, where that does not follow from the table.
+    /// Sets the usage line of the help, if it cannot be derived from the table.
     pub(crate) fn usage(self, usage: &'static str) -> Grammar<L> {
         Grammar { usage, ..self }
     }
 
-    /// Takes no beginnings of long options for them, and no word that looks like an option for a
-    /// value.
+    /// Rejects abbreviated long options, and words that look like options as separate values.
     pub(crate) fn literal(self) -> Grammar<L> {
         Grammar { is_literal: true, ..self }
     }
 
-    /// Sets the exit statuses of a command line that cannot be read, and of one that makes no
-    /// sense.
+    /// Sets the exit statuses for a command line that cannot be parsed, and for one that is
+    /// rejected later.
     pub(crate) fn statuses(self, unreadable: u8, senseless: u8) -> Grammar<L> {
         Grammar { statuses: (unreadable, senseless), ..self }
     }
 
-    /// Reads a command line and decides what it means.
+    /// Parses a command line and passes the result to `decide`, which checks it.
     ///
     /// # Errors
-    /// The exit status, where there is nothing to be done: help was asked for, or something is
-    /// wrong, which was told.
+    /// The exit status if the tool must not run: help was printed, or an error was reported.
     pub(crate) fn resolve<T>(
         &self,
         words: Vec<OsString>,
@@ -186,10 +188,10 @@ impl<L: 'static> Grammar<L> {
         self.resolve_from(L::default(), words, decide)
     }
 
-    /// The same, beginning with something else than nothing.
+    /// Does the same, starting from `low` instead of the default.
     ///
     /// # Errors
-    /// As [`Grammar::resolve`].
+    /// Errors of [`Grammar::resolve`].
     pub(crate) fn resolve_from<T>(
         &self,
         mut low: L,
@@ -200,7 +202,7 @@ impl<L: 'static> Grammar<L> {
         decide(low).map_err(|refusal| self.refuse(&refusal))
     }
 
-    /// Does what ends the reading of a command line.
+    /// Performs the action that ended parsing, and returns the exit status.
     pub(crate) fn stopped(&self, stop: Stop) -> ExitCode {
         match stop {
             Stop::Help => self.print_help(),
@@ -210,7 +212,7 @@ impl<L: 'static> Grammar<L> {
         }
     }
 
-    /// Tells what is wrong with a command line; returns the exit status.
+    /// Prints why a command line is rejected; returns the exit status.
     pub(crate) fn refuse(&self, refusal: &Refusal) -> ExitCode {
         refusal.tell(self.name, self.statuses.1)
     }

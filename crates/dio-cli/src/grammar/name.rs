@@ -2,17 +2,17 @@
 
 use std::sync::OnceLock;
 
-/// The name of the link by which the program was called, if it is one of a tool.
+/// The name of the link by which the program was called, if it is the name of a tool.
 static LINK: OnceLock<&'static str> = OnceLock::new();
 
-/// Notes that the program was called by a link with a tool's name. A process is called once; a
-/// second command line, in a test, keeps the first name.
+/// Records that the program was called through a link with a tool's name. A process is called once;
+/// later calls, in tests, keep the first name.
 pub(crate) fn set_link(name: &'static str) {
     let _ = LINK.set(name);
 }
 
-/// The name that messages of a command start with: `dio cat`, or `cat` for a tool that was called
-/// by a link of that name.
+/// Returns the prefix of a command's messages: `dio cat`, or `cat` if the tool was called through a
+/// link of that name.
 pub(crate) fn called_as(command: &str) -> String {
     let command = family(command);
     match LINK.get() {
@@ -21,7 +21,8 @@ pub(crate) fn called_as(command: &str) -> String {
     }
 }
 
-/// The command by whose name others speak, which are the same with some of its options.
+/// Returns the command that implements `command`: some names mean another command with certain
+/// options.
 pub(crate) fn family(command: &str) -> &str {
     match command {
         "gunzip" | "zcat" => "gzip",

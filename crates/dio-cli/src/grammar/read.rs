@@ -19,10 +19,10 @@ fn unreadable(message: &[&[u8]]) -> Stop {
 }
 
 impl<L: 'static> Grammar<L> {
-    /// Reads what is left of a command line into `low`, from left to right.
+    /// Parses the rest of a command line into `low`, from left to right.
     ///
     /// # Errors
-    /// The first thing that is wrong, or that asks for help or the version.
+    /// The first error, or the first request for help or the version.
     pub(crate) fn fold(&self, low: &mut L, line: &mut Line) -> Result<(), Stop> {
         let mut options = true;
         while let Some(word) = line.next_word() {
@@ -51,11 +51,11 @@ impl<L: 'static> Grammar<L> {
         Ok(())
     }
 
-    /// Reads the first word of a command line if it is one of letters as tar had them before
-    /// options had dashes: their values are the words behind it, in the order of the letters.
+    /// Parses the first word of a command line if it consists of option letters without a dash, as
+    /// old tar took them. Their values are the following words, in the order of the letters.
     ///
     /// # Errors
-    /// As [`Grammar::fold`].
+    /// Errors of [`Grammar::fold`].
     pub(crate) fn fold_letters(&self, low: &mut L, line: &mut Line) -> Result<(), Stop> {
         let is_old = |word: &OsStr| !word.is_empty() && !word.as_bytes().starts_with(b"-");
         let Some(letters) = line.next_if(is_old) else { return Ok(()) };
@@ -74,7 +74,7 @@ impl<L: 'static> Grammar<L> {
         Ok(())
     }
 
-    /// Takes a value that is a word of its own.
+    /// Takes the next word as a value.
     fn value(&self, line: &mut Line) -> Option<OsString> {
         line.next_if(|word| !(self.is_literal && word.len() > 1 && word.as_bytes().starts_with(b"-")))
     }
@@ -99,7 +99,7 @@ impl<L: 'static> Grammar<L> {
         flag.apply(low, given)
     }
 
-    /// Reads a long option; `text` is what stands behind its dashes.
+    /// Parses a long option; `text` is the word without its dashes.
     fn long(&self, low: &mut L, text: &[u8], line: &mut Line) -> Result<(), Stop> {
         let (name, value) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]).to_owned())),
@@ -121,7 +121,8 @@ impl<L: 'static> Grammar<L> {
         flag.apply(low, given)
     }
 
-    /// The long option of that name, or the only one that begins so; `text` is what was given.
+    /// Returns the long option of that name, or the only one with that prefix; `text` is the word
+    /// as it was given.
     fn named(&self, name: &[u8], text: &[u8]) -> Result<&Flag<L>, Stop> {
         let named = |flag: &&Flag<L>| flag.names.longs.iter().any(|long| long.as_bytes() == name);
         if let Some(flag) = self.flags.iter().find(named) {
@@ -129,7 +130,7 @@ impl<L: 'static> Grammar<L> {
         }
         let begun = |flag: &&Flag<L>| !self.is_literal && flag.names.longs.iter().any(|long| begins(long, name));
         let all: Vec<&Flag<L>> = self.flags.iter().filter(begun).collect();
-        // What the tool's model would take for one of its options is that, whatever dio has.
+        // If a prefix fits options of the original tool, those win over dio's own.
         let model: Vec<&Flag<L>> = all.iter().copied().filter(|flag| !flag.is_own).collect();
         let possible = if model.is_empty() { all } else { model };
         match possible[..] {

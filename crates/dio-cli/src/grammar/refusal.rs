@@ -1,4 +1,4 @@
-//! Why nothing is done.
+//! Why a command line is rejected.
 
 use std::fmt;
 use std::io::Write as _;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use super::name::{called_as, family};
 
-/// What is wrong with a command line, in the words of the tool's model. The messages may hold bytes
-/// that are no text.
+/// The messages about a rejected command line, in the wording of the original tool. They may
+/// contain bytes that are not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     messages: Vec<Vec<u8>>,
@@ -16,40 +16,40 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// A message.
+    /// Creates a refusal with one message.
     pub(crate) fn plain(message: impl Into<Vec<u8>>) -> Refusal {
         Refusal { messages: vec![message.into()], ..Refusal::default() }
     }
 
-    /// A message with a hint to `--help`.
+    /// Creates a refusal with one message and a hint to `--help`.
     pub(crate) fn usage(message: impl Into<Vec<u8>>) -> Refusal {
         Refusal { hint: true, ..Refusal::plain(message) }
     }
 
-    /// The same with another message behind it.
+    /// Appends a message.
     pub(crate) fn and(mut self, message: impl Into<Vec<u8>>) -> Refusal {
         self.messages.push(message.into());
         self
     }
 
-    /// The same with messages in front of it.
+    /// Inserts messages at the front.
     pub(crate) fn after(mut self, messages: impl IntoIterator<Item = String>) -> Refusal {
         self.messages.splice(0..0, messages.into_iter().map(String::into_bytes));
         self
     }
 
-    /// The same without the hint.
+    /// Removes the hint.
     pub(crate) fn without_hint(self) -> Refusal {
         Refusal { hint: false, ..self }
     }
 
-    /// The same with an exit status of its own.
+    /// Sets the exit status.
     pub(crate) fn with_status(self, status: u8) -> Refusal {
         Refusal { status: Some(status), ..self }
     }
 
-    /// Tells it as the tool `command` does; returns the exit status, which is `status` unless the
-    /// refusal has its own.
+    /// Prints the messages as the tool `command` does; returns the exit status, which is `status`
+    /// unless the refusal has its own.
     pub(crate) fn tell(&self, command: &str, status: u8) -> ExitCode {
         let name = called_as(command);
         let mut text = Vec::new();
@@ -57,11 +57,11 @@ impl Refusal {
             text.extend([name.as_bytes(), b": ", message, b"\n"].concat());
         }
         if self.hint {
-            // gzip quotes as the GNU project did once.
+            // gzip uses the quotes that the GNU project used formerly.
             let quote = if family(command) == "gzip" { '`' } else { '\'' };
             text.extend(format!("Try {quote}{name} --help' for more information.\n").into_bytes());
         }
-        // Nobody can be told that standard error is closed.
+        // If standard error is closed, there is nowhere to report that.
         let _ = std::io::stderr().lock().write_all(&text);
         ExitCode::from(self.status.unwrap_or(status))
     }

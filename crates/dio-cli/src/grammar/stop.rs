@@ -1,16 +1,16 @@
-//! Why a command line is not read to its end.
+//! Why parsing of a command line ended early.
 
 use super::refusal::Refusal;
 
-/// What ends the reading of a command line.
+/// The reason why parsing ended early.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Help is asked for.
+    /// Help is requested.
     Help,
-    /// The version is asked for.
+    /// The version is requested.
     Version,
-    /// There is no such option, or its value is missing.
+    /// An option does not exist, or its value is missing.
     Unreadable(Refusal),
-    /// An option or its value makes no sense.
+    /// An option or its value is invalid.
     Refused(Refusal),
 }

@@ -1,4 +1,4 @@
-//! The flags that every tool has for how it moves bytes.
+//! The flags with which every tool controls how bytes move.
 
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -13,11 +13,11 @@ use crate::size::parse_positive_size;
 /// A WHEN argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Where it is useful
+    /// If it is useful
     Auto,
-    /// In every case
+    /// Always
     Always,
-    /// In no case
+    /// Never
     #[default]
     Never,
 }
@@ -36,21 +36,21 @@ pub enum Mode {
     Cached,
 }
 
-/// Largest source that `--mode auto` sends through a page cache that forgets.
+/// The largest source that `--mode auto` reads uncached.
 const SMALL: u64 = 64 << 10;
 
-/// Most bytes in the buffers of one stream.
+/// The most bytes in the buffers of one stream.
 const MOST_BUFFERS: u64 = 64 << 20;
 
-/// Size of one request, and requests in flight. Measured: 1 MiB × 8 reads at the disk's limit; more
-/// only takes memory.
+/// The default request size and number of requests in flight. Measured: reads of 1 MiB × 8 reach
+/// the disk's limit; more only takes memory.
 const BLOCK: u64 = 1 << 20;
 const DEPTH: usize = 8;
 
-/// What the help has above the options that the tools' models do not know.
+/// The heading in the help for options that dio adds to those of the original tool.
 pub(crate) const OWN: &str = "Direct I/O";
 
-/// How bytes are moved.
+/// The options for how bytes move.
 #[derive(Clone, Debug, Default)]
 pub struct IoArgs {
     pub(crate) mode: Mode,
@@ -61,7 +61,7 @@ pub struct IoArgs {
     pub(crate) receipt: Option<PathBuf>,
 }
 
-/// A block: a size that two of fit into the buffers.
+/// Parses a block size; two blocks must fit into the buffers.
 fn parse_block(text: &str) -> Result<u64, String> {
     match parse_positive_size(text) {
         Ok(size) if size > MOST_BUFFERS / 2 => Err("the block must not exceed 32M".to_owned()),
@@ -83,7 +83,8 @@ const WHENS: &[Choice<When>] = &[
     ("never", When::Never, "In no case"),
 ];
 
-/// The options for how a tool moves bytes, which are in that part of what it reads.
+/// Returns the options for how a tool moves bytes; `part` selects them in the tool's parsed command
+/// line.
 pub(crate) fn io_flags<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> [Flag<L>; 6] {
     let flags: [Flag<IoArgs>; 6] = [
         mode_flag(|io, mode| io.mode = mode.unwrap_or_default()),
@@ -130,21 +131,21 @@ pub(crate) fn receipt_flag<L: 'static>(help: &'static str, set: fn(&mut L, OsStr
     own(value("--receipt=FILE", help, set))
 }
 
-/// The option for how an output that exists is replaced.
+/// Returns the option that overwrites an existing output instead of replacing it.
 pub(crate) fn in_place_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
     let help = "Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, \
                 and loses the old contents with a run that is cut short";
     own(switch("--in-place", help, set)).below(OWN)
 }
 
-/// A number within a range.
+/// Parses a number within a range.
 pub(crate) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let wrong = || format!("it is a number from {} to {}", range.start(), range.end());
     text.parse().ok().filter(|number| range.contains(number)).ok_or_else(wrong)
 }
 
 impl IoArgs {
-    /// The same for the library's streams.
+    /// Returns these options in the form that the library's streams take.
     pub(crate) fn stream_options(&self) -> StreamOptions {
         let page = 4096;
         let block = dio::geometry::align_up(self.block.unwrap_or(BLOCK), page);

@@ -1,4 +1,4 @@
-//! Directories whose paths may be longer than the system takes at once.
+//! Opens directories whose paths may be longer than the kernel accepts in one call.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-/// Longest path that the system takes, with its NUL (`PATH_MAX`).
+/// The longest path that the kernel accepts, with its NUL (`PATH_MAX`).
 pub(crate) const LONGEST: usize = 4096;
 
-/// Opens the directory `path` in `root` with `flags`.
+/// Opens the directory `path` in `root` with `flags`, in as many steps as its length needs.
 ///
 /// # Errors
-/// What `openat(2)` answers.
+/// Errors of `openat(2)`.
 pub(crate) fn open_in_steps(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir: Option<OwnedFd> = None;

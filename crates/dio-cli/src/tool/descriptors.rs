@@ -1,27 +1,27 @@
-//! How many files can be open.
+//! The limit of open descriptors.
 
-/// Raises the limit of open descriptors as far as so many need it and the hard limit lets it
+/// Raises the limit of open descriptors to `needed`, as far as the hard limit allows
 /// (`getrlimit(2)`).
 pub(crate) fn allow_descriptors(needed: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
-        // What is refused here is told where a file cannot be opened.
+        // If this fails, the error is reported when a file cannot be opened.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// With fewer free descriptors than these, a stream takes one for a file, not two.
+/// With fewer free descriptors than this, a stream takes one for a file, not two.
 const FEW_DESCRIPTORS: u64 = 64;
 
-/// Whether there are so few descriptors that each counts.
+/// Returns whether descriptors are so few that streams have to save them.
 pub(crate) fn are_descriptors_few() -> bool {
     free_descriptors() < FEW_DESCRIPTORS
 }
 
-/// How many more descriptors can be opened. Where that cannot be found out, the usual ones are
-/// taken to be open.
+/// Returns how many more descriptors can be opened. If the open ones cannot be counted, it assumes
+/// the usual number.
 pub(crate) fn free_descriptors() -> u64 {
     use rustix::process::{Resource, getrlimit};
     const USUAL: u64 = 16;

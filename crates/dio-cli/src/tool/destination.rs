@@ -1,8 +1,9 @@
-//! Where a receipt goes: opened before the work, and never over a file that is not a receipt.
+//! The destination of a receipt. It is opened before the work, and never replaces a file that is
+//! not a receipt.
 //!
-//! A file is written beside what has its name and takes the name at the end. What has the name must
-//! be an earlier receipt or empty, and nothing that the command reads or writes: `--receipt source
-//! copy` forgets an argument, not the source.
+//! The receipt is written to a temporary file, which is renamed at the end. A file that has the
+//! name before must be an earlier receipt or empty, and must not be a file that the command reads
+//! or writes: in `--receipt source copy` an argument is missing, and `source` must survive.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,13 +23,13 @@ use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
 use crate::receipt::Ledger;
 
-/// What a receipt begins with, behind the brace and blanks.
+/// The first key of a receipt, behind the brace and blanks.
 const FIRST_KEY: &[u8] = b"\"command\"";
 
-/// Bytes of a file that show whether it is a receipt.
+/// Bytes from the beginning of a file that show whether it is a receipt.
 const HEAD_BYTES: u64 = 64;
 
-/// A receipt that will be written.
+/// The destination of a receipt that will be written.
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
@@ -41,32 +42,34 @@ pub struct Destination {
 enum To {
     Stdout,
     Named(OutputFile),
-    /// A file whose temporary name a killed process would leave behind: it is made at the end.
+    /// A file that could only be made under a temporary name, which a killed process would leave
+    /// behind. It is made at the end.
     Later,
 }
 
-/// Why there can be no such receipt.
+/// Why a receipt cannot have this destination.
 #[derive(Debug)]
 pub enum ReceiptError {
     /// It cannot be opened.
     Open(Errno),
-    /// The file is no receipt.
+    /// The file is not a receipt.
     Other,
     /// The command reads or writes the file, under this name.
     Operand(PathBuf),
     /// The file is standard input or output.
     Standard(&'static str),
-    /// What has the name is a link or no regular file, and belongs to another user than this one
-    /// and root. It would lead where that user likes, or wait for him.
+    /// The name is a link or a special file that belongs to a user other than this one and root. A
+    /// link could lead anywhere that user chose, and opening a FIFO could block.
     Foreign,
 }
 
 impl Destination {
-    /// Opens it; `-` is standard output. `names` are the files that the command reads or writes.
+    /// Opens the destination; `-` is standard output. `names` are the files that the command reads
+    /// or writes.
     ///
     /// # Errors
-    /// Why a receipt cannot go there: it is one of `names`, for example, or would be if that were
-    /// made. Nothing was changed then.
+    /// A receipt cannot go there, for example because the destination is one of `names`, or would
+    /// be if that were created. Nothing was changed then.
     pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, ReceiptError> {
         let path = path.to_owned();
         if path == Path::new("-") {
@@ -88,9 +91,9 @@ impl Destination {
         destination.keep_apart(names).map(|()| destination)
     }
 
-    /// Refuses a receipt that is one of the files that a command reads or writes.
+    /// Rejects a destination that is one of the files that the command reads or writes.
     fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ReceiptError> {
-        // A device or a pipe is written by both.
+        // A device or a pipe may be written by both.
         if self.before.is_none() && matches!(&self.to, To::Named(to) if to.is_in_place()) {
             return Ok(());
         }
@@ -111,7 +114,7 @@ impl Destination {
     /// Writes the receipt of a run.
     ///
     /// # Errors
-    /// What writing answers; it would replace a file that is listed, or one that was made
+    /// Write errors; the receipt would replace a file that it lists, or one that was created
     /// meanwhile.
     pub(crate) fn print(
         self,
@@ -127,8 +130,8 @@ impl Destination {
     /// Writes the text of the receipt. `paths` are the files that were read and written.
     ///
     /// # Errors
-    /// What writing answers; one of the files is what the receipt would replace, or another file
-    /// has its name now.
+    /// Write errors; the receipt would replace one of these files, or another file has its name
+    /// now.
     fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
         if let Some(before) = self.before
             && paths.into_iter().any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
@@ -149,8 +152,8 @@ impl Destination {
     }
 }
 
-/// Whoever may write to the directory can put a link there at any time: only one that was seen to
-/// be this user's or root's is followed.
+/// Opens the destination. Anyone who may write to the directory can put a link there at any time,
+/// so a link is followed only if it was found to belong to this user or root.
 fn open(path: &Path) -> Result<OutputFile, Errno> {
     let wary = lstat(path).map_or(true, |there| is_file(&there) || !is_trusted(there.st_uid));
     OutputFile::open(path, Wish { hidden: true, wary, ..Wish::default() })
@@ -160,7 +163,7 @@ fn is_foreign(path: &Path) -> bool {
     lstat(path).is_ok_and(|there| !is_file(&there) && !is_trusted(there.st_uid))
 }
 
-/// Whether a file that has the name may be replaced.
+/// Checks that an existing file may be replaced.
 fn judge(path: &Path, there: &Stat) -> Result<(), ReceiptError> {
     for (name, fd) in [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))] {
         if fd.is_ok_and(|fd| FileId::of(&fd) == FileId::of(there)) {
@@ -179,7 +182,7 @@ fn judge(path: &Path, there: &Stat) -> Result<(), ReceiptError> {
     }
 }
 
-/// The directory and the name in it of a file that may not exist.
+/// Returns the directory of a file that may not exist, and the file's name in it.
 fn entry_of(path: &Path) -> Option<(FileId, std::ffi::OsString)> {
     Some((FileId::of(&stat(directory_of(path)).ok()?), path.file_name()?.to_owned()))
 }
@@ -189,7 +192,7 @@ fn is_file(stat: &Stat) -> bool {
 }
 
 impl ReceiptError {
-    /// What is wrong with a receipt of that name.
+    /// Returns the message for a receipt of that name.
     pub(crate) fn of(&self, path: &Path) -> Refusal {
         match self {
             ReceiptError::Open(errno) => {
@@ -240,7 +243,7 @@ mod tests {
             assert!(matches!(Destination::open(foreign, []), Err(ReceiptError::Foreign)), "{foreign:?}");
         }
         assert!(!victim.exists());
-        // One that was exchanged after it was looked at is not followed either.
+        // A link that was put there after the check is not followed either.
         let wary = Wish { hidden: true, wary: true, ..Wish::default() };
         assert_eq!(OutputFile::open(&link, wary).err(), Some(Errno::LOOP));
     }

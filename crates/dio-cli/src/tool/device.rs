@@ -1,23 +1,23 @@
-//! What reads and writes of character devices and sockets mean.
+//! The meaning of reads and writes of character devices and sockets.
 
 use rustix::fs::{FileType, Stat, major, minor};
 
-/// The first number of the memory driver's devices (`Documentation/admin-guide/devices.txt`).
+/// The major number of the memory driver's devices (`Documentation/admin-guide/devices.txt`).
 const MEMORY_DEVICES: u32 = 1;
 
-/// The second number of `/dev/kmsg`, the only one of them whose reads are records.
+/// The minor number of `/dev/kmsg`, the only one of them whose reads are records.
 const KERNEL_LOG: u32 = 11;
 
-/// Whether it is a device of the kernel's memory driver, `/dev/zero` and `/dev/urandom` among them:
-/// a read(2) of it gives what was asked for unless something interrupts it, and a write(2) has no
-/// boundaries.
+/// Returns whether the file is a device of the kernel's memory driver, such as `/dev/zero` and
+/// `/dev/urandom`. A read(2) of such a device returns all bytes requested unless it is interrupted,
+/// and a write(2) has no record boundaries.
 pub(crate) fn is_endless(stat: &Stat) -> bool {
     let (driver, device) = (major(stat.st_rdev), minor(stat.st_rdev));
     is(stat, FileType::CharacterDevice) && driver == MEMORY_DEVICES && device != KERNEL_LOG
 }
 
-/// Whether each read(2) or write(2) may be a record of its own: tapes, terminals and other devices,
-/// and sockets.
+/// Returns whether each read(2) or write(2) may be a record of its own: tapes, terminals and other
+/// devices, and sockets.
 pub(crate) fn has_records(stat: &Stat) -> bool {
     is(stat, FileType::Socket) || (is(stat, FileType::CharacterDevice) && !is_endless(stat))
 }

@@ -1,42 +1,43 @@
-//! Requests through a page cache that forgets.
+//! Uncached requests, which drop their pages from the page cache.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio_sys::{RWF_DONTCACHE, uninterrupted};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The flag `RWF_DONTCACHE`, given as long as the kernel takes it.
+/// The flag `RWF_DONTCACHE`, which is used until the kernel rejects it.
 #[derive(Debug)]
 pub(crate) struct DontCache {
     refused: AtomicBool,
 }
 
 impl DontCache {
-    /// `wanted` says whether it is given at all.
+    /// `wanted` enables the flag.
     pub(crate) fn new(wanted: bool) -> DontCache {
         DontCache { refused: AtomicBool::new(!wanted) }
     }
 
-    /// Whether requests go without it now.
+    /// Returns whether requests are now run without the flag.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// From now on requests go without it.
+    /// Runs all later requests without the flag.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Runs one request with the flags it is to have. An interrupted one is run again; one that is
-    /// refused for the flag runs again without, as all that follow.
+    /// Runs one request, with the flag while it is in use. An interrupted request is repeated. A
+    /// request that the kernel rejects because of the flag is repeated without it, and the flag is
+    /// not used again.
     ///
     /// # Errors
-    /// What the request answers.
+    /// The request's error.
     pub(crate) fn request<T>(&self, mut run: impl FnMut(ReadWriteFlags) -> Result<T, Errno>) -> Result<T, Errno> {
         loop {
             let flags = if self.is_refused() { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
             match uninterrupted(|| run(flags)) {
-                // EINVAL before Linux 6.14.
+                // Linux before 6.14 answers EINVAL.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => self.refuse(),
                 other => return other,
             }
@@ -48,7 +49,7 @@ impl DontCache {
 mod tests {
     use super::*;
 
-    /// The flags that requests were run with, whose answers come from `answers`.
+    /// Returns the flags that requests were run with; `answers` are their results.
     fn seen(flag: &DontCache, answers: &[Result<usize, Errno>]) -> (Vec<bool>, Result<usize, Errno>) {
         let (mut flags, mut answers) = (Vec::new(), answers.iter());
         let last = flag.request(|given| {
@@ -66,7 +67,7 @@ mod tests {
             assert_eq!(seen(&flag, &[Ok(5)]), (vec![true], Ok(5)));
             assert_eq!(seen(&flag, &[Err(Errno::INTR), Err(refusal), Ok(3)]), (vec![true, true, false], Ok(3)));
             assert!(flag.is_refused());
-            // Now it is the request that is refused.
+            // Without the flag, the error is the request's own.
             assert_eq!(seen(&flag, &[Err(refusal)]), (vec![false], Err(refusal)));
         }
     }

@@ -1,8 +1,9 @@
-//! Leaving no page of a small file behind where the kernel does not forget by itself.
+//! Drops the pages of small files from the page cache, where the kernel does not do so by itself.
 //!
-//! In a tree, small files are written plainly and their pages dropped in batches, each after one
-//! sync of the file system: `RWF_DONTCACHE` would start a write of its own for each file (measured:
-//! a fifth more CPU for 30,000 files). The batch bounds what waits in the cache.
+//! In a tree, small files are written through the cache, and their pages are dropped in batches,
+//! each after one sync of the file system. `RWF_DONTCACHE` would start a separate write for each
+//! file (measured: a fifth more CPU for 30,000 files). The size of a batch limits what waits in the
+//! cache.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -13,27 +14,27 @@ use parking_lot::Mutex;
 use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::io::Errno;
 
-/// Bytes and files that wait for a sync at a time.
+/// The most bytes and files that wait for a sync.
 const MOST_BYTES: u64 = 64 << 20;
 const MOST_FILES: usize = 16 << 10;
 
-/// Threads that drop pages: each file is opened again, which waits for nothing but the processor.
+/// Threads that drop pages. Each file is opened again, which only takes CPU time.
 const THREADS: usize = 2;
 
-/// How a file that was written and closed is found again.
+/// Opens again a file that was written and closed.
 pub(crate) trait Reopen: Sync {
-    /// Opens it to read.
+    /// Opens the file for reading.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// Errors of `open(2)`.
     fn reopen(&self) -> Result<OwnedFd, Errno>;
 }
 
-/// Drops what passed through the cache on the way to one file system.
+/// Drops the pages of files that were written through the cache on one file system.
 #[derive(Debug)]
 pub(crate) struct Evictor<F> {
     waiting: Mutex<Batch<F>>,
-    /// Whether a sync leaves pages dirty, for they are in the journal too (ext4 with
+    /// Whether pages stay dirty after a sync, because the file system journals data (ext4 with
     /// `data=journal`).
     journalled: OnceLock<bool>,
 }
@@ -58,15 +59,15 @@ impl<F> Default for Evictor<F> {
 }
 
 impl<F: Reopen> Evictor<F> {
-    /// Finds out, once, whether the file system journals data: it then refuses direct I/O to a file
-    /// that could have it.
+    /// Determines, once, whether the file system journals data; it then refuses direct I/O to files
+    /// that are otherwise suited for it.
     pub(crate) fn journals(&self, fd: BorrowedFd<'_>) -> bool {
         let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
         *self.journalled.get_or_init(|| Geometry::of(fd).is_ok_and(refuses))
     }
 
-    /// A new target of `bytes` bytes, whose pages are dirty. When a batch is full, its file system
-    /// is synced now.
+    /// Adds a new target of `bytes` bytes, whose pages are dirty. When the batch is full, its file
+    /// system is synced now.
     pub(crate) fn wait_for_sync(&self, fd: BorrowedFd<'_>, file: F, bytes: u64) {
         self.journals(fd);
         let mut waiting = self.waiting.lock();
@@ -77,13 +78,14 @@ impl<F: Reopen> Evictor<F> {
         }
         let batch = std::mem::take(&mut *waiting);
         drop(waiting);
-        // Whether the data is durable is told at the end of the run; here it only has to be clean.
+        // An error of this sync is ignored, because durability is decided at the end of the run.
+        // Here the data only has to be clean.
         if syncfs(fd).is_ok() {
             self.drop_pages(&batch);
         }
     }
 
-    /// At the end of the run, when everything has been synced: drops what waited.
+    /// Drops the pages of the last batch at the end of the run, when everything has been synced.
     pub(crate) fn finish(&self) {
         let batch = std::mem::take(&mut *self.waiting.lock());
         self.drop_pages(&batch);
@@ -98,7 +100,7 @@ impl<F: Reopen> Evictor<F> {
             let own = shares.next();
             for files in shares {
                 let thread = std::thread::Builder::new().name("evict".into());
-                // Without one it takes longer.
+                // If no thread can be started, this thread does the work, which takes longer.
                 if thread.spawn_scoped(threads, move || drop_share(files)).is_err() {
                     drop_share(files);
                 }
@@ -108,7 +110,8 @@ impl<F: Reopen> Evictor<F> {
     }
 }
 
-/// A file that cannot be opened again keeps its pages, which only cost memory.
+/// Drops the pages of one file. A file that cannot be opened again keeps its pages, which only cost
+/// memory.
 fn drop_clean(file: &impl Reopen, journalled: bool) {
     let Ok(fd) = file.reopen() else { return };
     if journalled {
@@ -117,7 +120,7 @@ fn drop_clean(file: &impl Reopen, journalled: bool) {
     let _ = fadvise(fd.as_fd(), 0, None, Advice::DontNeed);
 }
 
-/// Writes back and drops a whole file, which is ours: it was made or emptied by us.
+/// Writes back and drops the pages of a whole file that this process made or emptied.
 pub(crate) fn drop_written(fd: impl AsFd) {
     if write_back(&fd, 0..i64::MAX as u64).is_ok() {
         // Pages that stay only cost memory.

@@ -1,4 +1,4 @@
-//! Opening a FIFO under handlers that only note a signal.
+//! Opens a FIFO in a process whose signal handlers only set a flag.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -11,25 +11,26 @@ use rustix::io::Errno;
 use super::errno_of;
 use crate::stop::Stop;
 
-/// The time between two looks at a request to stop.
+/// The time between two checks for a request to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens a FIFO: calls `open` with a flag to add to its own. Opening waits for the other end
-/// (`fifo(7)`), and the kernel goes on with that wait after a signal whose handler returns. So the
-/// FIFO is opened without waiting, and what it waits for is asked for again and again.
+/// Opens a FIFO: calls `open` with a flag to add to its own. A plain open waits for the other end
+/// (`fifo(7)`), and the kernel resumes that wait after a signal whose handler returns. So the FIFO
+/// is opened without waiting, and the state of the other end is polled.
 ///
 /// # Errors
-/// What `open` answers; ECANCELED once a stop is asked for.
+/// Errors of `open`; ECANCELED once a stop is requested.
 pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let fd = loop {
         match uninterrupted(|| open(OFlags::NONBLOCK)) {
-            // Nobody has it open to read.
+            // No process has it open for reading.
             Err(Errno::NXIO) if stop.asked() => return Err(Errno::CANCELED),
             Err(Errno::NXIO) => std::thread::sleep(PAUSE),
             opened => break opened?,
         }
     };
-    // To read, it is opened although nobody writes: an end that was never there is no end of file.
+    // For reading, the open succeeds without a writer. A FIFO that never had a writer is not at its
+    // end, so wait for one.
     let flags = fcntl_getfl(&fd)?;
     while !flags.contains(OFlags::WRONLY) && !wait_readable(&fd, Some(PAUSE)).map_err(|error| errno_of(&error))? {
         if stop.asked() {
@@ -66,7 +67,7 @@ mod tests {
             std::fs::File::from(open(OFlags::WRONLY).unwrap()).write_all(b"words").unwrap();
             assert_eq!(reader.join().unwrap(), "words");
         });
-        // A writer that writes nothing is an end all the same.
+        // A writer that writes nothing still produces an end of file.
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut bytes = Vec::new();

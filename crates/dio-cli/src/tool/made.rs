@@ -1,6 +1,6 @@
-//! What this process made just now, opened. Another user who may rename in its directory can put
-//! something else in its place: owner, mode, times and attributes are set through the descriptor,
-//! and only on what this process may have made itself.
+//! Opens objects that this process has just created. Another user who may rename in the directory
+//! can replace them, so owner, mode, times and attributes are set through the descriptor, and only
+//! on an object that this process may have created itself.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,26 +9,26 @@ use dio::geometry::FileSystem;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-/// File systems on which a new file belongs to whoever made it. Others (those of the network, FUSE)
-/// may say otherwise.
+/// File systems on which a new file belongs to its creator. Others (network file systems, FUSE) may
+/// assign another owner.
 const OWNED_BY_MAKER: [&str; 11] =
     ["ext2/ext3/ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlayfs", "f2fs", "bcachefs", "zfs", "jfs", "nilfs2"];
 
-/// A fifo, socket, device or symbolic link as it was made.
+/// A FIFO, socket, device or symbolic link, as it was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Special<'a> {
     pub(crate) kind: FileType,
-    /// The number of a device.
+    /// The device number.
     pub(crate) device: u64,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub(crate) link: Option<&'a CStr>,
 }
 
 impl Special<'_> {
-    /// Opens what was made as `name` in `dir`, as a place (`O_PATH`).
+    /// Opens the object that was created as `name` in `dir`, with `O_PATH`.
     ///
     /// # Errors
-    /// `ESTALE` for anything that is not as it was made; those of `open(2)`.
+    /// `ESTALE` for an object that is not as it was created; errors of `open(2)`.
     pub(crate) fn open(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
         let place = openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&place)?;
@@ -45,7 +45,7 @@ impl Special<'_> {
     }
 }
 
-/// Whether this process may have made an open file.
+/// Returns whether this process may have created an open file.
 pub(crate) fn may_be_ours(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
     let maker_owns = || FileSystem::of(fd).is_ok_and(|found| found.name().is_some_and(|n| OWNED_BY_MAKER.contains(&n)));
     stat.st_uid == rustix::process::geteuid().as_raw() || !maker_owns()

@@ -1,5 +1,5 @@
-//! What the tools share: flags for how bytes move, streams that account for themselves, messages in
-//! GNU's manner, and the names they can be called by.
+//! The code that all tools share: flags for how bytes move, streams that record their counters for
+//! the receipt, messages in GNU's style, and the names that tools can be called by.
 
 mod args;
 pub(crate) mod deep;

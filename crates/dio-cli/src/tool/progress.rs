@@ -1,4 +1,4 @@
-//! A line on standard error that says how far the work is.
+//! A progress line on standard error.
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -10,30 +10,30 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::When;
 use dio_common::units::size as human_size;
 
-/// Work that takes less shows nothing.
+/// Work that takes less time shows no progress.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Time between two lines where there is no terminal.
+/// The time between two lines if standard error is not a terminal.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Counts bytes and shows them.
+/// Counts bytes and shows the progress.
 #[derive(Debug)]
 pub struct Progress {
     name: String,
-    /// What is done with the bytes, as in "copied".
+    /// A verb for what happens to the bytes, such as "copied".
     done: &'static str,
     wanted: bool,
     started: Instant,
     bytes: AtomicU64,
-    /// What is not a terminal gets whole lines.
+    /// Whether to print whole lines, because standard error is not a terminal.
     lines: bool,
-    /// Lines shown so far, one for each [`STEP`].
+    /// Lines printed so far, one for each [`STEP`].
     shown: AtomicU64,
     bar: OnceLock<ProgressBar>,
 }
 
 impl Progress {
-    /// Shows the progress of the tool of that name, and what it has `done` with the bytes.
+    /// Creates the progress of the tool `name`; `done` is the verb for what happens to the bytes.
     pub fn new(when: When, name: String, done: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let wanted = match when {
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// `bytes` more are where they belong.
+    /// Counts `bytes` more that are finished.
     pub fn add(&self, bytes: u64) {
         if !self.wanted {
             return;
@@ -65,7 +65,7 @@ impl Progress {
         }
         if self.lines {
             let step = elapsed.as_secs() / STEP.as_secs();
-            // Only one of several workers finds that the step has come.
+            // Of several workers, only one gets to print the line of this step.
             if self.shown.fetch_max(step, Ordering::Relaxed) < step {
                 self.line(total, elapsed);
             }
@@ -84,11 +84,11 @@ impl Progress {
     fn line(&self, bytes: u64, elapsed: Duration) {
         let rate = (bytes as f64 / elapsed.as_secs_f64()) as u64;
         let (bytes, rate, seconds) = (human_size(bytes), human_size(rate), elapsed.as_secs_f64());
-        // Nobody can be told that standard error is closed.
+        // An error of standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} {} in {seconds:.1} s, {rate}/s", self.name, self.done);
     }
 
-    /// Does something that may print, while the line is away.
+    /// Runs `print`, which may print, with the progress bar hidden.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match self.bar.get() {
             Some(bar) => bar.suspend(print),
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away; the last of several lines tells the whole.
+    /// Removes the progress bar, or prints a last line with the totals.
     pub fn finish(&self) {
         let elapsed = self.started.elapsed();
         if self.wanted && self.lines && elapsed >= QUIET {

@@ -1,4 +1,4 @@
-//! One run of a tool: its flags, what it accounts for, its messages and its exit status.
+//! One run of a tool: its flags, its ledger, its messages and its exit status.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -23,7 +23,7 @@ use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
 use crate::receipt::Ledger;
 
-/// One run of a tool. Cheap to clone; clones are the same run.
+/// One run of a tool. Clones are cheap and refer to the same run.
 #[derive(Clone, Debug)]
 pub struct Tool {
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ struct Shared {
     name: String,
     options: StreamOptions,
     receipt: Option<PathBuf>,
-    /// Where the receipt goes, once it is open.
+    /// The destination of the receipt, once it is open.
     destination: Mutex<Option<Destination>>,
     ledger: Ledger,
     progress: Progress,
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 impl Tool {
-    /// A run of `command` under the flags. Where descriptors are few, and the flags leave it open,
+    /// Creates a run of `command` with these flags. If descriptors are few and the flags permit it,
     /// streams do without the second descriptor that direct I/O takes.
     pub fn new(command: &'static str, io: &IoArgs) -> Tool {
         let mut options = io.stream_options();
@@ -66,18 +66,18 @@ impl Tool {
         Tool { shared: Arc::new(shared) }
     }
 
-    /// What messages start with: `dio cat`, or `cat` for a tool that was called by a link of that
-    /// name.
+    /// Returns the prefix of messages: `dio cat`, or `cat` if the tool was called through a link of
+    /// that name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Opens the receipt, where one is asked for, before anything is read or written; `names` are
-    /// the operands.
+    /// Opens the receipt, if one is requested, before anything is read or written; `names` are the
+    /// operands.
     ///
     /// # Errors
-    /// The exit status, if it cannot be written or is one of the operands: that is told, and
-    /// nothing is to be done.
+    /// The exit status, if the receipt cannot be written or is one of the operands. The message has
+    /// been printed, and the caller must do nothing else.
     pub fn begin<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ExitCode> {
         let Some(path) = &self.shared.receipt else { return Ok(()) };
         match Destination::open(path, names) {
@@ -92,34 +92,34 @@ impl Tool {
         }
     }
 
-    /// How streams are opened.
+    /// Returns the options for opening streams.
     pub fn stream_options(&self) -> &StreamOptions {
         &self.shared.options
     }
 
-    /// The account of the run.
+    /// Returns the ledger of the run.
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
     }
 
-    /// `bytes` more have been dealt with.
+    /// Counts `bytes` more as done.
     pub fn progressed(&self, bytes: u64) {
         self.shared.progress.add(bytes);
     }
 
-    /// Tells an error; the exit status will be 1.
+    /// Prints an error; the exit status will be 1.
     pub fn error(&self, message: impl Display) {
         self.fail();
         self.note(message);
     }
 
-    /// Tells something that does not change the exit status.
+    /// Prints a message that does not change the exit status.
     pub fn note(&self, message: impl Display) {
         self.shared.progress.aside(|| said::say(format!("{}: {message}\n", self.name())));
     }
 
-    /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the
-    /// library knows them.
+    /// Prints an error of a file in the style of GNU's tools, with the offset and a remedy if the
+    /// library provides them.
     pub fn file_error(&self, path: &Path, error: &io::Error) {
         match file_error(error).filter(|error| {
             [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()].contains(&true)
@@ -129,11 +129,10 @@ impl Tool {
         }
     }
 
-    /// Prints text on standard output at once, so that it stands where it belongs among the
-    /// messages.
+    /// Prints text on standard output at once, so that it keeps its position among the messages.
     ///
     /// # Errors
-    /// `EBADF` where the process was started without it; what writing answers.
+    /// `EBADF` if the process was started without standard output; write errors.
     pub fn print(&self, text: &[u8]) -> io::Result<()> {
         if was_closed(1) {
             return Err(Errno::BADF.into());
@@ -145,31 +144,32 @@ impl Tool {
         })
     }
 
-    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes
-    /// into one, unless whoever started it ignores that signal; the rest is told.
+    /// Handles an error of standard output. A closed pipe ends the process by SIGPIPE, as for every
+    /// tool that writes into one, unless SIGPIPE was ignored when the process started. Other errors
+    /// are printed.
     pub fn write_failed(&self, error: &io::Error) {
         die_of_a_closed_pipe(errno_of(error));
         self.error(format_args!("write error: {}", words(errno_of(error))));
     }
 
-    /// The exit status will be 1, for a reason that was told already.
+    /// Sets the exit status to 1, for a reason that was already printed.
     pub fn fail(&self) {
         self.shared.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything failed so far; a message that could not be written too, but for the tools
-    /// whose models do not care.
+    /// Returns whether anything has failed so far. A message that could not be written counts too,
+    /// except for tools whose originals ignore that.
     pub fn failed(&self) -> bool {
         let careless = matches!(self.shared.command, "gzip" | "zstd");
         self.shared.failed.load(Ordering::Relaxed) || (said::is_lost() && !careless)
     }
 
-    /// Everything written was synced.
+    /// Records that everything written was synced.
     pub fn set_durable(&self) {
         self.shared.durable.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks
+    /// Ends the run: removes the progress line and writes the receipt. All sources and sinks must
     /// have been closed.
     pub fn finish(self) -> ExitCode {
         self.shared.progress.finish();
@@ -185,7 +185,7 @@ impl Tool {
     }
 }
 
-/// Why a receipt could not be written.
+/// Returns the reason why a receipt could not be written.
 pub(crate) fn receipt_words(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<ReceiptError>()) {
         Some(refusal) => format!("it {refusal}"),
@@ -193,7 +193,7 @@ pub(crate) fn receipt_words(error: &io::Error) -> String {
     }
 }
 
-/// The engine behind the streams.
+/// Returns the name of the engine behind the streams.
 fn engine_name() -> &'static str {
     dio::Io::shared().map_or("none", |io| io.engine_name())
 }

@@ -1,4 +1,4 @@
-//! Sources and sinks that account for themselves.
+//! Sources and sinks that record their counters for the receipt.
 
 use std::io::{self, BufRead, Read, Write};
 use std::ops::{Deref, DerefMut};
@@ -14,16 +14,16 @@ use rustix::io::Errno;
 use super::run::Tool;
 use crate::receipt::{FileLine, Role, main_way};
 
-/// What the receipt says of one stream, begun before the first byte moves.
+/// The entry of one stream in the receipt, begun before the first byte moves.
 #[derive(Debug)]
 struct Account {
     tool: Tool,
     role: Role,
-    /// Kept to ask for the pages at the end; only where a receipt is wanted.
+    /// Kept to count the cached pages at the end; only if a receipt is wanted.
     descriptor: Option<OwnedFd>,
     pages_before: Option<u64>,
     buffers: u64,
-    /// What moved without the stream's knowledge.
+    /// Bytes that moved through the descriptor but not through the stream.
     also: Counters,
 }
 
@@ -60,15 +60,15 @@ impl Tool {
     /// Opens a source; `-` is standard input.
     ///
     /// # Errors
-    /// As [`Input::open`].
+    /// Errors of [`Input::open`].
     pub fn open(&self, path: &Path) -> io::Result<Source> {
         if path == Path::new("-") { self.stdin() } else { Ok(self.source(Input::open(path, self.stream_options())?)) }
     }
 
-    /// Standard input as a source.
+    /// Returns standard input as a source.
     ///
     /// # Errors
-    /// `EBADF` where the process was started without it; as [`Input::adopt`].
+    /// `EBADF` if the process was started without it; errors of [`Input::adopt`].
     pub fn stdin(&self) -> io::Result<Source> {
         if was_closed(0) {
             return Err(Errno::BADF.into());
@@ -77,10 +77,10 @@ impl Tool {
         Ok(self.source(Input::adopt(fd, "-", self.stream_options())?))
     }
 
-    /// Standard output as a sink.
+    /// Returns standard output as a sink.
     ///
     /// # Errors
-    /// `EBADF` where the process was started without it; as [`Output::adopt`].
+    /// `EBADF` if the process was started without it; errors of [`Output::adopt`].
     pub fn stdout(&self) -> io::Result<Sink> {
         if was_closed(1) {
             return Err(Errno::BADF.into());
@@ -89,23 +89,23 @@ impl Tool {
         self.output(fd, Path::new("-"))
     }
 
-    /// An open descriptor as a sink; `path` is for messages and the receipt.
+    /// Returns an open descriptor as a sink; `path` is for messages and the receipt.
     ///
     /// # Errors
-    /// As [`Output::adopt`].
+    /// Errors of [`Output::adopt`].
     pub fn output(&self, fd: OwnedFd, path: &Path) -> io::Result<Sink> {
         self.output_with(fd, path, self.stream_options())
     }
 
-    /// The same, with options of its own: one of many sinks.
+    /// Does the same with separate options, for one of many sinks.
     ///
     /// # Errors
-    /// As [`Output::adopt`].
+    /// Errors of [`Output::adopt`].
     pub fn output_with(&self, fd: OwnedFd, path: &Path, options: &StreamOptions) -> io::Result<Sink> {
         Ok(Sink::new(self.clone(), Output::adopt(fd, path, options)?))
     }
 
-    /// A source that was opened otherwise.
+    /// Makes a source of an input that was opened elsewhere.
     pub fn source(&self, input: Input) -> Source {
         Source::new(self.clone(), input)
     }
@@ -124,25 +124,25 @@ impl Source {
         Source { input: Some(input), account }
     }
 
-    /// As [`Input::next_chunk`], counted for the progress line.
+    /// Returns the next chunk as [`Input::next_chunk`] does, and counts it for the progress line.
     ///
     /// # Errors
-    /// What reading answers.
+    /// Read errors.
     pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
         let chunk = self.deref_mut().next_chunk()?;
         self.account.tool.progressed(chunk.as_ref().map_or(0, |chunk| chunk.len() as u64));
         Ok(chunk)
     }
 
-    /// Accounts for what was moved through the descriptor otherwise.
+    /// Adds the counters of bytes that moved through the descriptor but not through the stream.
     pub fn also_moved(&mut self, counters: &Counters) {
         self.account.also.add(counters);
     }
 
-    /// Ends reading and closes the account. Dropping does the same, without news of an error.
+    /// Ends reading and closes the account. Dropping does the same, but discards an error.
     ///
     /// # Errors
-    /// As [`Input::close`].
+    /// Errors of [`Input::close`].
     pub fn close(mut self) -> io::Result<()> {
         self.end()
     }
@@ -155,7 +155,7 @@ impl Source {
         });
         let closed = input.close().map(|all| counters = all);
         if small {
-            // It was the tool, not the file system, that chose the page cache for a small file.
+            // The tool, not the file system, chose the page cache for a small file.
             counters.reasons[Reason::Small as usize] += counters.read.get(Class::Uncached);
         }
         self.account.close(&name, counters);
@@ -211,16 +211,16 @@ impl Sink {
         Sink { output: Some(output), account }
     }
 
-    /// Accounts for what was moved through the descriptor otherwise.
+    /// Adds the counters of bytes that moved through the descriptor but not through the stream.
     pub fn also_moved(&mut self, counters: &Counters) {
         self.account.also.add(counters);
     }
 
-    /// Waits for everything written and closes the account. Dropping does the same, without news of
-    /// an error.
+    /// Waits for everything written and closes the account. Dropping does the same, but discards an
+    /// error.
     ///
     /// # Errors
-    /// As [`Output::finish`].
+    /// Errors of [`Output::finish`].
     pub fn close(mut self) -> io::Result<()> {
         self.end()
     }

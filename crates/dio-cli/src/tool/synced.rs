@@ -1,4 +1,4 @@
-//! Syncs of what cannot be synced.
+//! Syncs of files that may not support it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,15 +6,15 @@ use dio_sys::uninterrupted;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
-/// `fsync(2)`, where it can be done: what has nothing to sync, or no means to, is no failure.
+/// Calls `fsync(2)`. A file that has nothing to sync, or does not support it, is no failure.
 ///
 /// EINVAL is the kernel's answer for each file without a sync operation: pipes, sockets, most
-/// devices, the files and directories of `proc(5)`. Other refusals are believed of special files
-/// only. Of a regular file EROFS is a loss: a file system that was shut down after an error answers
-/// it (`ext4_sync_file`, `btrfs_sync_file`).
+/// devices, the files and directories of `proc(5)`. Other refusals count as "nothing to sync" only
+/// for special files. For a regular file, EROFS means lost data: a file system that was shut down
+/// after an error answers it (`ext4_sync_file`, `btrfs_sync_file`).
 ///
 /// # Errors
-/// What `fsync(2)` answers.
+/// Errors of `fsync(2)`.
 pub(crate) fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     match uninterrupted(|| rustix::fs::fsync(fd)) {
@@ -23,7 +23,7 @@ pub(crate) fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Whether a sync of `fd` that answered `errno` had nothing to do.
+/// Returns whether a sync of `fd` that failed with `errno` had nothing to do.
 fn has_no_sync(fd: BorrowedFd<'_>, errno: Errno) -> bool {
     let special = || {
         fstat(fd).is_ok_and(|stat| {

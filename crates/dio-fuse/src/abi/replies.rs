@@ -1,4 +1,4 @@
-//! What follows the header in replies and notifications.
+//! The structures that follow the header in replies and notifications.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

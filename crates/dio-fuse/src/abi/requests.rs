@@ -1,4 +1,4 @@
-//! What follows the header in requests.
+//! The structures that follow the header in requests.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

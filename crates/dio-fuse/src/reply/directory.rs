@@ -110,7 +110,7 @@ impl ReplyDirectoryPlus {
     /// must.
     #[must_use]
     pub fn add_name(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
-        // Of an entry with node 0 the kernel takes only the name (`fuse_direntplus_link` of
+        // The kernel uses only the name of an entry with node 0 (`fuse_direntplus_link` of
         // fs/fuse/readdir.c).
         let head = abi::EntryOut::default();
         self.list.push(head.as_bytes(), ino.0, offset, kind, name.as_ref())

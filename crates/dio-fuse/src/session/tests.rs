@@ -73,7 +73,7 @@ impl Filesystem for Simple {
     }
 }
 
-/// The `FUSE_INIT` of a kernel: version, and the flags that it offers (the first 32).
+/// A kernel's `FUSE_INIT`: the version, and the first 32 flags that it offers.
 fn greeting(major: u32, minor: u32, flags: InitFlags) -> Vec<u8> {
     let head = words(&[major, minor, 131_072, flags.bits() as u32]);
     let more = if minor >= 36 { vec![0; 48] } else { vec![] };
@@ -139,11 +139,12 @@ fn a_user_leaves_threads_to_others_and_what_waits_can_be_interrupted() {
     assert_eq!(kernel.answer().error, 0);
     let serving = serving.spawn().unwrap();
     let user = rustix::process::geteuid().as_raw() + 100;
-    // The first occupies the share of its user, until it is interrupted.
+    // The first request occupies the share of its user until it is interrupted.
     for unique in [2, 4, 6] {
         kernel.ask(&message_of(user, opcode::LOOKUP, unique, b"x\0"));
     }
-    // Another user is served meanwhile: a file system that knows no such operation says so.
+    // Another user is served meanwhile: the file system does not implement the operation, and
+    // replies so.
     kernel.ask(&message_of(user + 1, opcode::STATFS, 8, &[]));
     assert_eq!((kernel.answer().unique), 8);
     kernel.ask(&message_of(user, opcode::INTERRUPT, 5, &longs(&[4])));
@@ -197,7 +198,7 @@ fn requests_that_find_all_threads_busy_are_told() {
     lookup(2);
     one();
     assert_eq!(kernel.answer().unique, 2);
-    // Once the thread has begun, it waits for this one, and not the other way round.
+    // Once the thread has begun, it waits for this test, and not the other way round.
     lookup(3);
     begins.recv().unwrap();
     let before = queued.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Asking a running mount.
+//! The client of a running mount's control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,13 +19,13 @@ use super::protocol::{Request, read_answer};
 use crate::session::table;
 use crate::stats::Snapshot;
 
-/// How long a server may take to answer.
+/// How long the client waits for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest answer that is read, in bytes.
+/// Longest answer that the client reads, in bytes.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
-/// Why a mount could not be asked, or what it answered.
+/// The reasons why a server could not be asked, and its refusals.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -37,7 +37,7 @@ pub enum ControlError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// There is no such process, or its mounts are not to be seen.
+    /// The process does not exist, or this process may not read its table of mounts.
     #[error("cannot look at the mounts of process {pid}: {}", words_of(.source))]
     Process {
         /// The process.
@@ -45,18 +45,18 @@ pub enum ControlError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The process sees no mount of dio.
+    /// The process's table of mounts contains no dio mount.
     #[error("process {pid} sees no dio mount")]
     NoMount {
         /// The process.
         pid: i32,
     },
-    /// The process sees several.
+    /// The process's table of mounts contains several dio mounts.
     #[error("process {pid} sees several dio mounts: name one of {}", list(.mounts))]
     Several {
         /// The process.
         pid: i32,
-        /// Where they are.
+        /// The mount points.
         mounts: Vec<PathBuf>,
     },
     /// The path is on another file system.
@@ -78,7 +78,7 @@ pub enum ControlError {
     NoSocket {
         /// The path.
         path: PathBuf,
-        /// Who mounted.
+        /// The user who mounted it.
         user: u32,
     },
     /// The server does not answer.
@@ -87,7 +87,7 @@ pub enum ControlError {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody else listens on the socket.
+    /// The server that listens on the socket runs as a user who is not trusted.
     #[error("the socket '{socket}' belongs to user {user}, who did not mount '{path}'")]
     Stranger {
         /// The path.
@@ -105,15 +105,15 @@ pub enum ControlError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The server said no.
+    /// The server refused the request, for this reason.
     #[error("{0}")]
     Refused(String),
-    /// The answer is none that is known.
+    /// The client cannot parse the answer.
     #[error("the server of '{path}' answers in an unknown way: {reason}")]
     Unknown {
         /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's error.
         reason: String,
     },
 }
@@ -123,8 +123,8 @@ fn list(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// A connection to the server of a mount. A call that fails otherwise than with
-/// [`ControlError::Refused`] ends it.
+/// A connection to the server of a mount. After an error other than [`ControlError::Refused`] the
+/// connection cannot be used any more.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -132,8 +132,9 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Connects to the server of the mount that `path` is on: its root, or anything below. The server
-/// of the mount itself is not needed to find it, so one that hangs or has gone is said to be.
+/// Connects to the server of the mount that contains `path`: the mount's root, or anything below
+/// it. The mount is found without a request to its server, so a server that hangs or has ended is
+/// reported as such.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -141,7 +142,7 @@ pub fn connect(path: impl AsRef<Path>) -> Result<Client, ControlError> {
     connect_among(path.as_ref(), place::candidates)
 }
 
-/// As [`connect`], where the server was started with [`start_in`](super::start_in).
+/// As [`connect`], for a server that was started with [`start_in`](super::start_in).
 ///
 /// # Errors
 /// As [`connect`].
@@ -149,9 +150,9 @@ pub fn connect_in(directory: &Path, path: impl AsRef<Path>) -> Result<Client, Co
     connect_among(path.as_ref(), |_| vec![directory.to_owned()])
 }
 
-/// As [`connect`], to the server of a mount that process `pid` sees: by the path that it has there,
-/// or without one where the process sees one mount of dio only, or one that this process does not
-/// see. So a mount in a namespace of its own is reached from outside.
+/// As [`connect`], for a mount in the mount namespace of process `pid`. `path` is a path in that
+/// namespace. Without a path the process must have exactly one dio mount, or exactly one that this
+/// process does not have. A mount in a private namespace is reached from outside in this manner.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -161,7 +162,8 @@ pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError>
     let found = match path {
         None => only(pid, mounts, &table::mounts().unwrap_or_default())?,
         Some(path) => {
-            // The same name leads to the directory below the mount here, where there is one.
+            // The name is resolved in this process's namespace, where it leads to the directory
+            // below the mount, if that exists.
             let name = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
             table::holding(mounts, &name).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?
         }
@@ -170,7 +172,7 @@ pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError>
     connect_to(&device, Some(pid), &found.at, place::candidates)
 }
 
-/// The one mount of dio among these, or the one of them that is not here too.
+/// Returns the only dio mount among `mounts`, or the only one of them that is not in `here` too.
 fn only(pid: Pid, mounts: Vec<table::Entry>, here: &[table::Entry]) -> Result<table::Entry, ControlError> {
     let pid = pid.as_raw_nonzero().get();
     let mut ours: Vec<table::Entry> = mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
@@ -194,8 +196,8 @@ fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> R
     connect_to(&device, None, path, directories)
 }
 
-/// Connects to the server of the mount of that number, which `process`, or this one, sees at
-/// `path`.
+/// Connects to the server of the mount with the device number `device`. `path` is a path of the
+/// mount in the namespace of `process`, or of this process.
 fn connect_to(
     device: &str,
     process: Option<Pid>,
@@ -214,15 +216,17 @@ fn connect_to(
     Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
 }
 
-/// Connects to the server of a mount that this process sees, if that is to be asked. The mount
-/// itself is not touched, or whoever unmounts it meanwhile would be told that it is busy.
+/// Connects to the server of a mount in this process's table of mounts; `None` if that is not
+/// possible. The mount itself is not accessed: an access would make a concurrent unmount fail
+/// because the mount is busy.
 pub(crate) fn connect_by_table(mount: &table::Entry) -> Option<Client> {
     let device = format!("{}:{}", major(mount.device), minor(mount.device));
     let line = place::mount_line(None, &device);
     reach(&device, line.as_ref(), &mount.at, place::candidates).ok()
 }
 
-/// The first server that listens for a mount and is trusted; else one that is not.
+/// Connects to the first server that listens for the mount and is trusted. If there is none,
+/// returns the error of the first server that is not trusted.
 fn reach(
     device: &str,
     mount: Option<&MountLine>,
@@ -235,7 +239,8 @@ fn reach(
         let Ok((socket, _directory)) = place::to_connect(&directory, device) else { continue };
         let Ok(stream) = UnixStream::connect(&socket) else { continue };
         match Client::new(path, directory.join(device), stream, &trusted) {
-            // Anybody can make a directory in /tmp: that must not hide the right one.
+            // Anybody can make a directory in /tmp, so an untrusted socket must not hide the right
+            // one.
             Err(error) => refused = refused.or(Some(error)),
             Ok(client) => return Ok(client),
         }
@@ -243,7 +248,8 @@ fn reach(
     Err(refused)
 }
 
-/// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.
+/// Finds out why no server could be reached. This accesses the mount itself, from a thread of its
+/// own, because the access may block for ever.
 fn why_not(path: &Path, mount: Option<MountLine>) -> ControlError {
     let path = path.to_owned();
     let Some(MountLine { kind, user }) = mount else {
@@ -284,7 +290,7 @@ impl Client {
         self.server
     }
 
-    /// What was counted until now.
+    /// Returns the counters as they are now.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -292,7 +298,7 @@ impl Client {
         self.ask(&Request::Snapshot)
     }
 
-    /// The settings that hold, as the text of options.
+    /// Returns the current settings, as the text of options.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -300,11 +306,11 @@ impl Client {
         self.ask(&Request::Settings)
     }
 
-    /// Changes settings; returns those that hold from now on.
+    /// Changes settings; returns the settings that apply from now on.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] with what is wrong with the text, and then nothing has changed;
-    /// others.
+    /// [`ControlError::Refused`] says what is wrong with the text; nothing has changed then. The
+    /// other variants as for the other requests.
     pub fn set(&mut self, text: &str) -> Result<String, ControlError> {
         self.ask(&Request::Set(text.to_owned()))
     }
@@ -324,7 +330,7 @@ impl Client {
 
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            // Not as a write, since a program that wants to be ended by SIGPIPE may ask.
+            // Sent with `MSG_NOSIGNAL`, not written: the calling program may have SIGPIPE end it.
             let stream = self.stream.get_ref();
             let count = uninterrupted(|| rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL))?;
             bytes = &bytes[count..];

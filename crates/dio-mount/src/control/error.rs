@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use dio::file::words_of;
 
-/// Why control or an exporter could not be started.
+/// The reasons why the control socket or an exporter could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The device number of the mount is not known.
+    /// The device number of the mount could not be determined.
     #[error("cannot look at '{path}': {}", words_of(.source))]
     Mount {
         /// The mount point.
@@ -19,9 +19,9 @@ pub enum StartError {
     /// There is no directory that is safe for the socket.
     #[error("no directory for the control socket: '{path}': {}", words_of(.source))]
     Directory {
-        /// The one that was tried last.
+        /// The directory that was tried last.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of its creation or check.
         source: io::Error,
     },
     /// The socket cannot be made.
@@ -29,7 +29,7 @@ pub enum StartError {
     Listen {
         /// The socket.
         path: PathBuf,
-        /// The kernel's answer; `AddrInUse` if somebody is listening there.
+        /// The kernel's answer; `AddrInUse` if another process listens there.
         source: io::Error,
     },
     /// The file of statistics cannot be written.

@@ -1,5 +1,5 @@
-//! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on
-//! a socket.
+//! Exports statistics in the text format of Prometheus: to a file that is written every ten
+//! seconds, and on a socket.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -18,31 +18,32 @@ use super::listen::{Listener, Service};
 use super::place::is_abandoned;
 use crate::stats::{Stats, prometheus};
 
-/// How often a file is written.
+/// Interval between two writes of the file.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Where statistics go: the options `stats_file=` and `stats_socket=` of a mount. Paths are taken
-/// from the root where they are absolute, as those of a daemon must be.
+/// Destinations of the statistics: the options `stats_file=` and `stats_socket=` of a mount. A
+/// daemon needs absolute paths, because relative ones start at its working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// A file that is replaced every ten seconds, as the collector of text files of Prometheus'
-    /// node exporter wants it. It stays when the mount ends, with `dio_up` 0.
+    /// A file that is replaced every ten seconds, for the textfile collector of Prometheus' node
+    /// exporter. When the mount ends, the file stays, with `dio_up` 0.
     pub file: Option<PathBuf>,
-    /// A socket on which everyone who connects gets the text: everyone who may enter its directory.
+    /// A socket that sends the text to every client that connects. Everybody who may enter its
+    /// directory may connect.
     pub socket: Option<PathBuf>,
 }
 
-/// Writes and answers until it is dropped.
+/// Writes the file and serves the socket until it is dropped.
 #[derive(Debug)]
 pub struct Exporter {
     file: Option<FileWriter>,
-    // Answers until it is dropped.
+    // Serves clients until it is dropped.
     _socket: Option<Listener>,
 }
 
 impl Exporter {
-    /// Starts what is asked for; each has a thread of its own. The file has been written once when
-    /// this returns.
+    /// Starts the exporters that `exports` names, each with a thread of its own. When this returns,
+    /// the file has been written once.
     ///
     /// # Errors
     /// [`StartError::File`], [`StartError::Listen`].
@@ -58,7 +59,7 @@ impl Exporter {
         Ok(Exporter { file: file.transpose()?, _socket: socket })
     }
 
-    /// The last failure to write the file, if it has not been written since.
+    /// Returns the error of the last attempt to write the file, if that attempt failed.
     pub fn failure(&self) -> Option<String> {
         self.file.as_ref().and_then(FileWriter::failure)
     }
@@ -80,8 +81,8 @@ fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
     )
 }
 
-/// Lets everybody connect, whatever mask the process has. Only a socket gets that: who may write to
-/// the directory can have put something else in its place.
+/// Lets everybody connect to the socket, whatever the process's umask is. Nothing but a socket gets
+/// the mode: a process that may write to the directory can have replaced the socket.
 fn allow_everybody(path: &Path) -> io::Result<()> {
     let place = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Socket {
@@ -93,7 +94,7 @@ fn allow_everybody(path: &Path) -> io::Result<()> {
 /// The thread that writes the file.
 #[derive(Debug)]
 struct FileWriter {
-    /// Dropped to end the thread.
+    /// The thread ends when this is dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     failure: Arc<parking_lot::Mutex<Option<String>>>,
@@ -132,18 +133,18 @@ impl Drop for FileWriter {
     }
 }
 
-/// Replaces a file, so that who reads it finds the old text or the new one. It is not synced: after
-/// a crash it is written anew.
+/// Replaces a file atomically: a reader finds either the old text or the new text. The file is not
+/// synced, because a server writes it anew after a crash.
 ///
 /// # Errors
-/// That of `open(2)`, `write(2)` or `rename(2)`; nothing is left then.
+/// Those of `open(2)`, `write(2)` and `rename(2)`; no temporary file is left then.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);
     temporary.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(temporary);
-    // A process of that number that crashed may have left one; nobody else uses the name.
+    // A crashed process with the same pid may have left this file; no other process uses the name.
     let _ = std::fs::remove_file(&temporary);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));
@@ -228,7 +229,7 @@ mod tests {
         }
         drop(exporter);
         assert!(!path.exists());
-        // One that was left behind by a crash.
+        // A socket file that a crashed server left behind.
         drop(UnixListener::bind(&path).unwrap());
         drop(Exporter::start(&stats, &exports).unwrap());
         std::fs::write(&path, "a file").unwrap();

@@ -1,5 +1,5 @@
-//! One thread that answers the clients of a Unix socket, however slow they are, with bounded
-//! memory.
+//! Serves the clients of a Unix socket with one thread and bounded memory, however slow the clients
+//! are.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,36 +20,38 @@ use rustix::process::geteuid;
 use super::place::Turn;
 use super::protocol::refusal;
 
-/// Most clients at a time. When one more comes, that which has been silent longest is sent away.
+/// Most clients at a time. One more makes the server disconnect the client that has been silent
+/// longest.
 const MOST_CLIENTS: usize = 32;
 
 /// Longest request, in bytes.
 const LONGEST_REQUEST: usize = 64 << 10;
 
-/// What clients get.
+/// The service that clients of a socket get.
 pub(super) enum Service {
-    /// An answer to each line, for root and the user of this process.
+    /// Answers each line that a client sends, if the client is root or the user of this process.
     Lines(Box<dyn Fn(&str) -> String + Send>),
-    /// This text, when they come, and no more. Who may connect is a matter of the socket's
-    /// permissions.
+    /// Sends this text to each client that connects, then closes. The socket's permissions decide
+    /// who may connect.
     Text(Box<dyn Fn() -> String + Send>),
 }
 
-/// A socket that is answered until this is dropped; then it is removed.
+/// A socket that is served by a thread. Dropping this ends the thread and removes the socket file.
 #[derive(Debug)]
 pub(super) struct Listener {
     path: PathBuf,
-    /// The directory of it, if others make sockets there in turns.
+    /// The directory of the socket file, if servers take a [`Turn`] to make and remove sockets
+    /// there.
     directory: Option<OwnedFd>,
-    /// Device and inode of the socket: another one of that name is left alone.
+    /// Device and inode of the socket file: a drop does not remove another file of that name.
     identity: FileId,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Answers on a socket that was bound to `path`, in `directory`, if others make sockets there
-    /// in turns.
+    /// Serves `socket`, which is bound to `path`. `directory` is the socket's directory, if servers
+    /// take a [`Turn`] there.
     pub(super) fn start(
         socket: UnixListener,
         path: PathBuf,
@@ -71,33 +73,34 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Between looking and removing, the next server must not put its own there.
+        // Between the comparison and the removal, another server must not create a socket of this
+        // name.
         let turn = self.directory.as_ref().map(Turn::take);
         let ours =
             std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| FileId::of_metadata(&metadata) == self.identity);
         if ours {
-            // If it cannot be removed, the next server does it.
+            // If it cannot be removed, the next server removes it.
             let _ = std::fs::remove_file(&self.path);
         }
         drop(turn);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // It panicked if a command did; there is nothing to do then.
+            // The join fails if a command panicked; nothing is left to do then.
             let _ = thread.join();
         }
     }
 }
 
-/// One that has connected.
+/// A connected client.
 struct Visitor {
     stream: UnixStream,
     input: Vec<u8>,
-    /// What is still to be sent. While there is any, nothing more is read.
+    /// Bytes to send. While there are any, nothing more is read.
     output: Vec<u8>,
     sent: usize,
-    /// To be sent away when everything is sent.
+    /// Whether to disconnect the client when `output` is sent.
     last: bool,
-    /// When it was heard of last, by the desk's clock.
+    /// The desk's clock when the client was last active.
     heard: u64,
 }
 
@@ -111,7 +114,7 @@ impl Visitor {
         self.sent = 0;
     }
 
-    /// Sends what can be sent now; false when the visit is over.
+    /// Sends as much as the socket takes now; returns false when the connection is over.
     fn send(&mut self) -> bool {
         while self.sent < self.output.len() {
             let rest = &self.output[self.sent..];
@@ -126,7 +129,7 @@ impl Visitor {
         !self.last
     }
 
-    /// Reads what is there, a little; false when the visitor has gone.
+    /// Reads up to 4 KiB if there is input; returns false when the client has disconnected.
     fn receive(&mut self) -> bool {
         let mut buffer = [0; 4096];
         match rustix::io::read(&self.stream, &mut buffer) {
@@ -140,7 +143,7 @@ impl Visitor {
         }
     }
 
-    /// The next whole line, without its end.
+    /// Takes the next complete line from the input, without its end.
     fn line(&mut self) -> Option<String> {
         let end = self.input.iter().position(|byte| *byte == b'\n')?;
         let line = String::from_utf8_lossy(&self.input[..end]).into_owned();
@@ -149,13 +152,13 @@ impl Visitor {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Desk {
     socket: UnixListener,
     service: Service,
     wake: Arc<OwnedFd>,
     clients: Vec<Visitor>,
-    /// Counts what is heard.
+    /// Increases at each new connection and each time that a client is served.
     clock: u64,
 }
 
@@ -167,7 +170,7 @@ impl Desk {
             if !ready[0].is_empty() {
                 return;
             }
-            // From the back, so that those who go do not move the others.
+            // Backwards, because `swap_remove` moves the last client to this index.
             for place in (0..self.clients.len()).rev() {
                 if !ready[2 + place].is_empty() && !self.serve(place) {
                     self.clients.swap_remove(place);
@@ -179,7 +182,8 @@ impl Desk {
         }
     }
 
-    /// Waits until something is ready: the end, a newcomer, the clients.
+    /// Waits until something is ready; returns the events of `wake`, of the socket, and of each
+    /// client in order.
     fn wait(&self) -> Result<Vec<PollFlags>, Errno> {
         let mut ends = vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
         ends.extend(self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), client.wants())));
@@ -191,7 +195,7 @@ impl Desk {
         let stream = match self.socket.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // No descriptors, perhaps: asking again at once would not help.
+                // Perhaps no descriptor is free: a retry at once would not help.
                 if error.kind() != io::ErrorKind::WouldBlock {
                     thread::sleep(Duration::from_millis(50));
                 }
@@ -224,7 +228,7 @@ impl Desk {
         }
     }
 
-    /// Does what can be done for a client now; false when it is to go.
+    /// Serves a client that is ready; returns false when it is to be disconnected.
     fn serve(&mut self, place: usize) -> bool {
         self.clock += 1;
         let client = &mut self.clients[place];
@@ -237,7 +241,7 @@ impl Desk {
             return false;
         }
         let Service::Lines(answer) = &self.service else { return true };
-        // One answer after the other: while one is not sent whole, the next is not made.
+        // One answer at a time: while an answer is not sent completely, the next one is not made.
         while client.output.is_empty() {
             match client.line() {
                 Some(line) => client.say(answer(&line) + "\n"),
@@ -255,7 +259,7 @@ impl Desk {
     }
 }
 
-/// Whether the one at the other end is root or who runs this process.
+/// Whether the client is root or the user of this process.
 fn may_ask(stream: &UnixStream) -> bool {
     let owner = geteuid();
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == owner)

@@ -1,4 +1,4 @@
-//! Talking to a running mount: what it counts, its settings, and changing them.
+//! The control socket of a running mount: reading its counters and settings, and changing settings.
 //!
 //! The server of a mount listens on a Unix socket (`unix(7)`) that is named after the device number
 //! of the mount, `MAJ:MIN`, in a directory that only its user may enter. A request is one line of
@@ -11,11 +11,10 @@
 //! | `{"set": "…"}` | `{"ok": "…"}`: the settings that hold from now on |
 //! | anything else | `{"error": "…"}` |
 //!
-//! Only root and the user of the server are answered (`SO_PEERCRED`), and the one who asks trusts
-//! none but root, itself and the user who mounted.
+//! Only root and the user of the server get answers (`SO_PEERCRED`). A client in turn trusts only
+//! servers of root, of its own user, and of the user who mounted.
 //!
-//! The server starts everything with [`start`], after it has become the process that serves and
-//! once the mount is there.
+//! The server calls [`start`] when the mount exists, in the process that serves it.
 
 mod client;
 mod error;
@@ -50,23 +49,24 @@ pub struct Control {
 }
 
 impl Control {
-    /// Where the control socket is.
+    /// The path of the control socket.
     pub fn socket(&self) -> &Path {
         self.listener.path()
     }
 
-    /// Why the file of statistics could not be written the last time, if so.
+    /// Returns the error of the last attempt to write the file of statistics, if that attempt
+    /// failed.
     pub fn export_failure(&self) -> Option<String> {
         self.exporter.failure()
     }
 }
 
 /// Starts the control socket of the mount at `mountpoint`, and the exporters. Each has a thread of
-/// its own: call it after `fork(2)`, once the mount is there. The mount point need not be served
-/// yet: the kernel knows its number by itself.
+/// its own, so call this after `fork(2)`, when the mount exists. The mount need not be served yet:
+/// the kernel returns its device number without a request to the server.
 ///
 /// # Errors
-/// [`StartError`]; nothing is left of what was started then. A mount can well do without.
+/// [`StartError`]; nothing stays started then. A mount works without control and exporters.
 pub fn start(
     mountpoint: &Path,
     stats: &Arc<Stats>,
@@ -76,8 +76,8 @@ pub fn start(
     start_for(&number_of(mountpoint)?, stats, commands, exports)
 }
 
-/// As [`start`], by the device number of the mount (`MAJ:MIN`), where its mount point is out of
-/// sight: in another mount namespace, say.
+/// As [`start`], by the device number of the mount (`MAJ:MIN`). For mounts whose mount point this
+/// process cannot reach, for example in another mount namespace.
 ///
 /// # Errors
 /// As [`start`].
@@ -96,8 +96,8 @@ fn number_of(mountpoint: &Path) -> Result<String, StartError> {
     place::device_of(mountpoint).map_err(failed)
 }
 
-/// As [`start`], with the socket in a directory of the caller's choice; it is made if it is
-/// missing. [`connect`] finds it if [`RUNTIME_DIRECTORY`] names it.
+/// As [`start`], with the socket in `directory`, which is created if it is missing. [`connect`]
+/// finds the socket if [`RUNTIME_DIRECTORY`] names that directory.
 ///
 /// # Errors
 /// As [`start`].

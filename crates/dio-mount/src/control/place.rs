@@ -1,4 +1,4 @@
-//! Where the control sockets are, and which mount a path is on.
+//! The directories of control sockets, and the mount that contains a path.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,29 +15,30 @@ use rustix::process::{Pid, geteuid, getuid};
 
 use crate::session::table::table_of;
 
-/// Names another directory for the sockets, for servers and for those who ask them. It is made,
-/// mode 0700, if it is missing.
+/// The environment variable that names another directory for the sockets, for servers and for
+/// clients. The directory is created, with mode 0700, if it is missing.
 pub const RUNTIME_DIRECTORY: &str = "DIO_RUNTIME_DIR";
 
-/// Longest path of a socket, its end not counted (`unix(7)`).
+/// Longest path of a socket in bytes, without the terminating null byte (`unix(7)`).
 const LONGEST_PATH: usize = 107;
 
-/// A directory of this user's own.
+/// A directory for sockets that belongs to this user.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
 }
 
-/// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server
-/// is not asked, so one that is gone or hangs does no harm (`AT_STATX_DONT_SYNC`).
+/// Returns the device number of the mount that contains `path`, as the kernel writes it: `MAJ:MIN`.
+/// The request does not reach the server (`AT_STATX_DONT_SYNC`), so it works for a server that has
+/// ended or hangs.
 pub(crate) fn device_of(path: &Path) -> Result<String, Errno> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// The directory for sockets of this process, made if it is missing. The last one that failed, if
-/// all did.
+/// Returns the directory for this process's sockets, which is created if it is missing. If all
+/// candidates fail, returns the last one with its error.
 pub(super) fn own_directory() -> Result<Directory, (PathBuf, io::Error)> {
     let mut failed = (PathBuf::from("/run/dio"), io::Error::from(io::ErrorKind::NotFound));
     for path in own_candidates() {
@@ -49,7 +50,7 @@ pub(super) fn own_directory() -> Result<Directory, (PathBuf, io::Error)> {
     Err(failed)
 }
 
-/// Directories where a server of this user may listen, the best first.
+/// Lists the directories where a server of this user may listen, in the order of preference.
 fn own_candidates() -> Vec<PathBuf> {
     if let Some(named) = named() {
         return vec![named];
@@ -63,7 +64,8 @@ fn own_candidates() -> Vec<PathBuf> {
     candidates
 }
 
-/// Directories where the server of a mount may listen that one of these users made, the best first.
+/// Lists the directories where the server of a mount may listen if one of `users` mounted it, in
+/// the order of preference.
 pub(super) fn candidates(users: &[u32]) -> Vec<PathBuf> {
     let mut candidates: Vec<PathBuf> = named().into_iter().collect();
     candidates.push(PathBuf::from("/run/dio"));
@@ -83,14 +85,14 @@ fn of_session() -> Option<PathBuf> {
         .map(|path| path.join("dio"))
 }
 
-/// Where a user's sockets are when no session says it.
+/// The directories of a user's sockets where `XDG_RUNTIME_DIR` is not set.
 fn of_user(user: u32) -> [PathBuf; 2] {
     [PathBuf::from(format!("/run/user/{user}/dio")), PathBuf::from(format!("/tmp/dio-{user}"))]
 }
 
 impl Directory {
-    /// Opens a directory of ours, after making it if it is missing: not a symbolic link, and nobody
-    /// else may enter it.
+    /// Opens a directory for sockets, and creates it if it is missing. Refuses a symbolic link, a
+    /// directory of another user, and one that other users may access.
     pub(super) fn make(path: &Path) -> io::Result<Directory> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -106,11 +108,11 @@ impl Directory {
     }
 }
 
-/// A socket for the mount of that number, and its path. Sockets of servers that have ended without
-/// removing them are removed, and so is one of this number: the kernel gives the number of a mount
-/// that is over to the next one, while the server of the old one may still be ending.
+/// Binds a socket for the mount with the device number `device`; returns it with its path. Removes
+/// the sockets of servers that ended without removing them. Removes a socket of this number in any
+/// case: the kernel reuses device numbers, so the server of an earlier mount may still be ending.
 pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListener, PathBuf)> {
-    // Between `bind` and `listen` another server's socket looks like one that was left behind.
+    // Between `bind` and `listen`, another server's socket would look abandoned.
     let _turn = Turn::take(&directory.fd)?;
     sweep(directory)?;
     let path = directory.path.join(device);
@@ -122,7 +124,7 @@ pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListe
     Ok((socket, path))
 }
 
-/// The right to make and to remove sockets in a directory, until it is dropped.
+/// The exclusive right to make and remove sockets in a directory, held until this is dropped.
 pub(super) struct Turn<'a>(BorrowedFd<'a>);
 
 impl Turn<'_> {
@@ -138,7 +140,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A path of the socket that is short enough.
+/// Returns a path of the socket that is not longer than [`LONGEST_PATH`].
 fn reachable(directory: &Directory, device: &str) -> PathBuf {
     let path = directory.path.join(device);
     match path.as_os_str().len() {
@@ -164,7 +166,7 @@ fn is_device(name: &str) -> bool {
     name.split_once(':').is_some_and(|(major, minor)| number(major) && number(minor))
 }
 
-/// Whether a socket is there and nobody listens.
+/// Whether a socket exists on which no process listens.
 pub(super) fn is_abandoned(path: &Path) -> bool {
     let refused = || -> Result<(), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -174,7 +176,8 @@ pub(super) fn is_abandoned(path: &Path) -> bool {
     refused() == Err(Errno::CONNREFUSED)
 }
 
-/// A path by which a client reaches the socket, with what keeps it valid.
+/// Returns a path by which a client can connect to the socket, and the descriptor that the path
+/// depends on.
 pub(super) fn to_connect(directory: &Path, device: &str) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     let path = directory.join(device);
     if path.as_os_str().len() <= LONGEST_PATH {
@@ -185,24 +188,24 @@ pub(super) fn to_connect(directory: &Path, device: &str) -> io::Result<(PathBuf,
     Ok((fd_path(&fd).join(device), Some(fd)))
 }
 
-/// A line of the table of mounts.
+/// The fields of one line of the table of mounts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MountLine {
-    /// The type of file system, with its subtype.
+    /// The type of the file system, with its subtype.
     pub(super) kind: String,
-    /// Of a FUSE mount, the user who mounted it.
+    /// The user who mounted it, if it is a FUSE mount.
     pub(super) user: Option<u32>,
 }
 
-/// What the table of mounts of a process, or of this one, says of a device number; `None` if it is
-/// not there (or `/proc` is not).
+/// Looks up a device number in the table of mounts of `process`, or of this process. Returns `None`
+/// if the table has no such line, or if `/proc` is not mounted.
 pub(super) fn mount_line(process: Option<Pid>, device: &str) -> Option<MountLine> {
     let table = std::fs::read(table_of(process)).ok()?;
     find_mount(&String::from_utf8_lossy(&table), device)
 }
 
-/// The fields of `proc_pid_mountinfo(5)`: third the device number, behind ` - ` type, source and
-/// options of the superblock.
+/// Parses lines of `proc_pid_mountinfo(5)`: the third field is the device number; after ` - `
+/// follow the type, the source and the options of the superblock.
 fn find_mount(table: &str, device: &str) -> Option<MountLine> {
     let line = table.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
     let mut fields = line.split_once(" - ")?.1.split(' ');
@@ -212,7 +215,7 @@ fn find_mount(table: &str, device: &str) -> Option<MountLine> {
     Some(MountLine { kind, user })
 }
 
-/// Users whose servers are trusted: root, this user, and who mounted.
+/// Users whose servers a client trusts: root, the client's own user, and the user who mounted.
 pub(super) fn trusted(mount: Option<&MountLine>) -> Vec<u32> {
     let mut users = vec![geteuid().as_raw(), getuid().as_raw(), 0];
     users.extend(mount.and_then(|mount| mount.user));
@@ -273,7 +276,7 @@ mod tests {
         names.sort();
         assert_eq!(names, ["0:1", "0:2", "0:3", "mine"]);
         assert_eq!(std::fs::metadata(&bound).unwrap().permissions().mode() & 0o777, 0o600);
-        // The number is that of a new mount, whoever still listens.
+        // The number belongs to the new mount, even while the server of an earlier mount listens.
         let (socket, path) = bind(&directory, "0:2").unwrap();
         drop(alive);
         std::os::unix::net::UnixStream::connect(path).unwrap();

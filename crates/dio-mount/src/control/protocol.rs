@@ -1,4 +1,4 @@
-//! The requests to a running mount, and the answers to them: lines of JSON.
+//! Requests to a running mount and its answers, as lines of JSON.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use crate::stats::Stats;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request {
-    /// What was counted.
+    /// Asks for the counters.
     Snapshot,
-    /// The settings as text.
+    /// Asks for the settings as text.
     Settings,
-    /// Other settings.
+    /// Changes the settings to this text.
     Set(String),
 }
 
-/// An answer; `T` is what the request asked for.
+/// An answer; `T` is the type of the value that was requested.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer<T> {
@@ -25,15 +25,15 @@ enum Answer<T> {
     Error(String),
 }
 
-/// Takes over other settings, or says what is wrong with the text.
+/// Applies new settings, or returns what is wrong with the text.
 pub type Change = dyn Fn(&str) -> Result<(), String> + Send;
 
-/// What the program that serves does on request. Both are called on a thread of the control, one at
-/// a time; a mount that ends waits for a call under way.
+/// The functions of the serving program that answer requests. Both are called on the thread of the
+/// control socket, one at a time. A mount that ends waits for a call in progress.
 pub struct Commands {
-    /// Its settings as the text of options.
+    /// Returns the settings as the text of options.
     pub settings: Box<dyn Fn() -> String + Send>,
-    /// Takes over other settings, or says what is wrong with the text.
+    /// Applies new settings, or returns what is wrong with the text.
     pub set: Box<Change>,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Commands {
     }
 }
 
-/// The answer to a line, without its end.
+/// Returns the answer to a line; both without the line's end.
 pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
     match serde_json::from_str(line) {
         Ok(Request::Snapshot) => told(Answer::Ok(stats.snapshot())),
@@ -56,7 +56,7 @@ pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
     }
 }
 
-/// What an answer says: what was asked for, or why not.
+/// Parses an answer: the requested value, or the reason of a refusal.
 pub(crate) fn read_answer<T: DeserializeOwned>(answer: &str) -> serde_json::Result<Result<T, String>> {
     Ok(match serde_json::from_str(answer)? {
         Answer::Ok(value) => Ok(value),

@@ -1,5 +1,4 @@
-//! Attributes: owner, mode and times, what links contain, what callers may do, and the file system
-//! below.
+//! Attributes: owner, mode and times, the targets of links, access checks, and `statfs`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,11 +19,11 @@ use crate::set_id;
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Names {
-    /// Attributes of an inode; `st_ino` as in [`Entry::stat`](super::Entry::stat).
+    /// Returns the attributes of an inode; `st_ino` is as in [`Entry::stat`](super::Entry::stat).
     ///
     /// # Errors
     /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file,
-    /// those of `fstat(2)`.
+    /// and those of `fstat(2)`.
     pub fn stat(&self, inode: InodeId) -> Result<Stat> {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;
@@ -35,28 +34,28 @@ impl Names {
         Ok(stat)
     }
 
-    /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may
-    /// take set-id bits away that the mode gives. What a change takes away besides is the business
-    /// of the file system below.
+    /// Changes attributes of an inode of any type, in the order owner, mode, times: a change of the
+    /// owner may clear set-id bits that the new mode sets. All other side effects of a change are
+    /// left to the file system below.
     ///
-    /// Everything happens as the caller. The kernel has checked who may do it by the attributes
-    /// that it remembers, and for calls on an open descriptor it never asks for newer ones: a
-    /// program could keep the descriptor of a file that has meanwhile become another user's, and
-    /// give that user's file the set-user-id bit.
+    /// Everything is done as the caller. The kernel has checked the caller's permission with cached
+    /// attributes, and for calls on an open descriptor it never refreshes them. Otherwise a program
+    /// could keep a descriptor of a file that has meanwhile become another user's, and set the
+    /// set-user-id bit on that user's file.
     ///
     /// # Errors
     /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file,
-    /// those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
+    /// and those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
     pub fn change(&self, caller: Caller, inode: InodeId, changes: &Changes) -> Result<()> {
         let place = self.descriptor(inode)?;
         let before = fstat(&*place)?;
-        // Nothing is changed if it will not be known whether there are objects to change too. A
-        // damaged descriptor has none.
+        // Nothing is changed if it cannot be determined whether stripe objects must change too. A
+        // damaged descriptor has no objects to change.
         if dio::names::is_striped(&*place) == Err(Errno::AGAIN) {
             return Err(Errno::AGAIN);
         }
         let apply = || self.apply(&place, changes);
-        // Without the caller's further groups the kernel would take the set-group-id bit away
+        // Without the caller's supplementary groups the kernel would clear the set-group-id bit
         // instead of refusing it.
         match changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0) {
             true => self.as_caller_in_full(caller, apply)?,
@@ -71,8 +70,8 @@ impl Names {
             chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         if let Some(mode) = changes.mode {
-            // A place has no `fchmod`; the link in /proc leads to the inode, also if that is a
-            // symbolic link.
+            // `fchmod` refuses an `O_PATH` descriptor; the link in /proc leads to the inode, even
+            // to that of a symbolic link.
             chmodat(&self.process, DecInt::from_fd(place), permissions(mode), AtFlags::empty())?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
@@ -83,7 +82,7 @@ impl Names {
         Ok(())
     }
 
-    /// Clears the set-id bits of a regular file that somebody changes who could not give them.
+    /// Clears the set-id bits of a regular file that a user without the right to set them changes.
     ///
     /// # Errors
     /// `ESTALE` if it is gone, those of `chmod(2)`.
@@ -95,14 +94,14 @@ impl Names {
         }
     }
 
-    /// An attribute request that changes nothing: the file is to lose its set-id bits and
-    /// capabilities. The kernel sends it before a write, an allocation or a copy to the file; and
-    /// for `chown(2)` to neither owner nor group, by anybody, of which it has not checked that they
-    /// may do that. `is_written` says that the file is open for writing.
+    /// Handles an attribute request without attributes: the file must lose its set-id bits and
+    /// capabilities. The kernel sends it before a write, an allocation or a copy to the file. It
+    /// also sends it for a `chown(2)` that changes neither owner nor group, without a check that
+    /// the caller may do that. `is_written` says that the file is open for writing.
     ///
     /// # Errors
-    /// `EPERM` for who neither owns the file nor may be writing to it, `ESTALE` if it is gone,
-    /// those of `chown(2)`.
+    /// `EPERM` if the caller does not own the file and the file is not open for writing, `ESTALE`
+    /// if it is gone, and those of `chown(2)`.
     pub fn take_privileges(&self, caller: Caller, inode: InodeId, is_written: bool) -> Result<()> {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;
@@ -116,7 +115,8 @@ impl Names {
         if is_written { set_id::taken(taken) } else { taken }
     }
 
-    /// When an inode was created, where the file system below knows (`statx(2)`, `stx_btime`).
+    /// Returns when an inode was created, where the file system below reports it (`statx(2)`,
+    /// `stx_btime`).
     pub fn birth(&self, inode: InodeId) -> Option<SystemTime> {
         let place = self.descriptor(inode).ok()?;
         let told = statx(&*place, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
@@ -124,12 +124,13 @@ impl Names {
         known.then(|| UNIX_EPOCH + Duration::new(told.stx_btime.tv_sec as u64, told.stx_btime.tv_nsec))
     }
 
-    /// What a symbolic link contains.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` for what is none, `ESTALE` if it is gone, those of `readlink(2)`.
+    /// `EINVAL` if the inode is no symbolic link, `ESTALE` if it is gone, and those of
+    /// `readlink(2)`.
     pub fn read_link(&self, inode: InodeId) -> Result<Vec<u8>> {
-        // Of others the kernel would say ENOENT.
+        // For other inodes the kernel would return ENOENT.
         if self.shared.lock().table.get(inode)?.identity.kind != FileType::Symlink {
             return Err(Errno::INVAL);
         }
@@ -137,7 +138,8 @@ impl Names {
         readlinkat(&*place, c"", Vec::new()).map(std::ffi::CString::into_bytes)
     }
 
-    /// Whether a caller may access an inode; who serves its own user only answers for itself.
+    /// Checks whether a caller may access an inode; a server that does not act as its callers
+    /// checks for its own user.
     ///
     /// # Errors
     /// `EACCES` if not, `EROFS`, `ESTALE` if it is gone.
@@ -146,7 +148,7 @@ impl Names {
         self.as_caller_in_full(caller, || access_of(place.as_fd(), access))
     }
 
-    /// The file system below an inode.
+    /// Returns the statistics of the file system below an inode.
     ///
     /// # Errors
     /// `ESTALE` if the inode is gone, those of `fstatfs(2)`.
@@ -155,17 +157,17 @@ impl Names {
     }
 }
 
-/// The bits of a mode that are permissions.
+/// Returns the permission bits of a mode.
 pub(super) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
-/// A user; -1 is none.
+/// Converts a user ID; `EINVAL` for -1.
 pub(super) fn user(uid: u32) -> Result<Uid> {
     if uid == u32::MAX { Err(Errno::INVAL) } else { Ok(Uid::from_raw(uid)) }
 }
 
-/// A group; -1 is none.
+/// Converts a group ID; `EINVAL` for -1.
 pub(super) fn group(gid: u32) -> Result<Gid> {
     if gid == u32::MAX { Err(Errno::INVAL) } else { Ok(Gid::from_raw(gid)) }
 }
@@ -184,7 +186,7 @@ fn since_epoch(time: SystemTime) -> Timespec {
         Err(error) => {
             let before = error.duration();
             let (seconds, nanoseconds) = (before.as_secs() as i64, before.subsec_nanos());
-            // Nanoseconds always count forwards.
+            // `tv_nsec` is never negative, also before 1970.
             match nanoseconds {
                 0 => Timespec { tv_sec: -seconds, tv_nsec: 0 },
                 part => Timespec { tv_sec: -seconds - 1, tv_nsec: (1_000_000_000 - part).into() },

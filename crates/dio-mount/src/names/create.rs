@@ -16,14 +16,15 @@ use super::credentials::Masked;
 use super::resolve::{Found, check};
 use super::{Caller, Entry, InodeId, Names};
 
-/// The attribute of directories whose ACL takes the place of the file creation mask (`acl(5)`).
+/// The extended attribute with the default ACL of a directory, which replaces the file creation
+/// mask (`acl(5)`).
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 impl Names {
     /// Creates a regular file, a pipe, a socket or a device, by the type in `mode`. `rdev` is a
-    /// device as the kernel writes it in 32 bits. The mask is not applied where the directory has a
-    /// default ACL; here and below, what is created belongs to the caller, if the server can
-    /// arrange for that.
+    /// device number in the kernel's 32-bit encoding. The umask is not applied where the directory
+    /// has a default ACL. Here and below, a new inode belongs to the caller if the server may act
+    /// as the caller.
     ///
     /// # Errors
     /// Those of `mknod(2)`.
@@ -39,7 +40,7 @@ impl Names {
         check(name)?;
         let directory = self.descriptor(parent)?;
         let kind = match FileType::from_raw_mode(mode) {
-            // No type means a regular file.
+            // A mode without a type means a regular file.
             FileType::Unknown => FileType::RegularFile,
             kind => kind,
         };
@@ -67,7 +68,7 @@ impl Names {
         check(name)?;
         let directory = self.descriptor(parent)?;
         self.masked(&directory, mode, umask, |permissions| {
-            // A directory takes the set-group-id bit over from its parent, whoever creates it.
+            // A new directory inherits the set-group-id bit from its parent, for every creator.
             self.as_caller(caller, 0, || mkdirat(&*directory, name, permissions))
         })?;
         self.lookup(parent, name)
@@ -84,13 +85,14 @@ impl Names {
         self.lookup(parent, name)
     }
 
-    /// Creates a regular file and opens it, whatever its mode allows. It is always new: `O_DIRECT`,
-    /// which a file system may refuse after it has created the file, is left to a second open, as
-    /// are `O_TRUNC` and `O_APPEND`.
+    /// Creates a regular file and opens it, whatever its mode allows. The file is always new.
+    /// `O_DIRECT`, which a file system may refuse after it has created the file, is left to a
+    /// second open, and so are `O_TRUNC` and `O_APPEND`.
     ///
     /// # Errors
-    /// `EEXIST` if there is something and `O_EXCL` was asked for; without it `ESTALE`, upon which
-    /// the kernel looks once more and opens what is there, by its permissions. Those of `open(2)`.
+    /// `EEXIST` if the name exists and `flags` contain `O_EXCL`. Without `O_EXCL`, `ESTALE` if the
+    /// name exists: the kernel then looks the name up again and opens the existing file with a
+    /// check of its permissions. And those of `open(2)`.
     pub fn create(
         &self,
         caller: Caller,
@@ -118,11 +120,11 @@ impl Names {
     }
 
     /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never
-    /// have one.
+    /// be given a name.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the file system knows no such files, `ENFILE` beyond the caller's share
-    /// of the descriptors, those of `open(2)`.
+    /// `EOPNOTSUPP` where the file system does not support such files, `ENFILE` beyond the caller's
+    /// share of the descriptors, and those of `open(2)`.
     pub fn create_unnamed(
         &self,
         caller: Caller,
@@ -142,8 +144,8 @@ impl Names {
         Ok((self.enter_unnamed(self.created(parent, &file)?, share), file))
     }
 
-    /// What was just created, and opened with `how`: a striped file, where its directory has that
-    /// by default. The caller must be allowed to make files where the objects are to be.
+    /// Makes a new file, which was opened with `how`, a striped file if that is its directory's
+    /// default. The caller must be allowed to create files in the directories of the objects.
     fn as_by_default(
         &self,
         caller: Caller,
@@ -156,7 +158,8 @@ impl Names {
         if !default_may_apply(&path, &made) {
             return Ok(file);
         }
-        // Whether somebody else has it open can be asked only when we have not.
+        // The check whether another process has the file open works only after this descriptor is
+        // closed.
         drop(file);
         let striped = self.as_caller(caller, 0, || stripe(&path))?;
         let again = how.difference(OFlags::CREATE | OFlags::EXCL);
@@ -164,8 +167,8 @@ impl Names {
         if is_created_file(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
     }
 
-    /// A file that was just created, by itself: its name, if it has one, may be somebody else's by
-    /// now.
+    /// Describes a new file by its descriptor, not by its name: the name, if it has one, may lead
+    /// to another file by now.
     fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
         let stat = names::fstat(file)?;
         let mount = self.mount_of(parent)?;
@@ -173,7 +176,7 @@ impl Names {
         Ok(Found { place, stat, mount })
     }
 
-    /// Calls `create` with permissions such that the mask holds, but where the directory has a
+    /// Calls `create` with permissions to which the umask applies, unless the directory has a
     /// default ACL.
     fn masked<T>(
         &self,

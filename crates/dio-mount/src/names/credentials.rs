@@ -1,9 +1,9 @@
-//! Taking on the identity of a caller, for what is created.
+//! Takes on the identity of a caller, so that new inodes belong to it.
 //!
-//! The kernel has checked permissions when a request arrives; the file system below must know for
-//! whom it creates: owner, group, set-group-id directories, quotas, reserved blocks. Identities are
-//! those of the thread alone (`dio::credentials`), with the privileges of the server gone while its
-//! user is not the superuser.
+//! The kernel has checked permissions before a request arrives, but the file system below must know
+//! the creator: for owner, group, set-group-id directories, quotas and reserved blocks. The
+//! identity applies to the calling thread only (`dio::credentials`). While its user is not the
+//! superuser, the thread has none of the server's privileges.
 
 use std::cell::Cell;
 
@@ -15,21 +15,22 @@ use rustix::process::{Gid, umask};
 use super::attributes::group;
 use super::{Caller, Names};
 
-/// A set-group-id file, which the file system below makes of a plain one if its creator is not in
-/// the group.
+/// The bits of a set-group-id file. The file system below clears the set-group-id bit if the
+/// creator is not in the group.
 const SET_GROUP: u32 = 0o2010;
 
 impl Names {
-    /// The server's own credentials, if it acts as its callers and this one is somebody else.
+    /// Returns the server's own credentials, if the server acts as its callers and this caller is
+    /// another user.
     fn credentials_beside(&self, caller: Caller) -> Option<&Credentials> {
         self.callers.as_ref().filter(|own| !own.are(caller.uid, caller.gid))
     }
 
-    /// Does something as the caller, if the server can.
+    /// Runs `action` as the caller, if the server can.
     ///
-    /// Groups beyond the first are looked up only where they can matter, which is rare and takes
-    /// longer than all the rest: when it is refused without them, and for files with a set-group-id
-    /// bit.
+    /// The caller's supplementary groups are looked up only where they can matter: when `action` is
+    /// refused without them, and for files with a set-group-id bit. That is rare, and the lookup
+    /// takes longer than everything else.
     pub(super) fn as_caller<T>(&self, caller: Caller, mode: u32, mut action: impl FnMut() -> Result<T>) -> Result<T> {
         let Some(own) = self.credentials_beside(caller) else { return action() };
         if mode & SET_GROUP != SET_GROUP {
@@ -43,7 +44,7 @@ impl Names {
         self.as_caller_in_full(caller, action)
     }
 
-    /// Does something as the caller with all its groups, if the server can.
+    /// Runs `action` as the caller with all its groups, if the server can.
     pub(super) fn as_caller_in_full<T>(&self, caller: Caller, mut action: impl FnMut() -> Result<T>) -> Result<T> {
         let Some(own) = self.credentials_beside(caller) else { return action() };
         let groups = groups_of(caller).unwrap_or_default();
@@ -52,8 +53,8 @@ impl Names {
     }
 }
 
-/// The supplementary groups of a caller, which waits for our answer; `None` if they cannot be
-/// known.
+/// Returns the supplementary groups of a caller that waits for an answer; `None` if they cannot be
+/// determined.
 fn groups_of(caller: Caller) -> Option<Vec<Gid>> {
     if caller.pid == 0 {
         return None;
@@ -62,11 +63,11 @@ fn groups_of(caller: Caller) -> Option<Vec<Gid>> {
     groups_in(&status, caller)
 }
 
-/// Those in a `status` file (`proc_pid_status(5)`), if it is that of the caller: somebody who died
-/// may have left the number to somebody else.
+/// Parses the groups in a `status` file (`proc_pid_status(5)`). Returns `None` if the IDs are not
+/// the caller's: the caller may have ended, and another process may have its pid.
 fn groups_in(status: &str, caller: Caller) -> Option<Vec<Gid>> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    // Real, effective, saved, and last that for file accesses.
+    // The four IDs are real, effective, saved and file system ID.
     let for_files = |name| field(name)?.split_whitespace().nth(3)?.parse::<u32>().ok();
     if for_files("Uid")? != caller.uid || for_files("Gid")? != caller.gid {
         return None;
@@ -75,19 +76,19 @@ fn groups_in(status: &str, caller: Caller) -> Option<Vec<Gid>> {
 }
 
 thread_local! {
-    /// Whether this thread's file creation mask is its own; `None` if it could not be had.
+    /// Whether this thread has a umask of its own; `None` if it could not get one.
     static OWN_MASK: Cell<Option<bool>> = const { Cell::new(Some(false)) };
 }
 
-/// A file creation mask, until it is dropped.
+/// Sets a file creation mask until this is dropped.
 pub(super) struct Masked {
     before: Mode,
 }
 
 impl Masked {
-    /// Sets the mask of this thread, so that the file system below applies it or, where the
-    /// directory has a default ACL, does not. `None` if the thread has no mask of its own: then
-    /// that of the process is empty from now on.
+    /// Sets the mask of this thread, so that the file system below applies it, or ignores it where
+    /// the directory has a default ACL. Returns `None` if the thread has no mask of its own; from
+    /// then on the mask of the process is empty.
     pub(super) fn with(mask: u32) -> Option<Masked> {
         let own = OWN_MASK.with(|own| {
             if own.get() == Some(false) {

@@ -1,5 +1,5 @@
-//! Descriptors of inodes: the recently used ones, within a limit, and those without which an inode
-//! would be lost.
+//! Descriptors of inodes: recently used ones up to a limit, and pinned ones, without which an inode
+//! could not be opened again.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use super::inodes::InodeId;
 /// A descriptor opened with `O_PATH`.
 pub(super) type Place = Arc<OwnedFd>;
 
-/// Raises the limit on descriptors as far as it may be raised, and returns it.
+/// Raises the soft limit on descriptors to the hard limit, and returns it.
 pub(super) fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
-        // Where this is refused, the old limit goes on to hold.
+        // If this is refused, the old limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
@@ -26,19 +26,20 @@ pub(super) fn raise_descriptor_limit() -> usize {
 struct Held {
     inode: InodeId,
     place: Place,
-    /// Since the hand, or the last ageing, came by.
+    /// Whether it was used since the clock hand or the last [`Descriptors::age`] cleared this.
     used: bool,
 }
 
-/// At most `limit` recently used descriptors (second chance), and the pinned ones.
+/// A cache of at most `limit` recently used descriptors (second chance), and the pinned
+/// descriptors.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     limit: usize,
     ring: Vec<Held>,
     hand: usize,
-    /// Invariant: leads to the element of `ring` with this inode.
+    /// Invariant: maps an inode to the index of its element in `ring`.
     by_inode: HashMap<InodeId, usize>,
-    /// How often each was pinned.
+    /// The pinned descriptors, each with its number of pins.
     pinned: HashMap<InodeId, (Place, u32)>,
 }
 
@@ -48,7 +49,7 @@ impl Descriptors {
         Descriptors { limit, ring: Vec::new(), hand: 0, by_inode: HashMap::new(), pinned: HashMap::new() }
     }
 
-    /// The descriptor of an inode, if there is one.
+    /// Returns the descriptor of an inode, if there is one.
     pub(super) fn get(&mut self, inode: InodeId) -> Option<Place> {
         if let Some(at) = self.by_inode.get(&inode) {
             self.ring[*at].used = true;
@@ -57,13 +58,13 @@ impl Descriptors {
         self.pinned.get(&inode).map(|(place, _)| Arc::clone(place))
     }
 
-    /// Whether [`Descriptors::get`] gives one.
+    /// Whether [`Descriptors::get`] would return one.
     pub(super) fn has(&self, inode: InodeId) -> bool {
         self.by_inode.contains_key(&inode) || self.pinned.contains_key(&inode)
     }
 
-    /// Keeps the descriptor of an inode that has none. Returns what had to go for it, to be closed
-    /// without the lock.
+    /// Adds the descriptor of an inode to the cache. Returns the descriptor that was evicted, or
+    /// `place` if the inode has one already. The caller closes it after it has released the lock.
     #[must_use]
     pub(super) fn keep(&mut self, inode: InodeId, place: Place) -> Option<Place> {
         if self.has(inode) {
@@ -85,13 +86,13 @@ impl Descriptors {
         Some(old.place)
     }
 
-    /// Keeps the descriptor of an inode until it was unpinned as often.
+    /// Pins the descriptor of an inode; it stays until it is unpinned as many times.
     pub(super) fn pin(&mut self, inode: InodeId, place: &Place) {
         let entry = self.pinned.entry(inode).or_insert_with(|| (Arc::clone(place), 0));
         entry.1 += 1;
     }
 
-    /// Takes back one pin.
+    /// Removes one pin; returns the descriptor if that was the last one.
     #[must_use]
     pub(super) fn unpin(&mut self, inode: InodeId) -> Option<Place> {
         let (_, count) = self.pinned.get_mut(&inode)?;
@@ -102,7 +103,7 @@ impl Descriptors {
         self.pinned.remove(&inode).map(|(place, _)| place)
     }
 
-    /// Gives up all descriptors of an inode.
+    /// Removes all descriptors of an inode.
     #[must_use]
     pub(super) fn drop_all(&mut self, inode: InodeId) -> [Option<Place>; 2] {
         let pinned = self.pinned.remove(&inode).map(|(place, _)| place);
@@ -110,7 +111,7 @@ impl Descriptors {
         [pinned, held]
     }
 
-    /// Gives up those that were not used since this was last called.
+    /// Removes the cached descriptors that were not used since the last call.
     #[must_use]
     pub(super) fn age(&mut self) -> Vec<Place> {
         let mut old = Vec::new();
@@ -122,7 +123,7 @@ impl Descriptors {
         old
     }
 
-    /// Gives up half of those that are not pinned: the process has no more descriptors.
+    /// Removes half of the cached descriptors, because the process has no free descriptors left.
     #[must_use]
     pub(super) fn halve(&mut self) -> Vec<Place> {
         let half = self.ring.len().div_ceil(2);

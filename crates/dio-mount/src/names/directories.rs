@@ -1,13 +1,13 @@
-//! Open directories, and what was read of them.
+//! Open directories, and the names that were read from them ahead of requests.
 //!
-//! Offsets are those of the file system below (`d_off`), so they stay good however long a directory
-//! is read and whatever comes and goes in it. What was read ahead of the kernel's buffer is kept
-//! for its next request, unless the directory has changed since.
+//! Offsets are those of the file system below (`d_off`), so they stay valid for as long as a
+//! directory is read, even when names are added and removed. Names that did not fit into the
+//! kernel's buffer are kept for its next request, unless the directory has changed since.
 //!
-//! The kernel may keep the names that it has read (`FOPEN_CACHE_DIR`), for as long as it may
-//! believe names at all, and where the file system below tells by its times that a directory has
-//! changed. What has changed within the last two seconds could change again without another time,
-//! so it is read each time.
+//! The kernel may cache the names that it has read (`FOPEN_CACHE_DIR`) for as long as it may cache
+//! lookups, if the file system below updates a directory's times at every change. A directory that
+//! changed within the last two seconds could change again without a new time, so it is read each
+//! time.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -25,30 +25,31 @@ use super::inodes::{InodeId, shown};
 use super::mounts::TMPFS;
 use crate::users::Share;
 
-/// Bytes of names read at a time.
+/// Bytes of names that one system call reads.
 const BUFFER: usize = 32 << 10;
 
-/// Times are no coarser than this (FAT).
+/// No file system has coarser timestamps than this (FAT).
 const COARSEST: Duration = Duration::from_secs(2);
 
-/// Directories of which is known when the kernel began to read them; past this it reads all anew.
+/// Most directories for which `read` keeps an entry; beyond this all entries are dropped, and the
+/// kernel reads every directory anew.
 const MOST_READ: usize = 1 << 14;
 
-/// No place in a directory: offsets of the kernel are not negative (`loff_t`).
+/// An invalid position in a directory: the kernel's offsets (`loff_t`) are not negative.
 const NOWHERE: u64 = u64::MAX;
 
-/// Directories of which names are kept that were read and not yet given: up to 32 KiB of them, some
-/// 130 KiB in memory, each.
+/// Most open directories with names read ahead. Each keeps up to 32 KiB of names, some 130 KiB in
+/// memory.
 const MOST_AHEAD: usize = 64;
 
-/// What the kernel may do with its copy of the names of a directory.
+/// Instructions for the kernel's cached copy of a directory's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copied {
-    /// Have none.
+    /// Keep no copy.
     Never,
-    /// Make a new one.
+    /// Make a new copy.
     Anew,
-    /// Go on with the one that it has.
+    /// Use the existing copy.
     Still,
 }
 
@@ -59,14 +60,14 @@ pub struct Name {
     pub name: OsString,
     /// `d_type` of `getdents64(2)`.
     pub kind: FileType,
-    /// Its inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat); of a mount point the
-    /// number of what is covered.
+    /// The inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat). For a mount point it
+    /// is the number of the covered directory.
     pub number: u64,
-    /// Where reading goes on behind it.
+    /// The offset of the next name.
     pub next: u64,
 }
 
-/// By what a change of a directory shows.
+/// The times by which a change of a directory is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: (i64, u64),
@@ -78,24 +79,24 @@ impl Stamp {
         Stamp { modified: (stat.st_mtime, stat.st_mtime_nsec), changed: (stat.st_ctime, stat.st_ctime_nsec) }
     }
 
-    /// Whether another change from `now` on has another time.
+    /// Whether a change at `now` or later would set a different time.
     fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.modified.max(self.changed);
         let last = u64::try_from(seconds).ok().map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32));
-        // What lies in the future is not known to be over.
+        // A time in the future may be set again.
         last.is_some_and(|last| now.duration_since(last).is_ok_and(|since| since > COARSEST))
     }
 }
 
-/// The open directories by handle.
+/// The open directories, by handle.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
     open: Mutex<HashMap<u64, Arc<Open>>>,
     last: AtomicU64,
-    /// Those with names that were read and not yet given, the last read last.
+    /// Directories with names that were read and not yet returned; the one read last is at the end.
     ahead: Mutex<VecDeque<Weak<Open>>>,
-    /// What directories were like, and when, as the kernel was last told to make a copy of their
-    /// names.
+    /// The stamp of each directory, and the time, at which the kernel was last told to make a copy
+    /// of its names.
     read: Mutex<HashMap<InodeId, (Stamp, Instant)>>,
 }
 
@@ -103,23 +104,23 @@ pub(super) struct Directories {
 struct Open {
     inode: InodeId,
     file: OwnedFd,
-    /// As it was opened.
+    /// The directory's times when it was opened.
     stamp: Stamp,
-    /// Whether `..` is outside.
+    /// Whether this is the root of the mount, so that `..` is outside.
     root: bool,
-    /// Index of its file system.
+    /// Index of the directory's file system.
     device: u32,
     state: Mutex<Ahead>,
     _share: Share,
 }
 
-/// Names that were read and not yet given.
+/// Names that were read and not yet returned.
 #[derive(Debug, Default)]
 struct Ahead {
-    /// Where the first of `names` is found, and when there is none, where the descriptor stands.
+    /// The offset of the first of `names`; if there are none, the offset of the descriptor.
     at: u64,
     names: VecDeque<Name>,
-    /// What the directory was like before they were read.
+    /// The directory's times before `names` were read.
     stamp: Option<Stamp>,
 }
 
@@ -128,9 +129,8 @@ impl Directories {
         self.open.lock()
     }
 
-    /// Names of this directory are kept for the next request. Of others, read long ago, they are
-    /// given up: there are at most [`MOST_AHEAD`] of them, however many directories somebody has
-    /// open.
+    /// Records that this directory has names for the next request. If more than [`MOST_AHEAD`]
+    /// directories have such names, the one read longest ago loses its names.
     fn keeps_names(&self, open: &Arc<Open>) {
         let mut ahead = self.ahead.lock();
         if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
@@ -139,7 +139,8 @@ impl Directories {
         ahead.push_back(Arc::downgrade(open));
         let oldest = if ahead.len() > MOST_AHEAD { ahead.pop_front() } else { None };
         drop(ahead);
-        // One that is just being read keeps a few until it is read again or closed.
+        // A directory that is being read at this moment keeps its names until the next read or the
+        // close.
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
             && let Some(mut names) = oldest.state.try_lock()
         {
@@ -156,8 +157,8 @@ impl Directories {
         self.lock().get(&handle).cloned().ok_or(Errno::BADF)
     }
 
-    /// Adds an open directory with these attributes; `root` says that what is above it is outside,
-    /// and `device` is the index of its file system. The handle is never that of another.
+    /// Adds an open directory with these attributes. `root` says that its parent is outside the
+    /// mount; `device` is the index of its file system. Handles are never reused.
     pub(super) fn add(
         &self,
         inode: InodeId,
@@ -173,15 +174,15 @@ impl Directories {
         handle
     }
 
-    /// What the kernel may do with its copy of the names of a directory that was just opened, where
-    /// it may believe names for `remember`. `tells` says whether the times of a directory tell of
-    /// every change in it.
+    /// Decides about the kernel's copy of the names of a directory that was just opened. The kernel
+    /// may cache lookups for `remember`. `tells` returns whether the directory's times change at
+    /// every change of its contents.
     pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> Copied {
         let Ok(open) = self.get(handle) else { return Copied::Never };
         let tells = tells(open.inode);
         let mut read = self.read.lock();
         if !tells || remember.is_zero() || !open.stamp.is_settled(SystemTime::now()) {
-            // Whoever has opened it before and still reads it must not be what others go by.
+            // Later opens must not rely on a copy that a reader made before.
             read.remove(&open.inode);
             return Copied::Never;
         }
@@ -199,11 +200,11 @@ impl Directories {
         Copied::Anew
     }
 
-    /// Gives the names of a directory, as [`Names::read_directory`](super::Names::read_directory)
-    /// says; `root` is the number of the root.
+    /// Returns the names of a directory, as [`Names::read_directory`](super::Names::read_directory)
+    /// does; `root` is the inode number of the root.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Names::read_directory`](super::Names::read_directory).
     pub(super) fn give(&self, handle: u64, offset: u64, root: u64, mut give: impl FnMut(Name) -> bool) -> Result<()> {
         let open = self.get(handle)?;
         let mut ahead = open.state.lock();
@@ -234,7 +235,7 @@ impl Directories {
     /// Makes the names of a directory durable.
     ///
     /// # Errors
-    /// `EBADF` for a handle that is not open, those of `fsync(2)`.
+    /// `EBADF` for a handle that is not open, and those of `fsync(2)`.
     pub(super) fn sync(&self, handle: u64, data_only: bool) -> Result<()> {
         let open = self.get(handle)?;
         if data_only { fdatasync(&open.file) } else { fsync(&open.file) }
@@ -248,26 +249,26 @@ impl Directories {
 }
 
 impl Open {
-    /// Whether reading can go on from the place of a name that is gone. On tmpfs that leads to
-    /// names before it (seen with Linux 6.18; `offset_readdir`, fs/libfs.c): what was read ahead
-    /// there is given although some of it may be gone.
+    /// Whether a read can continue at the offset of a name that was removed. On tmpfs it would
+    /// continue before that name (seen with Linux 6.18; `offset_readdir`, fs/libfs.c). On tmpfs,
+    /// names that were read ahead are therefore returned even if some were removed since.
     fn keeps_places(&self) -> bool {
         fstatfs(&self.file).is_ok_and(|fs| fs.f_type as u32 != TMPFS)
     }
 
-    /// What the directory is like now.
+    /// Returns the directory's current times.
     fn stamp(&self) -> Result<Stamp> {
         fstat(&self.file).map(|stat| Stamp::of(&stat))
     }
 
-    /// Reads more names; false at the end.
+    /// Reads more names into `names`; returns false at the end of the directory.
     fn fill(&self, names: &mut VecDeque<Name>, root: u64) -> Result<bool> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut directory = RawDir::new(&self.file, buffer.spare_capacity_mut());
         while let Some(entry) = directory.next() {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_os_string();
-            // The directory above the source is nobody's business.
+            // The inode number of the directory above the source is not disclosed.
             let number = if self.root && name == ".." { root } else { shown(self.device, entry.ino()) };
             let kind = entry.file_type();
             names.push_back(Name { name, kind, number, next: entry.next_entry_cookie() });

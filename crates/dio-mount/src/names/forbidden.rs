@@ -1,10 +1,11 @@
-//! What mounts below the source forbid (`nosuid`, `nodev`, `noexec`), and the mount of dio does
-//! not.
+//! The restrictions of mounts below the source (`nosuid`, `nodev`, `noexec`) that the dio mount
+//! does not have.
 //!
-//! The kernel asks the mount through which a file is reached. Below a mount of dio that is dio's
-//! own: without what follows, set-user-id programs and devices on a `nosuid,nodev` disk would work
-//! through it. So they are shown without what is forbidden: regular files without set-id bits,
-//! capabilities and execute bits, devices with the number 0:0, which cannot be opened (ENXIO).
+//! The kernel checks the flags of the mount through which a file is reached, and that is the dio
+//! mount. Without this module, set-user-id programs and devices on a `nosuid,nodev` disk would work
+//! through it. So files are shown without the forbidden properties: regular files without set-id
+//! bits, capabilities and execute bits, and devices with the number 0:0, which cannot be opened
+//! (ENXIO).
 
 use std::os::fd::AsFd;
 
@@ -17,23 +18,23 @@ const SET_ID_BITS: u32 = 0o6000;
 
 const EXECUTE_BITS: u32 = 0o111;
 
-/// What a mount forbids.
+/// The restrictions of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forbidden(StatVfsMountFlags);
 
 impl Forbidden {
-    /// Nothing.
+    /// No restriction.
     pub const NOTHING: Forbidden = Forbidden(StatVfsMountFlags::empty());
 
     const ALL: StatVfsMountFlags =
         StatVfsMountFlags::NOSUID.union(StatVfsMountFlags::NODEV).union(StatVfsMountFlags::NOEXEC);
 
-    /// What these flags of a mount forbid.
+    /// Returns the restrictions among the flags of a mount.
     pub fn by(flags: StatVfsMountFlags) -> Forbidden {
         Forbidden(flags.intersection(Forbidden::ALL))
     }
 
-    /// What the mount of an open file forbids; nothing where it cannot be asked.
+    /// Returns the restrictions of the mount of an open file; none if the call fails.
     pub(super) fn by_mount_of(file: impl AsFd) -> Forbidden {
         fstatvfs(file).map_or(Forbidden::NOTHING, |of| Forbidden::by(of.f_flag))
     }
@@ -42,12 +43,12 @@ impl Forbidden {
         self == Forbidden::NOTHING
     }
 
-    /// What is forbidden here and not there.
+    /// Returns the restrictions that `self` has and `there` does not have.
     pub(super) fn beyond(self, there: Forbidden) -> Forbidden {
         Forbidden(self.0.difference(there.0))
     }
 
-    /// Takes from attributes what is forbidden.
+    /// Removes forbidden properties from attributes.
     pub(super) fn hide(self, stat: &mut Stat) {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -62,7 +63,7 @@ impl Forbidden {
         }
     }
 
-    /// Whether an extended attribute is not shown.
+    /// Whether an extended attribute is hidden.
     pub(super) fn hides_xattr(self, name: &[u8]) -> bool {
         name == CAPABILITIES && self.0.contains(StatVfsMountFlags::NOSUID)
     }

@@ -1,4 +1,4 @@
-//! What the threads of a tree share, and the thread that keeps it small.
+//! The state that the threads of a tree share, and the thread that limits its memory.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,42 +14,43 @@ use super::mounts::Mounts;
 use crate::options::Live;
 use crate::users::Share;
 
-/// Inodes take up to this part of [`crate::Settings::limit`].
+/// Divisor: records of inodes take up to this fraction, a quarter, of [`crate::Settings::limit`].
 pub const SHARE: u64 = 4;
 
-/// Places that were not used for one to two of these are closed where handles do as well: they
-/// would keep deleted files and unused mounts.
+/// Descriptors that were unused for one to two of these intervals are closed if handles can be
+/// opened instead: an open descriptor keeps a deleted file alive, and keeps a mount from being
+/// unmounted.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Names that the kernel is asked to forget before what it gave back is looked at.
+/// Names that the kernel is asked to forget in one batch.
 const BATCH: usize = 256;
 
-/// What the kernel is given to answer a batch.
+/// Time for the kernel to forget a batch.
 const ANSWER: Duration = Duration::from_millis(5);
 
-/// How long it rests when everything was asked for and the kernel holds on to it.
+/// Pause when the kernel was asked to forget everything and still holds it.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// Called with what the kernel may forget.
+/// Asks the kernel to forget a name.
 type Ask = Box<dyn Fn(&Leaf) + Send + Sync>;
 
-/// Everything that a request may change.
+/// The state that requests change.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) table: Table,
     pub(super) descriptors: Descriptors,
     pub(super) mounts: Mounts,
-    /// Inodes whose last known name is gone: pinned, since they could not be found again, with
-    /// whose share of the descriptors. One that nobody had a share for is found as long as it is
-    /// open.
+    /// Inodes whose last known name was removed, each with a user's share of the descriptors. Such
+    /// an inode is pinned, since it could not be found again. Without a share it is not pinned, and
+    /// is found only while it is open.
     nameless: HashMap<InodeId, Option<Share>>,
     ended: bool,
 }
 
-/// The state and who waits for it.
+/// The state, and a condition variable to wake the forgetting thread.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// There are too many records, or the tree is at its end.
+    /// Notified when the records may exceed the budget, and when the tree ends.
     changed: Condvar,
     settings: Live,
     ask: OnceLock<Ask>,
@@ -62,7 +63,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl State {
-    /// Takes the places of records that were removed, to be closed without the lock.
+    /// Removes and returns the descriptors of removed records. The caller closes them after it has
+    /// released the lock.
     #[must_use]
     pub(super) fn release_gone(&mut self) -> Vec<Place> {
         let gone = self.table.take_gone();
@@ -75,12 +77,12 @@ impl State {
             .collect()
     }
 
-    /// Whether the times of a directory tell of every change in it.
+    /// Whether the times of a directory change at every change of its contents.
     pub(super) fn tells_changes(&self, inode: InodeId) -> bool {
         self.table.get(inode).is_ok_and(|record| self.mounts.tells_changes(record.identity.mount))
     }
 
-    /// The last known name of an inode is gone.
+    /// Records that the last known name of an inode is gone.
     pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place, share: Option<Share>) {
         if self.table.get(inode).is_ok() && !self.nameless.contains_key(&inode) {
             if share.is_some() {
@@ -90,15 +92,15 @@ impl State {
         }
     }
 
-    /// Whether the last known name of an inode went, or never was, by a request.
+    /// Whether a request removed the last known name of an inode, or the inode never had one.
     pub(super) fn has_lost_its_name(&self, inode: InodeId) -> bool {
         self.nameless.contains_key(&inode)
     }
 
-    /// The inode was found by a name.
+    /// Records that the inode was found by a name.
     pub(super) fn named_again(&mut self, inode: InodeId) {
         if let Some(Some(_)) = self.nameless.remove(&inode) {
-            // Another place of it is open, so closing this one takes no time.
+            // Another descriptor of the inode is open, so closing this one is fast.
             drop(self.descriptors.unpin(inode));
         }
     }
@@ -111,7 +113,8 @@ impl Shared {
         Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
     }
 
-    /// Every change of the state is complete when its lock is given up, by panic too.
+    /// Locks the state. A lock can be taken after a panic: every change is complete when its lock
+    /// is released.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -121,7 +124,7 @@ impl Shared {
         self.settings.get().limit / SHARE
     }
 
-    /// There are records for `bytes` now.
+    /// Wakes the thread if the records, which take `bytes` now, exceed the budget.
     pub(super) fn grew_to(&self, bytes: u64) {
         if self.ask.get().is_some() && bytes > self.budget() {
             self.wake();
@@ -129,7 +132,7 @@ impl Shared {
     }
 
     pub(super) fn set_ask(&self, ask: Ask) {
-        // Who is told first goes on to be told.
+        // The first callback that was set stays.
         let _ = self.ask.set(ask);
         self.wake();
     }
@@ -143,12 +146,12 @@ impl Shared {
         self.wake();
     }
 
-    /// Waits unless the end comes.
+    /// Waits for `time`, or until the tree ends.
     fn pause(&self, time: Duration) {
         self.changed.wait_while_for(&mut self.lock(), |state| !state.ended, time);
     }
 
-    /// Until the end: closes idle places, and has the kernel asked to forget.
+    /// Runs until the end: closes idle descriptors, and asks the kernel to forget names.
     fn work(&self) {
         let mut full = false;
         loop {
@@ -157,13 +160,14 @@ impl Shared {
                 return;
             }
             let (bytes, budget) = (state.table.bytes(), self.budget());
-            // Once over the budget, down to 7/8 of it, so that it does not stay at the edge.
+            // Once over the budget, names are forgotten until 7/8 of it is reached, so that memory
+            // does not stay at the limit.
             full = self.ask.get().is_some() && bytes > if full { budget / 8 * 7 } else { budget };
             if !full {
                 drop(self.rest(state));
                 continue;
             }
-            // A directory may be somebody's working directory, which would lose its path.
+            // A directory may be a process's working directory, which would lose its path.
             let directories = bytes > budget.saturating_mul(2);
             let leaves = state.table.oldest_leaves(BATCH, directories);
             if leaves.is_empty() {
@@ -181,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to do, or else long enough to find out what is idle, and
-    /// takes that.
+    /// Waits until it is woken. After a whole interval without a wake-up, removes and returns the
+    /// idle descriptors.
     fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
         let outcome = self.changed.wait_for(&mut state, IDLE);
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {
@@ -192,7 +196,7 @@ impl Shared {
     }
 }
 
-/// Starts the thread; it ends by itself after [`Shared::end`].
+/// Starts the forgetting thread; it ends after [`Shared::end`].
 pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
     let shared = Arc::clone(shared);
     let work = move || shared.work();

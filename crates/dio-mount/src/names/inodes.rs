@@ -1,9 +1,9 @@
-//! The table of the inodes that the kernel knows by number: who they are in the source, and by
-//! which name they were last found. It makes no system calls.
+//! The table of the inodes that the kernel holds: their identity in the source, and the name by
+//! which each was last found. It makes no system calls.
 //!
-//! A record lives while the kernel holds its inode (`lookups`) or another record's name is below it
-//! (`children`), so that the way from any record to the root is always there. Numbers are never
-//! given out twice.
+//! A record lives while the kernel holds its inode (`lookups`), or while another record has it as
+//! its parent (`children`). So all ancestors of a record have records too. Numbers are never
+//! reused.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,8 +13,7 @@ use dio_sys::FileHandle;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 
-/// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given
-/// to a second inode.
+/// The number of an inode in the protocol with the kernel; 1 is the root. Numbers are never reused.
 pub type InodeId = u64;
 
 /// The root of every mount.
@@ -23,30 +22,30 @@ pub const ROOT: InodeId = 1;
 /// Bits of `st_ino` below the index of the file system.
 const NUMBER_BITS: u32 = 48;
 
-/// No inode: the parent of one whose place is not known any more.
+/// No inode: the parent of a record whose directory is no longer known.
 const NOBODY: InodeId = 0;
 
-/// What makes two names the same inode, together with its [`Handle`].
+/// Identifies an inode, together with its [`Handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// Index of its `st_dev`.
     pub(super) device: u32,
-    /// Of directories the index of the mount, 0 of all others: a directory mounted in two places is
-    /// two directories to the kernel, which allows each only one name, while a file remains one
-    /// file.
+    /// For directories the index of the mount, for all others 0. A directory mounted at two mount
+    /// points is two directories to the kernel, which allows a directory only one name. A file
+    /// remains one file.
     pub(super) mount: u32,
     /// Its `st_ino`.
     pub(super) number: u64,
 }
 
-/// A [`FileHandle`] in the space that those of the usual file systems need.
+/// A [`FileHandle`] in as little memory as the handles of common file systems need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Handle {
-    /// The file system has none.
+    /// The file system has no handles.
     None,
     /// Up to 22 bytes (ext4 8, tmpfs and xfs 12, btrfs 20).
     Short { kind: u8, length: u8, bytes: [u8; 22] },
-    /// Any.
+    /// A handle of any length.
     Long(Box<FileHandle>),
 }
 
@@ -65,7 +64,7 @@ impl From<FileHandle> for Handle {
 }
 
 impl Handle {
-    /// In the form of system calls.
+    /// Returns the handle in the form of system calls.
     pub(super) fn full(&self) -> Option<FileHandle> {
         match self {
             Handle::None => None,
@@ -76,13 +75,14 @@ impl Handle {
         }
     }
 
-    /// Whether it can be the same inode; where one has no handle, the rest has to tell.
+    /// Whether both can belong to the same inode. If one inode has no handle, the key has to
+    /// decide.
     pub(super) fn agrees(&self, other: &Handle) -> bool {
         matches!((self, other), (Handle::None, _) | (_, Handle::None)) || self == other
     }
 }
 
-/// Who an inode is.
+/// The identity of an inode in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) key: Key,
@@ -98,17 +98,17 @@ impl Identity {
         self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
     }
 
-    /// The key of what this directory has in it, on its own file system: `number_shown` is its
-    /// number in the mount.
+    /// Returns the key of an entry of this directory on the same file system. `number_shown` is the
+    /// entry's inode number in the dio mount.
     pub(super) fn key_below(&self, number_shown: u64, kind: FileType) -> Key {
         let Key { device, .. } = self.key;
         let mount = if kind == FileType::Directory { self.mount } else { 0 };
-        // Which is its own inverse.
+        // `shown` is its own inverse.
         Key { device, mount, number: shown(device, number_shown) }
     }
 }
 
-/// A number that is unique among all file systems of a mount.
+/// Returns an inode number that is unique among all file systems of a dio mount.
 pub(super) fn shown(device: u32, number: u64) -> u64 {
     number ^ (u64::from(device) << NUMBER_BITS)
 }
@@ -116,31 +116,31 @@ pub(super) fn shown(device: u32, number: u64) -> u64 {
 /// An inode.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Invariant: `id & 0xffff_ffff` is its slot plus one, the rest how often the slot was used
-    /// before.
+    /// Invariant: `id & 0xffff_ffff` is the record's slot plus one; the upper bits count how often
+    /// the slot was used before.
     id: InodeId,
     pub(super) identity: Identity,
-    /// By which it was last found; [`NOBODY`] if that cannot be any more.
+    /// The directory where it was last found, by `name`; [`NOBODY`] if it is no longer known.
     pub(super) parent: InodeId,
     pub(super) name: Box<OsStr>,
-    /// How often the kernel was told of it, less what it forgot.
+    /// Lookups that the kernel was answered, minus those that it forgot.
     lookups: u64,
     /// Records whose `parent` is this one.
     children: u32,
-    /// Since the search for old ones last came by.
+    /// Whether it was looked up since [`Table::oldest_leaves`] last passed it.
     used: bool,
-    /// The kernel was asked to forget it.
+    /// Whether the kernel was asked to forget it.
     asked: bool,
-    /// When the kernel was last told of it, in [`Table::now`].
+    /// When the kernel was last answered a lookup of it, as [`Table::now`].
     told: u32,
 }
 
-/// A name that the kernel may forget without losing anything else.
+/// A name that the kernel can forget without forgetting anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// What the name stands for.
+    /// The inode of that name.
     pub inode: InodeId,
-    /// The directory it is in.
+    /// The directory with that name.
     pub parent: InodeId,
     /// The name.
     pub name: OsString,
@@ -150,23 +150,24 @@ pub struct Leaf {
 #[derive(Debug)]
 pub(super) struct Table {
     slots: Slots,
-    /// Invariant: leads to the latest record with this key.
+    /// Invariant: maps a key to the slot of the latest record with this key.
     by_key: HashMap<Key, u32>,
     /// Bytes of names and long handles.
     outside: usize,
-    /// Where the search for old records goes on.
+    /// The slot where the search for old records stopped.
     hand: usize,
     /// Records that were removed since [`Table::take_gone`].
     gone: Vec<InodeId>,
-    /// Milliseconds since the beginning, as the table was last told; they begin anew after 49 days.
+    /// Milliseconds since the beginning at the last [`Table::tick`]; they wrap around after 49
+    /// days.
     now: u32,
 }
 
-/// Bytes of one entry of `by_key` at its mean filling.
+/// Bytes of one entry of `by_key` at its average load.
 const ENTRY: usize = 40;
 
 impl Table {
-    /// A table with the root, which is never forgotten.
+    /// Makes a table with the root, which is never forgotten.
     pub(super) fn new(root: Identity) -> Table {
         let mut table =
             Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new(), now: 0 };
@@ -175,7 +176,7 @@ impl Table {
         table
     }
 
-    /// The record of a number.
+    /// Returns the record of a number.
     ///
     /// # Errors
     /// `ESTALE` if there is none.
@@ -187,13 +188,13 @@ impl Table {
         self.slots.get_mut(slot_of(id)).filter(|record| record.id == id)
     }
 
-    /// The number of the latest inode with this key.
+    /// Returns the number of the latest inode with this key.
     pub(super) fn find(&self, key: &Key) -> Option<InodeId> {
         self.slots.get(*self.by_key.get(key)? as usize).map(|record| record.id)
     }
 
-    /// Counts one more lookup of an inode that was found by `name` in `parent`, and makes a record
-    /// if it is new.
+    /// Counts one more lookup of an inode that was found as `name` in `parent`; makes a record if
+    /// there is none.
     pub(super) fn enter(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
         let known = self.find(&identity.key).filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
         match known {
@@ -209,7 +210,7 @@ impl Table {
         }
     }
 
-    /// Makes a record of a new inode that has no name, looked up once.
+    /// Makes a record of a new inode without a name, and counts one lookup.
     pub(super) fn enter_unnamed(&mut self, identity: Identity) -> InodeId {
         let id = self.insert(identity, NOBODY, OsStr::new(""));
         let counted = self.count(id);
@@ -217,7 +218,7 @@ impl Table {
         id
     }
 
-    /// Counts one more lookup of an inode that is known to be this one.
+    /// Counts one more lookup of a known inode that was found as `name` in `parent`.
     pub(super) fn visit(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
         if self.count(id).is_ok() {
             self.place(id, parent, name);
@@ -236,13 +237,13 @@ impl Table {
         Ok(())
     }
 
-    /// It is `now`, in milliseconds since the beginning.
+    /// Sets the time, in milliseconds since the beginning.
     pub(super) fn tick(&mut self, now: u32) {
         self.now = now;
     }
 
-    /// Whether the kernel was told within the last `milliseconds` of an inode by this name, and
-    /// still holds it.
+    /// Whether a lookup of this name was answered to the kernel with this inode within the last
+    /// `milliseconds`, and the kernel still holds the inode.
     pub(super) fn was_told(&self, key: &Key, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
         self.find(key).and_then(|id| self.get(id).ok()).is_some_and(|record| {
             let held = record.lookups > 0 && !record.asked;
@@ -251,10 +252,10 @@ impl Table {
         })
     }
 
-    /// Where an inode was last found.
+    /// Returns the directory where an inode was last found.
     ///
     /// # Errors
-    /// `ENOENT` for the root, `ESTALE` if that is not known.
+    /// `ENOENT` for the root, `ESTALE` if it is not known.
     pub(super) fn above(&self, id: InodeId) -> Result<InodeId> {
         match self.get(id)?.parent {
             _ if id == ROOT => Err(Errno::NOENT),
@@ -263,7 +264,7 @@ impl Table {
         }
     }
 
-    /// The inode is found by this name from now on.
+    /// Records the name by which the inode can be found from now on.
     pub(super) fn place(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
         let Ok(record) = self.get(id) else { return };
         if id == ROOT || (record.parent == parent && *record.name == *name) {
@@ -290,8 +291,9 @@ impl Table {
         self.remove_unheld(id);
     }
 
-    /// Directories that others moved may seem to be below themselves until they are looked up
-    /// again: the place that closes the circle is the one that is out of date.
+    /// Makes sure that no directory becomes its own ancestor. That can happen when directories are
+    /// moved without the mount: then the record that closes the circle is out of date, and loses
+    /// its parent.
     fn break_circle(&mut self, id: InodeId, parent: InodeId) {
         let mut at = parent;
         while let Ok(record) = self.get(at) {
@@ -304,7 +306,7 @@ impl Table {
         }
     }
 
-    /// The kernel forgets `count` lookups.
+    /// Counts `count` lookups that the kernel forgot.
     pub(super) fn forget(&mut self, id: InodeId, count: u64) {
         if let Some(record) = self.get_mut(id) {
             record.lookups = record.lookups.saturating_sub(count);
@@ -312,12 +314,12 @@ impl Table {
         }
     }
 
-    /// The records that were removed since this was last asked.
+    /// Removes and returns the list of records that were removed since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<InodeId> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Removes a record that nothing holds, and then perhaps those above it.
+    /// Removes a record that nothing holds, and then each ancestor that nothing holds any more.
     fn remove_unheld(&mut self, id: InodeId) {
         let mut next = id;
         while next != ROOT
@@ -364,7 +366,7 @@ impl Table {
         self.get(id).is_ok_and(|record| record.lookups > 0)
     }
 
-    /// The path from the root by which an inode was last found; empty for the root itself.
+    /// Returns the path from the root by which an inode was last found; empty for the root itself.
     pub(super) fn path(&self, id: InodeId) -> Option<PathBuf> {
         let mut names = Vec::new();
         let mut at = id;
@@ -381,17 +383,18 @@ impl Table {
         (self.slots.taken() * (size_of::<Slot>() + ENTRY) + self.outside) as u64
     }
 
-    /// How many records there are, the root included.
+    /// The number of records, including the root.
     pub(super) fn len(&self) -> usize {
         self.slots.taken()
     }
 
-    /// Up to `count` leaves that were not used for long, none of them twice before it is looked up
-    /// again. With `directories`, those without anything known below them are leaves too.
+    /// Returns up to `count` leaves that were not used recently. A leaf is returned once until it
+    /// is looked up again. With `directories`, directories without records below them are leaves
+    /// too.
     pub(super) fn oldest_leaves(&mut self, count: usize, directories: bool) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         let slots = self.slots.len();
-        // In the first round everything may be in use; after that nothing is.
+        // In the first round all records may be marked as used; it clears the marks.
         for _ in 0..2 * slots {
             if leaves.len() == count {
                 break;
@@ -411,7 +414,7 @@ impl Table {
         leaves
     }
 
-    /// Leaves may be asked for again.
+    /// Makes all leaves eligible for [`Table::oldest_leaves`] again.
     pub(super) fn ask_again(&mut self) {
         for slot in 0..self.slots.len() {
             if let Some(record) = self.slots.get_mut(slot) {
@@ -422,7 +425,7 @@ impl Table {
 }
 
 impl Record {
-    /// Bytes on the heap, with what the allocator adds.
+    /// Bytes on the heap, without the allocator's overhead.
     fn outside(&self) -> usize {
         let handle = if let Handle::Long(_) = self.identity.handle { size_of::<FileHandle>() } else { 0 };
         self.name.len() + handle
@@ -430,11 +433,11 @@ impl Record {
 }
 
 fn slot_of(id: InodeId) -> usize {
-    // NOBODY leads to a slot that there never is.
+    // NOBODY leads to a slot that never exists.
     ((id & 0xffff_ffff) as usize).wrapping_sub(1)
 }
 
-/// Records in pages, so that growing moves nothing; free slots know how often they were used.
+/// Records in pages, so that growth moves no record. A free slot stores how often it was used.
 #[derive(Debug, Default)]
 struct Slots {
     pages: Vec<Vec<Slot>>,
@@ -499,12 +502,12 @@ impl Slots {
         }
     }
 
-    /// Slots, taken or free.
+    /// The number of slots, used or free.
     fn len(&self) -> usize {
         self.len
     }
 
-    /// Slots with a record; the free ones are taken before others are made.
+    /// The number of slots with a record. Free slots are reused before new ones are added.
     fn taken(&self) -> usize {
         self.len - self.free.len()
     }

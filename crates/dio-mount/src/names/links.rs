@@ -1,4 +1,4 @@
-//! Names given, taken away and changed.
+//! Adding, removing and renaming names.
 
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::descriptors::Place;
 use super::resolve::check;
 use super::{Caller, Entry, InodeId, Names, Objects};
 
-/// A name whose inode the kernel knows, pinned while the name changes.
+/// An inode that the kernel holds, pinned while its name changes.
 #[derive(Debug)]
 struct Watched {
     inode: InodeId,
@@ -19,38 +19,39 @@ struct Watched {
 }
 
 impl Watched {
-    /// Whether all objects of a striped file can go with the name, if they are to: otherwise it
-    /// stays.
+    /// Checks that all objects of a striped file can be removed with its name, if they must be;
+    /// otherwise the name stays.
     fn check_removable(&self) -> Result<()> {
         dio::stripe::check_removable(&*self.place).map_err(|error| error.errno())
     }
 }
 
 impl Names {
-    /// Has `keep` asked for how long the objects of a striped file are needed that has lost its
-    /// last name: it removes them when nobody has the file open any more, or returns them if nobody
-    /// has. It can be set once; without it they go at once.
+    /// Sets the callback that decides when the objects of a striped file without a name are
+    /// removed. `keep` removes them when the last descriptor of the file is closed, or returns them
+    /// if the file is not open. The callback can be set once; without it the objects are removed at
+    /// once.
     pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
         self.keeper.keep_through(keep);
     }
 
-    /// Gives an inode one more name. Here and below it is done as the caller, if the server can:
-    /// the kernel checked permissions by attributes of the directory that it may have remembered
-    /// for a while.
+    /// Gives an inode one more name. Here and below, the change is made as the caller, if the
+    /// server can: the kernel may have checked permissions with cached attributes of the directory.
     ///
     /// # Errors
+    /// `ESTALE` if it is gone, and those of `link(2)`.
     /// `ESTALE` if it is gone, those of `link(2)`.
     pub fn link(&self, caller: Caller, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<Entry> {
         check(new_name)?;
         let place = self.descriptor(inode)?;
         let directory = self.descriptor(new_parent)?;
-        // The link in /proc leads to the inode; following it is all that is followed.
+        // The link in /proc leads to the inode; no further link is followed.
         let link = || linkat(CWD, fd_path(&place), &*directory, new_name, AtFlags::SYMLINK_FOLLOW);
         self.as_caller(caller, 0, link)?;
         self.lookup(new_parent, new_name)
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name of an inode that is no directory.
     ///
     /// # Errors
     /// Those of `unlink(2)`.
@@ -80,7 +81,7 @@ impl Names {
         removed
     }
 
-    /// Changes a name, as far as the file system below knows the flags.
+    /// Renames, with the flags that the file system below supports.
     ///
     /// # Errors
     /// Those of `renameat2(2)`.
@@ -98,7 +99,7 @@ impl Names {
         let (from, to) = (self.descriptor(parent)?, self.descriptor(new_parent)?);
         let moved = self.watch(&from, parent, name);
         let other = self.watch(&to, new_parent, new_name);
-        // Two names of one inode: nothing happens.
+        // If both names are of one inode, a rename does nothing.
         let same = moved.as_ref().zip(other.as_ref()).is_some_and(|(a, b)| a.inode == b.inode);
         let replaces = !same && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
         self.renames.fetch_add(1, Ordering::SeqCst);
@@ -126,7 +127,7 @@ impl Names {
         renamed
     }
 
-    /// The inode has this name now; what is below it has its path with it.
+    /// Records the new name of an inode; the paths of all inodes below it follow.
     fn moved(&self, inode: InodeId, parent: InodeId, name: &OsStr) {
         let mut state = self.shared.lock();
         state.table.place(inode, parent, name);
@@ -136,10 +137,10 @@ impl Names {
         drop(unused);
     }
 
-    /// Pins the inode of a name, if the kernel knows it: without that name it might not be found
-    /// again.
+    /// Pins the inode of a name, if the kernel holds it: without that name the inode might not be
+    /// found again.
     fn watch(&self, directory: &Place, parent: InodeId, name: &OsStr) -> Option<Watched> {
-        // If there is nothing, what is tried next says so.
+        // If the lookup fails, the system call that follows fails with the same error.
         let found = self.find_place(directory, self.mount_of(parent).ok()?, name).ok()?;
         let identity = self.identity(&found.place, &found.stat, found.mount);
         let mut state = self.shared.lock();
@@ -152,8 +153,8 @@ impl Names {
         Some(Watched { inode, place })
     }
 
-    /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or
-    /// that by which alone it could be found, stays pinned until the kernel forgets it.
+    /// Unpins an inode; `lost` is its name if the name was removed. An inode that lost its last
+    /// name, or the only name by which it could be found, stays pinned until the kernel forgets it.
     fn unwatch(&self, caller: Caller, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
         let Watched { inode, place } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
@@ -170,7 +171,7 @@ impl Names {
             let by_handle = record.is_some_and(|record| state.mounts.opens_handles(record.identity.mount));
             let is_directory = record.is_some_and(|record| record.identity.kind == rustix::fs::FileType::Directory);
             if is_directory || links == 0 || (last_known && !by_handle) {
-                // Whoever has no share left may lose it, unless it is open.
+                // For a user without a share left, the inode can be lost unless it is open.
                 let share = self.users.take_descriptors(caller.uid, 1).ok();
                 state.is_nameless(inode, &place, share);
             }

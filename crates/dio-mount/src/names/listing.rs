@@ -1,4 +1,4 @@
-//! Directories opened, read and synced for the kernel.
+//! Opening, reading and syncing directories for the kernel.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rustix::io::{Errno, Result};
 use super::{Copied, InodeId, Name, Names, ROOT};
 
 impl Names {
-    /// Opens a directory for reading; the handle is never that of another.
+    /// Opens a directory for reading. Handles are never reused.
     ///
     /// # Errors
-    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone,
+    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone, and
     /// those of `open(2)`.
     pub fn open_directory(&self, user: u32, inode: InodeId) -> Result<u64> {
         let share = self.users.take_descriptors(user, 1)?;
@@ -23,18 +23,18 @@ impl Names {
         Ok(self.directories.add(inode, (file, &stat), inode == ROOT, device, share))
     }
 
-    /// What the kernel may do with its copy of the names of a directory that was just opened, where
-    /// it may believe names for `remember`.
+    /// Decides about the kernel's copy of the names of a directory that was just opened; the kernel
+    /// may cache lookups for `remember`.
     pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
         self.directories.copied(handle, remember, |inode| self.shared.lock().tells_changes(inode))
     }
 
-    /// Gives the names from `offset` on (0 is the beginning, others are [`Name::next`] of earlier
-    /// ones) until there are no more or `give` says that one did not fit any more. From the
-    /// beginning on, they are read anew.
+    /// Passes the names from `offset` on to `give`, until there are no more or `give` returns true
+    /// because a name did not fit. The offset is 0 for the beginning, or [`Name::next`] of an
+    /// earlier name. At offset 0 the names are read anew.
     ///
     /// # Errors
-    /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, those of
+    /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, and those of
     /// `getdents(2)`.
     pub fn read_directory(&self, handle: u64, offset: u64, give: impl FnMut(Name) -> bool) -> Result<()> {
         self.directories.give(handle, offset, self.root_number(), give)
@@ -43,7 +43,7 @@ impl Names {
     /// Makes the names of a directory durable.
     ///
     /// # Errors
-    /// `EBADF` for a handle that is not open, those of `fsync(2)`.
+    /// `EBADF` for a handle that is not open, and those of `fsync(2)`.
     pub fn sync_directory(&self, handle: u64, data_only: bool) -> Result<()> {
         self.directories.sync(handle, data_only)
     }

@@ -1,4 +1,4 @@
-//! Lookups: a name becomes a number that the kernel holds until it forgets it.
+//! Lookups: a name is answered with a number, which the kernel holds until it forgets it.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -14,13 +14,13 @@ use super::{Entry, InodeId, Name, Names};
 use crate::users::Share;
 
 impl Names {
-    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode
-    /// itself and `..` the directory where it was last found, for a kernel that was given a handle
-    /// of it (`FUSE_EXPORT_SUPPORT`).
+    /// Looks a name up, and counts one lookup of the inode. `.` is the inode itself, of any type,
+    /// and `..` is the directory where it was last found. The kernel asks for these when it was
+    /// given a file handle of the inode (`FUSE_EXPORT_SUPPORT`).
     ///
     /// # Errors
     /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner
-    /// holds a lease on what may be a striped file, those of `open(2)`.
+    /// holds a lease on what may be a striped file, and those of `open(2)`.
     pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
         match name.as_encoded_bytes() {
             b"." => return self.again(parent),
@@ -35,14 +35,14 @@ impl Names {
         Ok(self.enter(found, parent, name))
     }
 
-    /// A known inode, looked up once more without a name.
+    /// Counts one more lookup of a known inode without a name.
     fn again(&self, inode: InodeId) -> Result<Entry> {
         let stat = self.stat(inode)?;
         self.shared.lock().table.count(inode)?;
         Ok(Entry { inode, generation: 0, stat })
     }
 
-    /// Whether the kernel was told within the last `time` of what a directory has by this name.
+    /// Whether the kernel was answered a lookup of this name in a directory within the last `time`.
     pub fn was_told(&self, directory: InodeId, name: &Name, time: Duration) -> bool {
         let mut state = self.shared.lock();
         state.table.tick(self.now());
@@ -52,12 +52,12 @@ impl Names {
         state.table.was_told(&key, directory, &name.name, milliseconds)
     }
 
-    /// For the table.
+    /// The time for the table.
     fn now(&self) -> u32 {
         self.began.elapsed().as_millis() as u32
     }
 
-    /// What was found is in the table, looked up once more.
+    /// Records a lookup that found `name` in `parent`.
     pub(super) fn enter(&self, found: Found, parent: InodeId, name: &OsStr) -> Entry {
         let Found { place, mut stat, mount, .. } = found;
         let inode = match self.enter_open(&mut stat, mount, parent, name) {
@@ -71,7 +71,7 @@ impl Names {
         Entry { inode, generation: 0, stat }
     }
 
-    /// A new inode without a name is in the table, pinned until it has one.
+    /// Records a new inode without a name, which is pinned until it has one.
     pub(super) fn enter_unnamed(&self, found: Found, share: Share) -> Entry {
         let Found { place, mut stat, mount, .. } = found;
         let identity = self.identity(&place, &stat, mount);
@@ -86,8 +86,8 @@ impl Names {
         Entry { inode, generation: 0, stat }
     }
 
-    /// The short way for an inode of which a place is open: as long as it is, no other has its
-    /// number. Then `stat` becomes what the mount shows of it.
+    /// The fast path for an inode with an open descriptor, which keeps the inode's number from
+    /// being reused. It changes `stat` to the attributes that the mount shows.
     fn enter_open(&self, stat: &mut Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
         let mut state = self.shared.lock();
         let key = state.mounts.key(stat, mount);

@@ -1,10 +1,10 @@
-//! The tree: inodes, names and attributes of the source, resolved beneath it and nowhere else.
+//! The tree: inodes, names and attributes of the source. Nothing outside the source can be reached.
 //!
-//! Every name is looked up alone, in an open directory, and symbolic links are never followed:
-//! neither `..` nor a link nor whoever moves directories meanwhile leads out of the source, and it
-//! does not matter that the mount may cover it. What the kernel knows is kept as a record in a
-//! table (`inodes`); of most of them there is no descriptor but a file handle, or, where the server
-//! may not open handles, the name by which they were found (`resolve`).
+//! Every name is looked up alone, in an open directory, and symbolic links are never followed. So
+//! neither `..`, nor a link, nor a concurrent move of directories leads out of the source. It does
+//! not matter that the mount may cover the source. A table (`inodes`) has a record of each inode
+//! that the kernel holds. Most inodes have no open descriptor; they are opened by a file handle or,
+//! where the server may not open handles, by the name by which they were found (`resolve`).
 
 mod attributes;
 mod create;
@@ -55,39 +55,40 @@ use dio::credentials::Credentials;
 /// How a tree is served.
 #[derive(Debug, Clone)]
 pub struct How {
-    /// What is created belongs to its creator: the server takes on the caller's identity for it.
-    /// Only a server with all privileges can; one without serves its own user.
+    /// Whether the server takes on the identity of a caller, so that new inodes belong to it. Only
+    /// a server with all privileges can do that; one without serves its own user.
     pub act_as_callers: bool,
-    /// `limit`, of which inodes take up to [`SHARE`]; it may change.
+    /// The settings, whose `limit` determines the memory for inodes (see [`SHARE`]); they may
+    /// change.
     pub settings: Live,
-    /// What users hold of the server's descriptors: open directories, and files that have lost
+    /// The users' shares of the server's descriptors, for open directories and for files that lost
     /// their last name.
     pub(crate) descriptors: Arc<Users>,
 }
 
 /// The tree of one mount.
 ///
-/// It starts a thread, so a program that becomes a daemon makes it afterwards.
+/// It starts a thread, so a program that becomes a daemon must create it afterwards.
 #[derive(Debug)]
 pub struct Names {
     shared: Arc<Shared>,
-    /// `/proc/self/fd`, through which places are opened.
+    /// `/proc/self/fd`, through which `O_PATH` descriptors are reopened.
     process: OwnedFd,
     callers: Option<Credentials>,
     directories: Directories,
     users: Arc<Users>,
     keeper: Keeper,
-    /// `st_dev` of the mount that this tree is served by; 0 while nobody said.
+    /// `st_dev` of the mount that serves this tree; 0 until it is set.
     own_device: AtomicU64,
-    /// What that mount forbids.
+    /// Returns the restrictions of that mount.
     forbidden_by_own: OnceLock<AskForbidden>,
-    /// Renames that were begun, each counted while what it moves is pinned.
+    /// Number of renames begun. The inodes of a rename are pinned when it is counted.
     renames: AtomicU64,
     began: Instant,
 }
 
-/// What the mount forbids that serves the tree, asked when it matters: it may be mounted anew with
-/// other flags.
+/// Returns the restrictions of the mount that serves the tree. It is called at each use, because
+/// the mount may be remounted with other flags.
 struct AskForbidden(Box<dyn Fn() -> Forbidden + Send + Sync>);
 
 impl std::fmt::Debug for AskForbidden {
@@ -96,24 +97,24 @@ impl std::fmt::Debug for AskForbidden {
     }
 }
 
-/// What can be different in tests.
+/// Settings that only tests change.
 #[derive(Debug, Clone, Copy, Default)]
 struct Limits {
-    /// Descriptors to keep.
+    /// Most cached descriptors.
     descriptors: Option<usize>,
-    /// Do as if handles could not be opened.
+    /// Whether to act as if handles could not be opened.
     no_handles: bool,
 }
 
 impl Names {
-    /// The tree below `source`, an open directory (`O_PATH` suffices).
+    /// Makes the tree below `source`, an open directory (`O_PATH` suffices).
     ///
-    /// The limit on descriptors of this process is raised as far as it may.
+    /// The limit on descriptors of this process is raised as far as the process may raise it.
     ///
     /// # Errors
     /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read,
-    /// `ENOENT` if `/proc` is not mounted; `EOPNOTSUPP` for a file system of the kernel's own
-    /// (`/proc`, `/sys`), if others are to be served.
+    /// `ENOENT` if `/proc` is not mounted. `EOPNOTSUPP` for a file system of the kernel's own
+    /// (`/proc`, `/sys`), if the server acts as its callers.
     pub fn new(source: OwnedFd, how: How) -> Result<Names> {
         Names::with(source, how, Limits::default())
     }
@@ -129,7 +130,7 @@ impl Names {
         let mount = mounts.put(Mount::of(&place, &process, limits.no_handles)?);
         let stat = fstat(&place)?;
         let identity = mounts.identity(&place, &stat, mount);
-        // Others need descriptors too: open files.
+        // Open files need descriptors too.
         let usual = if mounts.opens_handles(mount) { (allowed / 4).min(4096) } else { (allowed / 2).min(1 << 17) };
         let kept = limits.descriptors.unwrap_or(usual);
         let shared = Shared::new(Table::new(identity), kept, mounts, how.settings);
@@ -149,16 +150,16 @@ impl Names {
         })
     }
 
-    /// Tells the `st_dev` of the mount that serves this tree, and how to find out what that mount
-    /// forbids. Where the mount point is itself below the source, what it covers is shown there
-    /// instead of the mount in the mount.
+    /// Sets the `st_dev` of the mount that serves this tree, and the function that returns the
+    /// restrictions of that mount. If the mount point is itself below the source, the tree shows
+    /// the covered directory there, not the mount inside itself.
     pub fn served_by(&self, device: u64, forbidden: impl Fn() -> Forbidden + Send + Sync + 'static) {
         self.own_device.store(device, Ordering::Relaxed);
-        // It is told once.
+        // The first call counts.
         let _ = self.forbidden_by_own.set(AskForbidden(Box::new(forbidden)));
     }
 
-    /// The kernel forgets `count` lookups of an inode.
+    /// Counts `count` lookups of an inode that the kernel forgot.
     pub fn forget(&self, inode: InodeId, count: u64) {
         let mut state = self.shared.lock();
         state.table.forget(inode, count);
@@ -167,35 +168,36 @@ impl Names {
         drop(unused);
     }
 
-    /// The path by which an inode was last looked up, relative to the source; empty for the root.
-    /// `None` if that is not known any more.
+    /// Returns the path by which an inode was last looked up, relative to the source; empty for the
+    /// root. `None` if it is no longer known.
     pub fn path(&self, inode: InodeId) -> Option<PathBuf> {
         self.shared.lock().table.path(inode)
     }
 
-    /// Inodes that the kernel holds or that are above one that it holds, and the bytes that their
-    /// records take.
+    /// Returns the number of records, and the bytes that they take. There are records of inodes
+    /// that the kernel holds, and of the directories above them.
     pub fn held(&self) -> (usize, u64) {
         let state = self.shared.lock();
         (state.table.len(), state.table.bytes())
     }
 
-    /// Has the kernel asked to forget names, the least used first, when there are too many inodes
-    /// for the limit on memory. `ask` is called on a thread of its own, without a lock held; it may
-    /// ignore a name (of a file that is open, say). It can be set once.
+    /// Sets the callback that asks the kernel to forget names when inodes take too much memory,
+    /// least recently used names first. `ask` is called on a thread of its own, without a lock
+    /// held. The kernel may ignore a name, for example that of an open file. The callback can be
+    /// set once.
     pub fn forget_through(&self, ask: impl Fn(&Leaf) + Send + Sync + 'static) {
         self.shared.set_ask(Box::new(ask));
     }
 
-    /// Opens an inode, a regular file or a directory, anew and by the server's own rights.
-    /// `O_CREAT`, `O_EXCL`, `O_NOFOLLOW`, `O_APPEND` and `O_NOCTTY` are left out.
+    /// Opens an inode, a regular file or a directory, anew and with the server's own rights.
+    /// `O_CREAT`, `O_EXCL`, `O_NOFOLLOW` and `O_NOCTTY` are left out.
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, `EACCES` where the server may not, `EINVAL` for what is neither file
-    /// nor directory, those of `open(2)`.
+    /// `ESTALE` if it is gone, `EACCES` where the server may not open it, `EINVAL` for an inode
+    /// that is neither a file nor a directory, and those of `open(2)`.
     pub fn open(&self, inode: InodeId, flags: OFlags) -> Result<OwnedFd> {
         let kind = self.shared.lock().table.get(inode)?.identity.kind;
-        // Opening a device or a pipe does things, and may wait for ever.
+        // Opening a device or a pipe has side effects, and may block for ever.
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
             return Err(Errno::INVAL);
         }
@@ -203,11 +205,11 @@ impl Names {
         self.or_with_fewer_descriptors(|| self.reopen_place(&place, flags))
     }
 
-    /// As [`Names::open`], for a program, which may have come by a name that the kernel still
-    /// believes although the file was removed or replaced beside the mount: what it would write to
-    /// a file without a name would be lost. The kernel looks the name up again then
-    /// (`do_filp_open`, fs/namei.c). A file that has lost its last name below the mount, or never
-    /// had one, has none to be found by, so it is meant.
+    /// As [`Names::open`], for a program. The program may have used a name that the kernel still
+    /// caches although the file was removed or replaced without the mount: data written to such a
+    /// file would be lost. After `ESTALE` the kernel looks the name up again (`do_filp_open`,
+    /// fs/namei.c). A file that lost its last name through the mount, or never had one, is opened:
+    /// no program can have reached it by an outdated name.
     ///
     /// # Errors
     /// As [`Names::open`]; `ESTALE` also for a file that was removed beside the mount.

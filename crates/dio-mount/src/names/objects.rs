@@ -1,5 +1,5 @@
-//! The objects of striped files that have lost their last name, and who keeps them while somebody
-//! has the file open.
+//! The objects of striped files that lost their last name, and the callback that keeps them while
+//! the file is open.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::inodes::InodeId;
 /// The objects of a striped file that has lost its last name.
 #[derive(Debug)]
 pub struct Objects {
-    /// The descriptor of the file. It is open for reading, so that nobody can take a lease that
-    /// keeps it from being read.
+    /// The stripe descriptor, the file that names the objects. It is open for reading, so that no
+    /// process can take a lease that blocks reading it.
     file: OwnedFd,
-    /// Where it had its name.
+    /// The directory that contained its name.
     directory: OwnedFd,
 }
 
@@ -31,17 +31,17 @@ impl Objects {
         Some(Objects { file, directory: fcntl_dupfd_cloexec(directory, 0).ok()? })
     }
 
-    /// Removes them.
+    /// Removes the objects.
     pub fn remove(&self) {
-        // The name has gone, and nobody is left to be told of what could not be removed.
+        // The name is gone, so no caller is left to report a failure to.
         let _ = remove_objects_if_unlinked(Path::new(""), &self.file, &self.directory);
     }
 }
 
-/// Keeps objects as long as somebody has the file open, and gives them back where nobody has.
+/// Keeps objects while the file is open; returns them if it is not open.
 type Keep = Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>;
 
-/// Who does so.
+/// Holds the callback that keeps objects.
 #[derive(Default)]
 pub(super) struct Keeper(OnceLock<Keep>);
 
@@ -52,13 +52,13 @@ impl std::fmt::Debug for Keeper {
 }
 
 impl Keeper {
-    /// Tells it how; whoever is told first goes on to do it.
+    /// Sets the callback; the first one that was set stays.
     pub(super) fn keep_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(keep));
     }
 
-    /// Removes the objects of a striped file that has lost its last name, now or when the last
-    /// closes it.
+    /// Removes the objects of a striped file that lost its last name, now or when the last
+    /// descriptor of the file is closed.
     pub(super) fn drop_objects(&self, inode: InodeId, place: &Place, directory: impl AsFd) {
         let Some(objects) = Objects::of(place, directory) else { return };
         let left = match self.0.get() {

@@ -1,4 +1,4 @@
-//! What requests to the tree carry, and what a lookup answers.
+//! Parameters of requests to the tree, and the answer to a lookup.
 
 use std::time::SystemTime;
 
@@ -6,37 +6,35 @@ use rustix::fs::Stat;
 
 use super::inodes::InodeId;
 
-/// Who asks: credentials of the process behind a request.
+/// The credentials of the process that made a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// User for file accesses.
+    /// User ID for file accesses.
     pub uid: u32,
-    /// Group for file accesses.
+    /// Group ID for file accesses.
     pub gid: u32,
-    /// Process (thread) number, 0 where it is not visible from here.
+    /// Process (thread) ID; 0 where the process is not visible from here.
     pub pid: u32,
 }
 
-/// An inode that was looked up; the kernel holds it until it says `forget`.
+/// An inode that was looked up; the kernel holds it until it sends `forget`.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Its number in this mount.
     pub inode: InodeId,
-    /// Distinguishes two inodes that had the same number one after the other; there are none, so it
-    /// is 0.
+    /// Distinguishes successive inodes with the same number. Numbers are never reused, so it is 0.
     pub generation: u64,
-    /// Its attributes. `st_ino` is unique in the mount: it is that of the source, but on file
-    /// systems that are mounted below the source it has an index of the file system in its upper
-    /// bits.
+    /// Its attributes. `st_ino` is unique in the mount. It is that of the source; for file systems
+    /// mounted below the source, the upper bits contain an index of the file system.
     pub stat: Stat,
 }
 
 /// A time to set.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
-    /// That of the server when it comes to it.
+    /// The server's time when it makes the change.
     Now,
-    /// This one.
+    /// This time.
     At(SystemTime),
 }
 
@@ -56,7 +54,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether nothing is to be changed.
+    /// Whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
         let Changes { mode, uid, gid, accessed, modified } = self;
         mode.or(*uid).or(*gid).is_none() && accessed.or(*modified).is_none()

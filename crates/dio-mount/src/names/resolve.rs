@@ -1,8 +1,9 @@
-//! From a name or a number to a descriptor.
+//! Opens inodes by name or by number.
 //!
-//! A descriptor opened with `O_PATH` (a *place*) serves for everything that is done to an inode and
-//! does nothing to it. That of an inode without one is opened by its handle or, where the server
-//! may not do that, by its last name in its last directory, and must then be the same inode.
+//! A descriptor opened with `O_PATH` (a *place*) suffices for all operations that do not access the
+//! contents of an inode. An inode without a descriptor is opened by its handle. Where the server
+//! may not open handles, it is opened by its last name in its last directory, and must then be the
+//! same inode.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,10 +23,10 @@ use super::inodes::{Handle, Identity};
 use super::mounts::{Mount, PLACE, handle, mount_of, reopen};
 use super::{InodeId, Names, ROOT};
 
-/// A path in the source that is longer is taken for a circle; `PATH_MAX` allows half of it.
+/// Most directories on a path; a longer path is treated as a circle. `PATH_MAX` allows half of it.
 const DEEPEST: usize = 1 << 16;
 
-/// What a name led to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) place: OwnedFd,
@@ -34,12 +35,13 @@ pub(super) struct Found {
     pub(super) mount: u32,
 }
 
-/// The attributes of what is in a file, from those of its place.
+/// Returns the attributes of a file's contents, given those of its place: the attributes of a
+/// striped file differ.
 ///
 /// # Errors
-/// `EAGAIN` if its owner holds a lease on what may be a striped file: its size is not known then.
-/// If objects are missing, the attributes are those of the descriptor, and whoever opens the file
-/// is told.
+/// `EAGAIN` if its owner holds a lease on what may be a striped file: its size cannot be determined
+/// then. If objects are missing, the attributes are those of the descriptor, and an open of the
+/// file fails.
 pub(super) fn attributes_of_contents(place: &OwnedFd, stat: Stat) -> Result<Stat> {
     match stat_of_contents(place, stat) {
         Err(Errno::AGAIN) => Err(Errno::AGAIN),
@@ -47,10 +49,10 @@ pub(super) fn attributes_of_contents(place: &OwnedFd, stat: Stat) -> Result<Stat
     }
 }
 
-/// Only a single name is looked up, and never one that leads upwards.
+/// Checks a name for a lookup: it must be a single name, and neither `.` nor `..`.
 ///
 /// # Errors
-/// `EINVAL` for every other.
+/// `EINVAL` for every other name.
 pub(super) fn check(name: &OsStr) -> Result<()> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(Errno::INVAL),
@@ -60,7 +62,7 @@ pub(super) fn check(name: &OsStr) -> Result<()> {
 }
 
 impl Names {
-    /// A place of an inode.
+    /// Returns a place of an inode, opened if necessary.
     ///
     /// # Errors
     /// `ESTALE` if it is gone or cannot be found again.
@@ -71,20 +73,21 @@ impl Names {
         loop {
             let renames = self.renames.load(Ordering::SeqCst);
             match self.find_again(inode) {
-                // Perhaps by names that were being changed: what was moved is pinned, or has its
-                // new name by now.
+                // A concurrent rename may have caused the failure. The inode it moved is pinned, or
+                // has its new name by now.
                 Err(Errno::STALE) if self.renames.load(Ordering::SeqCst) != renames => {}
                 other => return other,
             }
         }
     }
 
-    /// The index of the mount where an inode was found.
+    /// Returns the index of the mount where an inode was found.
     pub(super) fn mount_of(&self, inode: InodeId) -> Result<u32> {
         Ok(self.shared.lock().table.get(inode)?.identity.mount)
     }
 
-    /// By handle, or by the names from the next inode above it of which there is a place.
+    /// Opens an inode by its handle, or by the names from the nearest ancestor that has a
+    /// descriptor or can be opened by handle.
     fn find_again(&self, inode: InodeId) -> Result<Place> {
         let mut missing = Vec::new();
         let mut at = inode;
@@ -116,7 +119,7 @@ impl Names {
         Ok(place)
     }
 
-    /// A place that is open, or one by handle.
+    /// Returns the open place of an inode, or opens one by handle.
     fn without_name(&self, inode: InodeId) -> Result<Option<Place>> {
         let mut state = self.shared.lock();
         if let Some(place) = state.descriptors.get(inode) {
@@ -126,7 +129,7 @@ impl Names {
         let (Some(handle), mount) = (identity.handle.full(), identity.mount) else { return Ok(None) };
         let Some(mount) = state.mounts.opened(mount) else { return Ok(None) };
         drop(state);
-        // Some file systems know their handles for a while only; then the name may do.
+        // Some file systems can open their handles for a limited time only; then the name may do.
         let Ok(place) = self.or_with_fewer_descriptors(|| open_by_handle(mount.as_fd(), &handle, PLACE)) else {
             return Ok(None);
         };
@@ -135,7 +138,7 @@ impl Names {
         Ok(Some(place))
     }
 
-    /// Keeps a place for later.
+    /// Keeps a place in the cache.
     pub(super) fn keep(&self, inode: InodeId, place: Place) {
         let mut state = self.shared.lock();
         let unused = if state.table.get(inode).is_ok() { state.descriptors.keep(inode, place) } else { Some(place) };
@@ -153,12 +156,12 @@ impl Names {
         Ok(Found { stat, ..found })
     }
 
-    /// As [`Names::find`], without looking into the file: of a striped file the attributes are
-    /// those of the descriptor.
+    /// As [`Names::find`], but without access to the file's contents: the attributes of a striped
+    /// file are those of its descriptor.
     pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
         let (place, mount) = self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
             Ok(place) => Ok((place, mount)),
-            // A mount point, or a kernel before 5.6.
+            // The name is a mount point, or the kernel is older than 5.6.
             Err(Errno::XDEV | Errno::NOSYS) => self.cross(directory, mount, name),
             Err(errno) => Err(errno),
         })?;
@@ -166,8 +169,9 @@ impl Names {
         Ok(Found { place, stat, mount })
     }
 
-    /// Enters what is mounted at `name`, unless it is the mount that we serve, or, for others than
-    /// the server's user, a file system of the kernel's own: what that covers is shown.
+    /// Enters the mount at `name`, and returns its root. Exceptions are the mount that we serve
+    /// and, if the server acts as its callers, a file system of the kernel's own: for these,
+    /// returns the covered directory.
     fn cross(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<(OwnedFd, u32)> {
         let place = openat(directory, name, PLACE, Mode::empty())?;
         let id = mount_of(&place)?;
@@ -181,7 +185,7 @@ impl Names {
         let index = match ready {
             Some(index) => index,
             None => {
-                // Without the lock: the file system may take its time, or be served by us.
+                // Without the lock: the file system may be slow, or be served by this process.
                 let found = Mount::of(&place, &self.process, no_handles)?;
                 self.shared.lock().mounts.put(found)
             }
@@ -189,15 +193,16 @@ impl Names {
         if self.callers.is_some() && self.shared.lock().mounts.is_of_the_kernel(index) {
             return Ok((covered(directory, name)?, mount));
         }
-        // Asked each time: it may be mounted anew with other flags.
+        // Determined each time, because the mount may be remounted with other flags.
         let below = Forbidden::by_mount_of(&place);
         let forbidden = if below.is_nothing() { below } else { below.beyond(self.forbidden_here()) };
         self.shared.lock().mounts.forbid(index, forbidden);
         Ok((place, index))
     }
 
-    /// What the mount of dio forbids, through which the source is seen. While nobody has said how
-    /// to find out, it is what the mount of the source forbids: so much is always passed on.
+    /// Returns the restrictions of the dio mount, through which the source is seen. Until
+    /// [`Names::served_by`] is called, these are the restrictions of the source's mount, which the
+    /// dio mount always inherits.
     fn forbidden_here(&self) -> Forbidden {
         match self.forbidden_by_own.get() {
             Some(ask) => ask.0(),
@@ -205,7 +210,7 @@ impl Names {
         }
     }
 
-    /// Who a place is.
+    /// Returns the identity of an inode.
     pub(super) fn identity(&self, place: &OwnedFd, stat: &Stat, mount: u32) -> Identity {
         let mut state = self.shared.lock();
         let (key, has_handles) = (state.mounts.key(stat, mount), state.mounts.has_handles(mount));
@@ -214,14 +219,14 @@ impl Names {
         Identity { key, handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
     }
 
-    /// Opens a place anew.
+    /// Reopens a place, without flags for creation.
     pub(super) fn reopen_place(&self, place: &OwnedFd, flags: OFlags) -> Result<OwnedFd> {
         let left_out = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY;
         reopen(&self.process, place, flags.difference(left_out))
     }
 
-    /// When the process has no more descriptors, some places are given up and it is tried once
-    /// more.
+    /// Makes an attempt. If the process has no free descriptors, closes some cached ones and tries
+    /// once more.
     pub(super) fn or_with_fewer_descriptors<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -233,22 +238,23 @@ impl Names {
         }
     }
 
-    /// Whether the inode of the root is meant.
+    /// Returns the inode number of the root in the source.
     pub(super) fn root_number(&self) -> u64 {
         self.shared.lock().table.get(ROOT).map_or(0, |root| root.identity.key.number)
     }
 }
 
-/// Opens a name without entering what is mounted there.
+/// Opens a name without entering a mount at it.
 fn in_mount(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
     let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     openat2(directory, name, PLACE, Mode::empty(), rules)
 }
 
-/// What is covered by a mount at `name`: it is seen in a copy of the mount of the directory that
-/// has no others in it.
+/// Opens the directory that a mount at `name` covers, through a copy of the directory's mount that
+/// contains no other mounts.
 ///
 /// # Errors
+/// `ELOOP` if the copy cannot be made, which needs CAP_SYS_ADMIN.
 /// `ELOOP` if that cannot be had, which needs CAP_SYS_ADMIN.
 fn covered(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;

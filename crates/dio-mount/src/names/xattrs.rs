@@ -1,7 +1,7 @@
 //! Extended attributes, ACLs among them.
 //!
-//! A place cannot be asked for them, but its link in /proc leads to the inode itself, of symbolic
-//! links too.
+//! An `O_PATH` descriptor cannot be used for them, but its link in /proc leads to the inode itself,
+//! even to that of a symbolic link.
 
 use std::ffi::OsStr;
 
@@ -16,22 +16,22 @@ use super::forbidden::CAPABILITIES;
 use super::{Caller, Forbidden, InodeId, Names};
 use crate::set_id;
 
-/// Attributes that only a privileged process sees (`xattr(7)`).
+/// Prefix of attributes that only a privileged process sees (`xattr(7)`).
 const TRUSTED: &[u8] = b"trusted.";
 
 /// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of
 /// `include/uapi/linux/limits.h`).
 const LONGEST: usize = 64 << 10;
 
-/// Attributes by which file systems show what they keep themselves. Who may set them only they
-/// know: the kernel lets everybody through to us (`xattr_permission` of `fs/xattr.c`), but for
-/// ACLs.
+/// Prefix of attributes by which a file system exposes data of its own. Only the file system can
+/// decide who may set them: except for ACLs, the kernel does not check the caller
+/// (`xattr_permission` of `fs/xattr.c`).
 const SYSTEM: &[u8] = b"system.";
 
-/// How the names of ACLs begin (`acl(5)`).
+/// Prefix of the names of ACLs (`acl(5)`).
 const ACL: &[u8] = b"system.posix_acl_";
 
-/// Most values are shorter.
+/// First buffer size in bytes; most values are shorter.
 const USUAL: usize = 512;
 
 impl Names {
@@ -40,13 +40,13 @@ impl Names {
         Ok(state.mounts.forbidden(state.table.get(inode)?.identity.mount))
     }
 
-    /// The value of an attribute. Where the file system below has no ACLs, there is none: to the
-    /// kernel, `EOPNOTSUPP` means that it cannot know who may do what, and it refuses everybody but
-    /// the owner (`check_acl`, fs/namei.c).
+    /// Returns the value of an attribute. Where the file system below does not support ACLs, an ACL
+    /// is reported as missing. To the kernel, `EOPNOTSUPP` means that permissions cannot be
+    /// determined, and it would refuse everybody but the owner (`check_acl`, fs/namei.c).
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those
-    /// of `getxattr(2)`.
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, and
+    /// those of `getxattr(2)`.
     pub fn get_xattr(&self, inode: InodeId, name: &OsStr) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
         if self.forbidden(inode)?.hides_xattr(name.as_encoded_bytes()) {
@@ -59,14 +59,15 @@ impl Names {
         }
     }
 
-    /// Sets an attribute. Those of the file system (`system.*`) are set as the caller, since the
-    /// kernel has not checked who may. ACLs (`system.posix_acl_access`,
-    /// `system.posix_acl_default`), which it has checked, are among them for another reason: of a
-    /// caller outside the group of the inode the file system below then takes the set-group-id bit
-    /// (`posix_acl_update_mode` of `fs/posix_acl.c`), which it would leave to the server.
+    /// Sets an attribute. Attributes of the file system (`system.*`) are set as the caller, since
+    /// the kernel has not checked the caller's rights. ACLs (`system.posix_acl_access`,
+    /// `system.posix_acl_default`), which the kernel has checked, are set as the caller for another
+    /// reason: if the caller is not in the group of the inode, the file system below clears the
+    /// set-group-id bit (`posix_acl_update_mode` of `fs/posix_acl.c`). The kernel would leave that
+    /// to the server.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, those of `setxattr(2)`.
+    /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, and those of `setxattr(2)`.
     pub fn set_xattr(
         &self,
         caller: Caller,
@@ -76,8 +77,8 @@ impl Names {
         flags: XattrFlags,
     ) -> Result<()> {
         if name.as_encoded_bytes().starts_with(SYSTEM) {
-            // A place can be named in /proc by the server alone. Pipes and devices, which are not
-            // opened, have no such bit that would mean anything.
+            // Only the server can use the link in /proc, so the attribute is set on an open file.
+            // Pipes and devices are not opened; a set-group-id bit has no meaning for them.
             match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
                 Err(Errno::INVAL) if name.as_encoded_bytes().starts_with(ACL) => {}
                 Err(Errno::INVAL) => return Err(Errno::OPNOTSUPP),
@@ -91,11 +92,11 @@ impl Names {
         self.as_caller(caller, 0, || setxattr(fd_path(&place), name, value, flags))
     }
 
-    /// The names of all attributes, each with a zero behind it; those called `trusted` only for the
-    /// superuser.
+    /// Lists the names of all attributes, each with a terminating zero byte. Names that begin with
+    /// `trusted.` are only for the superuser.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `listxattr(2)`.
+    /// `EOPNOTSUPP`, `ESTALE` if the inode is gone, and those of `listxattr(2)`.
     pub fn list_xattr(&self, caller: Caller, inode: InodeId) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
         let path = fd_path(&place);
@@ -110,18 +111,18 @@ impl Names {
         Ok(list)
     }
 
-    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be
-    /// old.
+    /// Removes an attribute as the caller: the kernel may have checked the caller's rights with
+    /// outdated attributes.
     ///
-    /// Capabilities are removed as the server: the kernel itself takes them from a file that is
-    /// truncated, whoever does it (`security_inode_killpriv`, `fs/attr.c`), and for
-    /// `removexattr(2)` it asks for a capability of the caller, which it does not remember. It does
-    /// so too for a `chown(2)` that is refused afterwards, where other file systems refuse it first
+    /// Capabilities are removed as the server. The kernel itself removes them from a file that is
+    /// truncated, by any caller (`security_inode_killpriv`, `fs/attr.c`); for `removexattr(2)` it
+    /// checks a capability of the caller, which needs no cached attributes. The kernel also removes
+    /// them for a `chown(2)` that is refused afterwards, where other file systems refuse it first
     /// if the file has set-id bits. `is_written` says that the file is open for writing.
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those
-    /// of `removexattr(2)`.
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, and
+    /// those of `removexattr(2)`.
     pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr, is_written: bool) -> Result<()> {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(SYSTEM) && !bytes.starts_with(ACL) {
@@ -143,13 +144,13 @@ impl Names {
     }
 }
 
-/// The names of a list, each with a zero behind it, but for some.
+/// Returns a list of names, each with a terminating zero byte, without those to leave out.
 fn without(list: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let names = list.split_inclusive(|byte| *byte == 0);
     names.filter(|name| !is_left_out(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect()
 }
 
-/// Asks again with the most room if there was too little.
+/// Calls `ask` again with the largest buffer if the first buffer was too small.
 fn growing(mut ask: impl FnMut(&mut Vec<u8>) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buffer = Vec::with_capacity(USUAL);
     match ask(&mut buffer) {

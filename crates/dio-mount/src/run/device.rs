@@ -1,9 +1,9 @@
-//! Connections to the kernel: `/dev/fuse`, opened and mounted by the process that will see the
-//! mounts.
+//! Connections to the kernel: `/dev/fuse`, opened and mounted by the process in whose namespace the
+//! mounts are.
 //!
-//! The kernel wants a connection to be opened in the user namespace that owns the mount
-//! (`fuse_fill_super`, `fs/fuse/inode.c`), so it cannot be opened before that is entered, nor by
-//! the server.
+//! The kernel requires that a connection is opened in the user namespace that owns the mount
+//! (`fuse_fill_super`, `fs/fuse/inode.c`). So it can be opened neither before the process enters
+//! that namespace, nor by the server.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::Options;
 use crate::session::flags;
 use crate::session::table::KIND;
 
-/// A new connection, not yet mounted.
+/// Opens a new connection, which is not mounted yet.
 pub(super) fn open() -> Result<OwnedFd, RunError> {
     openat(CWD, "/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| RunError::Device { errno, cure: cure(errno) })
@@ -38,9 +38,9 @@ fn cure(errno: Errno) -> &'static str {
     }
 }
 
-/// Mounts `directory` over itself, to be served through `device`. The system's mounts are open to
-/// all users whom the directory lets in, as the command may become another; in a user namespace
-/// there is only one.
+/// Mounts `directory` over itself, to be served through `device`. A mount that the system owns may
+/// be entered by all users with permission for the directory, because the command may change its
+/// user. In a user namespace there is only one user.
 pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, owner: Owner) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
     let options = Options { allow_other: owner == Owner::System, ..options.clone() };
@@ -57,7 +57,7 @@ pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, 
     rustix::mount::mount(path, path, KIND, flags, data.as_c_str()).map_err(failed)
 }
 
-/// What the mount below forbids stays forbidden, unless an option allows it.
+/// Restrictions of the mount below stay, unless an option lifts them.
 const KEPT: [(StatVfsMountFlags, MountFlags); 6] = [
     (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
     (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),

@@ -1,4 +1,4 @@
-//! The directories that are to be mounted over themselves.
+//! The directories to mount over themselves.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 use super::error::RunError;
 use crate::errno::errno_of;
 
-/// A directory that is to be mounted over itself.
+/// A directory to mount over itself.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     source: OwnedFd,
     flags: StatVfsMountFlags,
-    /// The mount that it lies in, as far as the kernel tells (Linux 5.8).
+    /// The identifier of the mount that contains it, if the kernel reports it (Linux 5.8).
     mount: u64,
-    /// Device and inode.
+    /// Device (major and minor) and inode.
     identity: (u32, u32, u64),
     twin: Option<usize>,
 }
@@ -48,31 +48,32 @@ impl Directory {
         &self.source
     }
 
-    /// The flags of the mount that it lies in.
+    /// The flags of the mount that contains it.
     pub(super) fn flags(&self) -> StatVfsMountFlags {
         self.flags
     }
 
-    /// The one before it in the list that is the same directory by another path.
+    /// The index of an earlier entry in the list that is the same directory by another path.
     pub fn twin(&self) -> Option<usize> {
         self.twin
     }
 
-    /// Whether a mount of this directory is enough for `other`. A mount point below it is another
-    /// file system or another part of one: it gets a connection of its own, as renaming and linking
-    /// never went across.
+    /// Whether a mount of this directory also serves `other`. A mount point below it belongs to
+    /// another file system, or another part of one, and gets a connection of its own. Nothing is
+    /// lost by that, because renames and links across mounts never worked.
     fn covers(&self, other: &Directory) -> bool {
         other.path.starts_with(&self.path) && other.mount == self.mount
     }
 }
 
-/// What to mount for the directories `given`: each once, those above before those below.
+/// Returns the directories to mount for `given`: each once, and each before the directories below
+/// it.
 ///
 /// # Errors
-/// [`RunError::Directory`] for what cannot be opened or is none, [`RunError::Root`].
+/// [`RunError::Directory`] for a path that cannot be opened or is no directory, [`RunError::Root`].
 pub fn directories(given: &[PathBuf]) -> Result<Vec<Directory>, RunError> {
     let mut found = given.iter().map(|path| Directory::open(path)).collect::<Result<Vec<Directory>, RunError>>()?;
-    // By component, so a directory comes before what is below it.
+    // Paths compare by component, so a directory comes before the directories below it.
     found.sort_by(|one, other| one.path.cmp(&other.path));
     let mut kept: Vec<Directory> = Vec::new();
     for mut directory in found {

@@ -1,45 +1,46 @@
-//! Errors of the steps that give a command its mounts.
+//! Errors while the mounts of a command are set up.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// Why a command could not be given its mounts.
+/// The reasons why the mounts of a command could not be set up.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
     /// A directory cannot be opened.
     #[error("'{}': {}", .path.display(), words(.errno))]
     Directory {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// The root directory: a mount over it would not be seen by those whose root it already is.
+    /// The root directory was given. A mount over it would be invisible to processes whose root it
+    /// already is.
     #[error("the root directory cannot be mounted over itself; name the directories below it that matter")]
     Root,
-    /// There are no private mounts.
+    /// Private mounts are not permitted.
     #[error("private mounts are refused: {}: {}", words(.errno), .cure)]
     Namespace {
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
-        /// What to do about it.
+        /// Advice.
         cure: &'static str,
     },
-    /// A file of `/proc` by which a user namespace is set up.
+    /// A file of `/proc` that sets up a user namespace cannot be written.
     #[error("cannot write {file}: {}", words(.errno))]
     Map {
-        /// Which.
+        /// The file.
         file: &'static str,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
     /// `/dev/fuse` cannot be opened.
     #[error("cannot open /dev/fuse: {}: {}", words(.errno), .cure)]
     Device {
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
-        /// What to do about it.
+        /// Advice.
         cure: &'static str,
     },
     /// A directory cannot be mounted.
@@ -47,7 +48,7 @@ pub enum RunError {
     Mount {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
     /// The working directory cannot be entered again.
@@ -55,7 +56,7 @@ pub enum RunError {
     WorkingDirectory {
         /// The working directory.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         errno: Errno,
     },
     /// The server cannot be reached.
@@ -66,7 +67,7 @@ pub enum RunError {
     Refused {
         /// The directory.
         path: PathBuf,
-        /// What the server says.
+        /// The server's message.
         reason: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The line between the process that becomes the command and its server: messages with descriptors
-//! (`unix(7)`).
+//! The connection between the server and the process that becomes the command: messages with
+//! descriptors (`unix(7)`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,18 +13,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// Longest message: a path (`PATH_MAX`) and what goes with it.
+/// Longest message in bytes: a path (`PATH_MAX`) and the fields before it.
 const LONGEST: usize = 8 << 10;
 
 /// Most descriptors in one message.
 const DESCRIPTORS: usize = 2;
 
-/// One end of the line. Messages arrive whole and in order; none is empty.
+/// One end of the connection. Messages arrive whole and in order; no message is empty.
 #[derive(Debug)]
 pub struct Line(OwnedFd);
 
 impl Line {
-    /// Both ends of a new line, closed on exec.
+    /// Makes both ends of a new connection, closed on exec.
     ///
     /// # Errors
     /// Those of `socketpair(2)`.
@@ -34,12 +34,12 @@ impl Line {
         Ok((Line(one), other))
     }
 
-    /// An end that was handed to this process.
+    /// Wraps an end that this process received.
     pub fn from_end(end: OwnedFd) -> Line {
         Line(end)
     }
 
-    /// Sends a message, cut off at 8 KiB, with descriptors.
+    /// Sends a message, truncated to 8 KiB, with descriptors.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`; `EPIPE` (and no SIGPIPE) when the other end is closed.
@@ -56,7 +56,8 @@ impl Line {
         Ok(())
     }
 
-    /// The next message and its descriptors, closed on exec; none when the other end is closed.
+    /// Receives the next message and its descriptors, closed on exec; `None` when the other end is
+    /// closed.
     ///
     /// # Errors
     /// Those of `recvmsg(2)`; `EMSGSIZE` for a message that is too long or has too many
@@ -69,7 +70,7 @@ impl Line {
             rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
         });
         let message = match message {
-            // The other end was closed with messages of ours unread.
+            // The other end was closed before it read all our messages.
             Err(Errno::CONNRESET) => return Ok(None),
             other => other?,
         };

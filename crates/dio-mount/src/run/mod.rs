@@ -1,11 +1,11 @@
-//! A command run with directories mounted over themselves, where it and its descendants alone see
-//! the mounts.
+//! Runs a command with directories mounted over themselves. Only the command and its descendants
+//! see the mounts.
 //!
-//! The process that is to become the command starts a server, leaves its mount namespace for one of
-//! its own, mounts each directory there, hands the connections (descriptors of `/dev/fuse`) to the
-//! server and executes the command in its own place. The command is therefore the very process that
-//! was started: signals, job control, terminal, limits and exit status are the kernel's business
-//! and need no forwarding, as with env(1).
+//! The process that becomes the command starts a server, moves to a mount namespace of its own, and
+//! mounts each directory there. It hands the connections (descriptors of `/dev/fuse`) to the
+//! server, and then executes the command. The command is therefore the process that was started:
+//! the kernel handles signals, job control, terminal, limits and exit status, and nothing needs to
+//! be forwarded, as with env(1).
 //!
 //! ```text
 //! caller's namespace                        namespace of the command
@@ -13,10 +13,10 @@
 //!    └───────────── /dev/fuse, one connection a directory ─────────┘
 //! ```
 //!
-//! The server stays outside, where the directories are what they were. Invariant: nobody but the
-//! server holds a connection once the command runs. So if the server is killed, requests fail
-//! (`ENOTCONN`) instead of hanging; and when the last process of the namespace is gone, however it
-//! ended, the kernel drops the mounts and ends the connections, and the server ends too.
+//! The server stays outside, where the directories are unchanged. Invariant: only the server holds
+//! a connection once the command runs. So if the server is killed, requests fail (`ENOTCONN`)
+//! instead of hanging. When the last process of the namespace ends, for whatever reason, the kernel
+//! drops the mounts and ends the connections, and the server ends too.
 
 mod device;
 mod directory;
@@ -40,12 +40,12 @@ pub use error::RunError;
 pub use line::Line;
 pub use namespace::Owner;
 
-/// Takes this process, which must have one thread, to mounts of its own: `directories`, each served
-/// by the server at the other end of `line`. The working directory is then that of the same name,
-/// through the mount where it lies in one.
+/// Moves this process, which must have one thread, to a mount namespace of its own, and mounts
+/// `directories` there. Each is served by the server at the other end of `line`. The working
+/// directory keeps its name, and is entered through a mount if it lies in one.
 ///
 /// # Errors
-/// As [`RunError`] says. Part of it has then happened already: the process can only tell and end.
+/// See [`RunError`]. The process is partly moved then: it can only report the error and end.
 pub fn enter(directories: &[Directory], options: &Options, line: &Line) -> Result<Owner, RunError> {
     let here = std::env::current_dir().ok();
     let owner = namespace::enter()?;
@@ -70,7 +70,7 @@ fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) ->
     let path = directory.path().to_owned();
     let number = control::device_of(&path).map_err(|errno| RunError::Mount { path: path.clone(), errno })?;
     line.send(&message(owner, &number, &path), &[directory.source(), &device]).map_err(RunError::Server)?;
-    // From here on the server alone holds the connection.
+    // From here on only the server holds the connection.
     drop(device);
     match line.receive().map_err(RunError::Server)? {
         Some((answer, _)) if answer == SERVED => answers(path),
@@ -79,24 +79,24 @@ fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) ->
     }
 }
 
-/// Asks the mount for its attributes. Until that is done the kernel takes its root for that of
-/// root, which a user namespace does not know: nobody could write to it (`fuse_get_root_inode`,
-/// fs/fuse/inode.c; `inode_permission`, fs/namei.c).
+/// Requests the attributes of the mount. Until this is done, the kernel assumes that root owns the
+/// mount's root directory. A user namespace without root has no such user, so nobody could write to
+/// the directory (`fuse_get_root_inode`, fs/fuse/inode.c; `inode_permission`, fs/namei.c).
 fn answers(path: PathBuf) -> Result<(), RunError> {
     rustix::fs::stat(&path).map(drop).map_err(|errno| RunError::Mount { path, errno })
 }
 
-/// The same directory by another path shows the same mount: two servers of one file would not know
-/// of each other's writes.
+/// Shows the existing mount of the same directory at another path. With two mounts of one file,
+/// neither server would see the writes through the other.
 fn bind(twin: &Directory, directory: &Directory) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
     rustix::mount::mount_bind(twin.path(), directory.path()).map_err(failed)
 }
 
-/// The server's answer when it serves a directory; any other says why it does not.
+/// The server's answer when it serves a directory; any other answer is the reason why it does not.
 const SERVED: &[u8] = b"served";
 
-/// What the server needs to know of a directory: first byte the owner of the mounts, then the
+/// Encodes a directory for the server: the first byte is the owner of the mounts, then follow the
 /// device number and the path, which begins with the first slash.
 fn message(owner: Owner, number: &str, path: &Path) -> Vec<u8> {
     let first: &[u8] = match owner {
@@ -106,10 +106,10 @@ fn message(owner: Owner, number: &str, path: &Path) -> Vec<u8> {
     [first, number.as_bytes(), path.as_os_str().as_bytes()].concat()
 }
 
-/// A directory that the server is to serve.
+/// A request to serve one directory.
 #[derive(Debug)]
 pub struct Request {
-    /// Where it is mounted, in the namespace of the command.
+    /// The mount point, in the namespace of the command.
     pub path: PathBuf,
     /// The device number of the mount, `MAJ:MIN`.
     pub number: String,
@@ -117,23 +117,20 @@ pub struct Request {
     pub source: OwnedFd,
     /// The connection: `/dev/fuse`, mounted and not yet initialised.
     pub device: OwnedFd,
-    /// Whose the mounts are.
+    /// The owner of the mounts.
     pub owner: Owner,
 }
 
-/// The server's end: calls `start` for each directory that is handed over, and tells the other side
-/// how it went. Returns what `start` returned when all directories have been handed over, or
-/// nothing more will come because the other side ended.
-///
-/// # Errors
-/// Those of `recvmsg(2)`, and `EPROTO` for a message that [`enter`] did not send.
+/// The server's end: calls `start` for each directory that it receives, and reports the result to
+/// the other side. Returns the results of `start` when the other side has closed the line, because
+/// all directories are handed over or because it ended.
 pub fn receive<T>(line: &Line, mut start: impl FnMut(Request) -> Result<T, String>) -> rustix::io::Result<Vec<T>> {
     let mut started = Vec::new();
     while let Some((text, descriptors)) = line.receive()? {
         match start(request(&text, descriptors)?) {
             Ok(session) => {
                 started.push(session);
-                // If nobody is there to hear it, the namespace has ended and the sessions will.
+                // If the other side has ended, so has its namespace, and the sessions will end too.
                 let _ = line.send(SERVED, &[]);
             }
             Err(reason) => {

@@ -1,5 +1,5 @@
-//! Mounts of one's own (`mount_namespaces(7)`), owned by a user namespace where the system's are
-//! out of reach.
+//! A private mount namespace (`mount_namespaces(7)`), owned by a new user namespace if this process
+//! lacks the privilege to make one.
 
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -8,17 +8,17 @@ use rustix::process::{getegid, geteuid};
 use super::error::RunError;
 use crate::errno::errno_of;
 
-/// Whose the private mounts are.
+/// The owner of the private mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The system's: who made them is privileged, and all users may enter.
+    /// The system: the process was privileged, and all users may enter.
     System,
-    /// Those of a user namespace in which there is one user and one group.
+    /// A user namespace with one user and one group.
     User,
 }
 
-/// Moves this process to mounts of its own. What the others mount and unmount is still seen in it;
-/// nothing of it is seen by the others.
+/// Moves this process to a mount namespace of its own. It still sees what others mount and unmount;
+/// others do not see its mounts.
 pub(super) fn enter() -> Result<Owner, RunError> {
     let owner = match unshare(false) {
         Ok(()) => Owner::System,
@@ -30,8 +30,8 @@ pub(super) fn enter() -> Result<Owner, RunError> {
         }
         Err(errno) => return Err(RunError::Namespace { errno, cure: cure(errno) }),
     };
-    // Downstream (a slave), not private: a file system that is unmounted outside must not stay busy
-    // in here.
+    // Downstream (a slave), not private: otherwise a file system that is unmounted outside would
+    // stay busy in this namespace.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(|errno| RunError::Namespace { errno, cure: cure(errno) })?;
     Ok(owner)
@@ -41,8 +41,8 @@ fn unshare(user: bool) -> Result<(), Errno> {
     dio_sys::unshare_mounts(user).map_err(errno_of)
 }
 
-/// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no
-/// setgroups).
+/// Maps user and group to the same IDs outside (`user_namespaces(7)`: one line each, and setgroups
+/// denied).
 fn map(user: u32, group: u32) -> Result<(), RunError> {
     let write = |file: &'static str, text: String| {
         std::fs::write(file, text).map_err(|error| RunError::Map { file, errno: errno_of(error) })
@@ -52,7 +52,7 @@ fn map(user: u32, group: u32) -> Result<(), RunError> {
     write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// What to do where namespaces are refused.
+/// Advice where namespaces are refused.
 fn cure(errno: Errno) -> &'static str {
     match errno {
         Errno::NOSPC | Errno::USERS => {

@@ -1,4 +1,4 @@
-//! Attributes, errors and times in the words of the protocol crate.
+//! Conversion of attributes, types and times to and from the protocol crate's types.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,7 +35,7 @@ pub(super) fn kind(kind: Kind) -> FileType {
         Kind::Socket => FileType::Socket,
         Kind::CharacterDevice => FileType::CharDevice,
         Kind::BlockDevice => FileType::BlockDevice,
-        // A directory of a file system that does not tell gives the kind at the lookup.
+        // A directory without types is read as regular files; the lookup returns the real type.
         Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
     }
 }

@@ -1,9 +1,9 @@
-//! Flags of inodes, which `lsattr` and `chattr` ask for by `ioctl(2)`.
+//! Inode flags, which `lsattr` and `chattr` access by `ioctl(2)`.
 //!
-//! Since Linux 5.13 the kernel takes these requests apart, checks who may set what, and asks the
-//! server by requests of its own. Those name no address in a program, and their numbers have four
-//! bytes. All others are refused: a program could make the server, which has more rights than it,
-//! do something that nobody has checked.
+//! Since Linux 5.13 the kernel parses these requests, checks who may set which flag, and sends the
+//! server requests of its own. Those contain no address in a program, and their numbers have four
+//! bytes. All other requests are refused: the server has more rights than a program, which could
+//! otherwise make it do something that nobody has checked.
 
 use std::ffi::c_long;
 
@@ -17,14 +17,14 @@ use super::attributes::caller;
 use crate::stats::Operation;
 
 /// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR` of
-/// `include/uapi/linux/fs.h`. Before it sets flags, the kernel asks by the third, which has more,
-/// what they are.
+/// `include/uapi/linux/fs.h`. Before the kernel sets flags, it reads the current ones by the third
+/// request, whose answer contains more.
 const GET_FLAGS: u32 = opcode::read::<c_long>(b'f', 1) as u32;
 const SET_FLAGS: u32 = opcode::write::<c_long>(b'f', 2) as u32;
 const GET_EXTENDED: u32 = opcode::read::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 31) as u32;
 const SET_EXTENDED: u32 = opcode::write::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 32) as u32;
 
-/// Bytes of the flags, whatever the number of the request says.
+/// Bytes of the flags, whatever size the number of the request encodes.
 const FLAGS_BYTES: usize = size_of::<u32>();
 
 impl Mount {
@@ -42,7 +42,8 @@ impl Mount {
     fn ioctl_result(&self, by: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>) -> Result<Vec<u8>> {
         let Ioctl { command, address: 0, data, answer_bytes, .. } = *ioctl else { return Err(Errno::NOTTY) };
         let settled = || {
-            // What is acknowledged may be refused of a file that is immutable.
+            // Pending writes come first: an immutable file may refuse bytes that were already
+            // acknowledged.
             self.files.settle(inode.0);
             (caller(by), inode.0)
         };

@@ -1,4 +1,4 @@
-//! Names of a directory, with the attributes of each.
+//! Directory entries together with their attributes.
 
 use rustix::io::Errno;
 
@@ -9,10 +9,10 @@ use super::attributes::kind;
 use crate::names::{InodeId, Name};
 
 impl Mount {
-    /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when
-    /// there is no room for it. `leased` becomes true when a lease was waited for in vain. The
-    /// names after it come without attributes, so that a directory full of leases costs one wait a
-    /// request.
+    /// Adds one name with its attributes to the reply. For the kernel this is a lookup of the name,
+    /// except for `.` and `..`. Returns true when the reply is full. Sets `leased` when a wait for
+    /// a lease failed. The names after that one are added without attributes, so that a directory
+    /// full of leased files costs one wait a request.
     pub(super) fn add(
         &self,
         directory: InodeId,
@@ -26,16 +26,16 @@ impl Mount {
         let alone = |reply: &mut ReplyDirectoryPlus| {
             reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name)
         };
-        // What the kernel knows and goes on to believe for a while takes it no request.
+        // The kernel caches this name for some time yet, so no attributes are sent.
         if *leased || name.name == "." || name.name == ".." || self.names.was_told(directory, name, self.remember / 2) {
             return alone(reply);
         }
         let before = self.files.epoch();
         match self.names.lookup(directory, &name.name) {
             Ok(entry) => reply.add(name.next, &name.name, &self.entry(&entry, before)),
-            // Gone since the directory was read.
+            // Removed since the directory was read.
             Err(Errno::NOENT) => false,
-            // Whoever asks for its attributes is told.
+            // A later request for its attributes returns the error.
             Err(errno) => {
                 *leased |= errno == Errno::AGAIN;
                 alone(reply)

@@ -1,8 +1,8 @@
-//! Requests of the kernel, translated into calls of the rooms below; nothing is decided here.
+//! Translates requests of the kernel into calls of the modules below; decides nothing itself.
 //!
-//! Advisory locks (`flock(2)`, `fcntl(2)`) stay in the kernel. There a program that waits for one
-//! can be interrupted, and the locks hold for all programs below the mount. Programs that use the
-//! source beside the mount do not see them.
+//! Advisory locks (`flock(2)`, `fcntl(2)`) stay in the kernel. There, a program that waits for a
+//! lock can be interrupted, and the locks apply to all programs below the mount. Programs that use
+//! the source without the mount do not see them.
 
 mod attributes;
 mod flags;
@@ -32,31 +32,30 @@ use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
 
-/// Largest write, and largest read, of one request.
+/// Largest write, and largest read, of one request in bytes.
 const LARGEST: u32 = 1 << 20;
 
-/// Requests that the kernel may have under way without a waiting program (read-ahead, asynchronous
-/// direct I/O).
+/// Most requests in progress for which no program waits (read-ahead, asynchronous direct I/O).
 const BACKGROUND: u16 = 64;
 
-/// One mount as the kernel sees it.
+/// The file system of one mount, as the kernel uses it.
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) names: Arc<Names>,
     pub(crate) files: Arc<Files>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) live: Live,
-    /// How long the kernel may believe names and attributes.
+    /// How long the kernel may cache names and attributes.
     pub(crate) remember: Duration,
-    /// By what way requests come.
+    /// The channel by which requests come.
     pub(crate) rings: Rings,
-    /// How many threads are asked for.
+    /// Number of threads that was asked for.
     pub(crate) threads: usize,
     /// Whether the kernel may read, write and map files of the source by itself.
     pub(crate) passthrough: bool,
 }
 
-/// Gives `$reply` what `$result` holds, or the error, which is counted.
+/// Sends the value of `$result` by `$reply`, or its error, which is counted.
 macro_rules! answer {
     ($timer:ident, $reply:ident, $result:expr, $good:pat => $give:expr) => {
         match $result {
@@ -70,10 +69,12 @@ macro_rules! answer {
 }
 
 impl Mount {
-    /// The attributes of an inode, with the bytes that are acknowledged and not yet in the source.
+    /// Returns the attributes of an inode, including bytes that are acknowledged and not yet in the
+    /// source.
     fn stat(&self, inode: InodeId) -> Result<Stat> {
         self.files.settle_scattered(inode);
-        // In this order: what is pending at first and then written is in the attributes.
+        // In this order: bytes that are written between the two calls are included in the
+        // attributes.
         let pending = self.files.size_of(inode);
         let mut stat = self.names.stat(inode)?;
         self.files.saw(inode, &stat);
@@ -83,24 +84,24 @@ impl Mount {
         Ok(stat)
     }
 
-    /// Clears set-id bits for who changes a file in a way for which the request does not say
-    /// whether to. The kernel asks for it before, but only where it knows of the bits, which may
-    /// have been set beside the mount.
+    /// Clears set-id bits before a change whose request does not say whether to do so. The kernel
+    /// asks for that beforehand, but only if it knows of the bits; they may have been set without
+    /// the mount.
     fn clear_set_id(&self, by: &Request<'_>, inode: INodeNo) -> Result<()> {
         if by.uid() == 0 { Ok(()) } else { self.names.clear_set_id(inode.0) }
     }
 
-    /// How long the kernel may believe attributes: not at all where it may overlook that their
-    /// set-id bits go.
+    /// How long the kernel may cache attributes. It may not cache modes with set-id bits, because
+    /// it may not notice when these are cleared.
     fn believed(&self, stat: &Stat) -> Duration {
         if set_id::are_in(stat) { Duration::ZERO } else { self.remember }
     }
 
-    /// What the kernel is told of an inode that was looked up since the files' epoch was `before`.
+    /// Builds the answer to a lookup; `before` is the files' epoch before the lookup.
     fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
         self.files.saw(found.inode, &found.stat);
-        // Bytes that were pending when it was looked up are pending still, or else something has
-        // been written since.
+        // Bytes that were pending at the lookup are either still pending, or were written since;
+        // then the epoch has changed.
         let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;
         let stat = if stale { self.stat(found.inode).unwrap_or(found.stat) } else { found.stat };
         dio_fuse::Entry {
@@ -119,7 +120,7 @@ impl Mount {
         });
     }
 
-    /// Opens what `create` makes, with the access that it is given.
+    /// Creates a file by `create` and opens it with the requested access.
     fn give_created(
         &self,
         by: &Request<'_>,
@@ -134,7 +135,7 @@ impl Mount {
             let (path, mode) = self.path_and_mode(entry.inode);
             let opened =
                 self.files.adopt(&Wanted { ino: entry.inode, path: &path, user: by.uid() }, file, flags, mode, &back);
-            // The kernel holds no inode of which it was not told.
+            // The kernel holds no inode that was not sent to it.
             let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
             Ok((entry, opened))
         });
@@ -147,7 +148,7 @@ impl Mount {
         });
     }
 
-    /// The path of an inode, and the mode that the rules give it by that.
+    /// Returns the path of an inode, and the mode that the rules assign to the path.
     fn path_and_mode(&self, inode: InodeId) -> (PathBuf, Mode) {
         let settings = self.live.get();
         let path = self.names.path(inode).unwrap_or_default();
@@ -182,13 +183,13 @@ impl Filesystem for Mount {
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // Else the kernel asks for `security.capability` before each write.
+            // Without it the kernel asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        // Not FUSE_ATOMIC_O_TRUNC: a running program would be cut off before the kernel refuses
-        // with ETXTBSY.
+        // FUSE_ATOMIC_O_TRUNC is missing: with it, the file of a running program would be truncated
+        // before the kernel refuses with ETXTBSY.
         for flag in wanted {
-            // A kernel that lacks one does without: each is an improvement, none is needed.
+            // Each of these is an improvement that a mount can do without, if the kernel lacks it.
             let _ = config.add_capabilities(flag);
         }
         if self.passthrough {
@@ -251,7 +252,7 @@ impl Filesystem for Mount {
                 self.names.take_privileges(caller(by), inode.0, self.files.is_written(inode.0))?;
             }
             if let Some(size) = size {
-                // With a new owner the file system below takes them.
+                // For a change of the owner the file system below clears them.
                 if kill {
                     self.names.clear_set_id(inode.0)?;
                 }
@@ -259,7 +260,8 @@ impl Filesystem for Mount {
                 self.files.set_size(inode.0, handle.map(|handle| handle.0), size, &open)?;
             }
             if modified.is_some() || changes.mode.is_some() {
-                // What is written later would set the time anew, and might clear set-id bits.
+                // Pending writes come first: a later write would set the time again, and might
+                // clear set-id bits.
                 self.files.settle(inode.0);
             }
             self.names.change(caller(by), inode.0, &changes)?;
@@ -350,7 +352,7 @@ impl Filesystem for Mount {
         mode: u32,
         umask: u32,
         flags: OpenFlags,
-        // What is created here is new, and has the bits that it is given.
+        // A file that is created here is new, and keeps the bits it is given.
         _kill: bool,
         reply: ReplyCreate,
     ) {
@@ -377,7 +379,7 @@ impl Filesystem for Mount {
         reply: ReplyData,
     ) {
         let mut timer = self.stats.begin(Operation::Read);
-        // What the kernel reads into its own cache belongs to nobody.
+        // Only reads into the kernel's page cache have no lock owner.
         let cache = owner.is_none();
         self.files.read(handle.0, offset, size, cache, |bytes| {
             answer!(timer, reply, bytes, bytes => reply.data(bytes));
@@ -497,7 +499,8 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Setxattr);
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        // What is written later might remove capabilities (`security.capability`).
+        // Pending writes come first: a later write might remove capabilities
+        // (`security.capability`).
         self.files.settle(inode.0);
         empty(timer, reply, self.names.set_xattr(caller(by), inode.0, name, value, flags));
     }

@@ -1,5 +1,5 @@
-//! Whether requests come by io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`, Linux
-//! 6.14).
+//! Decides whether requests come through io_uring
+//! (`Documentation/filesystems/fuse/fuse-io-uring.rst`, Linux 6.14).
 
 use std::io;
 
@@ -7,10 +7,10 @@ use dio_fuse::{InitFlags, KernelConfig, rings_are_possible};
 
 use crate::options::Rings;
 
-/// The kernel's switch, off unless somebody turned it on; connections made later obey it.
+/// The kernel's switch, off by default; it applies to connections that are made later.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Turns the switch on, which only root may. What comes of it is told by the kernel's greeting.
+/// Turns the switch on, which only root may do. The kernel's `FUSE_INIT` request shows the result.
 pub(crate) fn switch_on() {
     let is_off = std::fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "N");
     if is_off {
@@ -18,17 +18,18 @@ pub(crate) fn switch_on() {
     }
 }
 
-/// Asks the kernel for it, if it offers it and rings for about `threads` threads can be made; tells
-/// whether that is agreed on.
+/// Asks the kernel for io_uring, if it offers io_uring and rings for about `threads` threads can be
+/// made. Returns whether io_uring is used.
 ///
 /// # Errors
+/// The reason why io_uring cannot be used, if it is required.
 /// Why it cannot be, where it must be.
 pub(crate) fn agree(rings: Rings, threads: usize, config: &mut KernelConfig) -> io::Result<bool> {
     if rings == Rings::Never {
         return Ok(false);
     }
-    // Whether rings can be made is found by making them, which most mounts need not do: the switch
-    // is off.
+    // The test makes the rings, so it comes last: on most mounts the kernel's switch is off, and no
+    // test is needed.
     let why = if !config.capabilities().contains(InitFlags::FUSE_OVER_IO_URING) {
         "the kernel does not offer FUSE over io_uring (Linux 6.14), or it is switched off: \
          'echo 1 > /sys/module/fuse/parameters/enable_uring' as root turns it on"

@@ -1,4 +1,4 @@
-//! Why a directory could not be mounted, served or unmounted, and the cure where one is known.
+//! Errors of mounting, serving and unmounting, with advice where there is any.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use dio::file::{words, words_of};
 use rustix::io::Errno;
 
-/// Why a directory could not be mounted, served or unmounted. The text is in the manner of
-/// `mount(8)`: place, then reason.
+/// The reasons why a directory could not be mounted, served or unmounted. The text is formatted as
+/// by `mount(8)`: the path, then the reason.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
     /// The source cannot be opened.
     #[error("{}: {}", .path.display(), source_words(*.errno))]
     Source {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
-        /// What opening it answered.
+        /// The error of opening it.
         errno: Errno,
     },
     /// The mount point cannot be opened.
     #[error("{}: {}", .path.display(), point_words(*.errno))]
     MountPoint {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
-        /// What opening it answered.
+        /// The error of opening it.
         errno: Errno,
     },
     /// The mount point is a mount whose server is gone.
@@ -33,45 +33,45 @@ pub enum MountError {
         /// The mount point.
         path: PathBuf,
     },
-    /// The source would contain its own mount, and that one its own, without end.
+    /// The mount point lies below the source, so the mount would contain itself, endlessly.
     #[error("{}: mount point lies below the source {}", .path.display(), .source_path.display())]
     Below {
         /// The mount point.
         path: PathBuf,
-        /// The directory above it.
+        /// The source, which contains the mount point.
         source_path: PathBuf,
     },
-    /// This source is mounted on this place.
+    /// This source is already mounted on this mount point.
     #[error("{}: {source_name} already mounted on {}", .path.display(), .path.display())]
     Already {
         /// The mount point.
         path: PathBuf,
-        /// The source as the table of mounts shows it.
+        /// The source's name in the table of mounts.
         source_name: String,
     },
-    /// Another server of dio's writes to this source.
+    /// Another dio server writes to this source.
     #[error("{}: already served, and written to, at {}", .path.display(), .at.display())]
     Second {
         /// The source.
         path: PathBuf,
-        /// Where it is mounted.
+        /// The other server's mount point.
         at: PathBuf,
-        /// Where it was to be mounted.
+        /// The requested mount point.
         wanted: PathBuf,
     },
-    /// The device through which the kernel hands over requests cannot be opened.
+    /// The device that transfers requests from the kernel cannot be opened.
     #[error("/dev/fuse: {}", words(*.errno))]
     Device {
-        /// What opening it answered.
+        /// The error of opening it.
         errno: Errno,
     },
-    /// Neither may this process mount, nor is there a program that may do it for users.
+    /// This process may not mount, and there is no program that mounts for users.
     #[error("{}: permission denied: only root can mount", .path.display())]
     Permission {
         /// The mount point.
         path: PathBuf,
     },
-    /// An option that takes root.
+    /// An option that only root may use.
     #[error("only root can use the option '{option}'")]
     OnlyRoot {
         /// The option.
@@ -90,23 +90,23 @@ pub enum MountError {
     Mount {
         /// The mount point.
         path: PathBuf,
-        /// What it answered.
+        /// The error of `mount(2)`.
         errno: Errno,
     },
-    /// The kernel and the server did not come to terms.
+    /// The kernel and the server could not agree on the protocol.
     #[error("{}: the kernel does not serve this mount: {}", .path.display(), words_of(.error))]
     Handshake {
         /// The mount point.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         error: io::Error,
     },
-    /// The mount stood and did not answer.
+    /// The mount was made but did not answer.
     #[error("{}: the mount does not answer: {}", .path.display(), words(*.errno))]
     Answer {
         /// The mount point.
         path: PathBuf,
-        /// What asking it for its attributes answered.
+        /// The error of `stat(2)` on the mount.
         errno: Errno,
     },
     /// The tree of the source cannot be served.
@@ -114,13 +114,13 @@ pub enum MountError {
     Serve {
         /// The source.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         errno: Errno,
     },
     /// There is no mount.
     #[error("{}: not mounted", .path.display())]
     NotMounted {
-        /// The place.
+        /// The path.
         path: PathBuf,
     },
     /// There is a mount, but not one of dio.
@@ -131,18 +131,18 @@ pub enum MountError {
         /// The type of the file system that is mounted on top.
         kind: String,
     },
-    /// Files are open below the mount, or a process has its directory there.
+    /// Files are open below the mount, or a process has its working directory there.
     #[error("{}: target is busy", .path.display())]
     Busy {
         /// The mount point.
         path: PathBuf,
     },
-    /// Unmounting failed otherwise.
+    /// Unmounting failed for another reason.
     #[error("{}: cannot unmount: {}", .path.display(), words(*.errno))]
     Unmount {
         /// The mount point.
         path: PathBuf,
-        /// What `umount2(2)` answered.
+        /// The error of `umount2(2)`.
         errno: Errno,
     },
     /// Serving ended with an error instead of by unmounting.
@@ -150,13 +150,13 @@ pub enum MountError {
     Served {
         /// The mount point.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         error: io::Error,
     },
 }
 
 impl MountError {
-    /// What helps, in a few words, where that is known.
+    /// Returns short advice, where there is any.
     pub fn cure(&self) -> Option<String> {
         let text = match self {
             MountError::Stale { path } => format!("unmount it first: dio umount {}", path.display()),
@@ -189,7 +189,7 @@ impl MountError {
         Some(text)
     }
 
-    /// The error with its cure in one line.
+    /// Returns the error and its advice in one line.
     pub fn with_cure(&self) -> String {
         match self.cure() {
             Some(cure) => format!("{self} ({cure})"),

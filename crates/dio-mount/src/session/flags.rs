@@ -1,4 +1,4 @@
-//! Options of `mount(8)` that hold for every file system, as `mount(2)` takes them.
+//! The options of `mount(8)` for all file systems, converted to flags of `mount(2)`.
 
 use rustix::fs::{Dev, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -8,8 +8,8 @@ use super::MountError;
 use super::table::{self, Entry};
 use crate::options::Options;
 
-/// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system
-/// independent options).
+/// The options: word, flag, and whether the word sets or clears the flag. The last of contradicting
+/// words wins (`mount(8)`, file-system independent options).
 const FLAGS: &[(&str, MountFlags, bool)] = &[
     ("ro", MountFlags::RDONLY, true),
     ("rw", MountFlags::RDONLY, false),
@@ -38,9 +38,9 @@ const FLAGS: &[(&str, MountFlags, bool)] = &[
     ("loud", MountFlags::SILENT, false),
 ];
 
-/// Flags that a complete list of options names exactly where they are set. Not those of access
-/// times, for which a list without them leaves the choice to the kernel, nor those of the file
-/// system, which are no flags of the mount.
+/// Flags that a complete list of options leaves out only if they are not set. Flags for access
+/// times are not among them: a list without such a flag leaves the choice to the kernel. Flags of
+/// the file system are not among them either, since they are no flags of the mount.
 const GIVEN_IN_FULL: MountFlags =
     MountFlags::RDONLY.union(MountFlags::NOSUID).union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
@@ -48,41 +48,43 @@ const GIVEN_IN_FULL: MountFlags =
 /// (`mount(8)`, `context=`).
 const LABELS: &[&str] = &["context=", "fscontext=", "defcontext=", "rootcontext="];
 
-/// What `fusermount3` lets users ask for (`util/fusermount.c` of libfuse, `mount_flags`).
+/// The options that `fusermount3` accepts from users (`util/fusermount.c` of libfuse,
+/// `mount_flags`).
 const FOR_USERS: &[&str] =
     &["rw", "ro", "nosuid", "nodev", "noexec", "exec", "async", "sync", "atime", "noatime", "nodiratime", "dirsync"];
 
-/// Whether the kernel takes the option for any file system: it belongs into [`Options::flags`].
+/// Whether the kernel accepts the option for every file system, so that it belongs into
+/// [`Options::flags`].
 pub fn is_kernel_option(option: &str) -> bool {
     FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
 }
 
-/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them,
-/// by name or by `mount(8)`; what the mount of the source forbids stays forbidden, unless an option
-/// allows it by name.
+/// Returns the flags for `mount(2)`. Set-user-ID programs and device files work only if root asks
+/// for them, by name or by using `mount(8)`. Restrictions of the source's mount stay, unless an
+/// option lifts them by name.
 pub(super) fn of(options: &Options, source: StatVfsMountFlags) -> MountFlags {
     let careful = MountFlags::NOSUID | MountFlags::NODEV;
     let base = if options.suid_and_dev { MountFlags::empty() } else { careful };
     added(base | passed_on(source, &KEPT_FROM_THE_SOURCE), options)
 }
 
-/// What of the flags of the mount of the source holds for the mount of dio, too: the kernel asks
-/// only the latter. Whether something may be written or its access time changed, the server finds
-/// out when it tries.
+/// Flags that the dio mount inherits from the source's mount, because the kernel checks only those
+/// of the dio mount. Flags for read-only access and access times are not inherited: the server's
+/// own access to the source obeys them.
 const KEPT_FROM_THE_SOURCE: [(StatVfsMountFlags, MountFlags); 3] = [
     (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
     (StatVfsMountFlags::NODEV, MountFlags::NODEV),
     (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
 ];
 
-/// Flags of a mount as `statvfs(3)` tells them, for `mount(2)`, as far as `pairs` name them.
+/// Converts flags of a mount from `statvfs(3)` to `mount(2)`, as far as `pairs` contain them.
 pub(crate) fn passed_on(seen: StatVfsMountFlags, pairs: &[(StatVfsMountFlags, MountFlags)]) -> MountFlags {
     let kept = pairs.iter().filter(|(flag, _)| seen.contains(*flag));
     kept.fold(MountFlags::empty(), |flags, (_, kept)| flags | *kept)
 }
 
-/// What all mounts of a device forbid, as this process sees them: what one of them allows is
-/// allowed.
+/// Returns the restrictions that all mounts of a device in this process's table have: an access
+/// that one mount allows is allowed.
 pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
     let mounts = table::mounts().unwrap_or_default();
     let present = mounts.iter().filter(|mount| mount.device == device).map(present);
@@ -91,14 +93,14 @@ pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
     kept.fold(StatVfsMountFlags::empty(), |flags, (kept, _)| flags | *kept)
 }
 
-/// `flags` as the options change them.
+/// Returns `flags` with the changes of the mount's options.
 pub(crate) fn added(flags: MountFlags, options: &Options) -> MountFlags {
     let mut flags = changed(flags, options.flags.iter().map(String::as_str));
     flags.set(MountFlags::RDONLY, options.read_only || flags.contains(MountFlags::RDONLY));
     flags
 }
 
-/// `flags` as the words among `options` change them, one after the other.
+/// Returns `flags` with the changes of `options`, applied in order. Other words are ignored.
 fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>) -> MountFlags {
     for option in options {
         if let Some((_, flag, set)) = FLAGS.iter().find(|(word, ..)| *word == option) {
@@ -108,19 +110,18 @@ fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>
     flags
 }
 
-/// The flags of a mount. A file system that is read-only is so in all of its mounts, whatever they
-/// say.
+/// Returns the flags of a mount. If the file system is read-only, so are all its mounts.
 fn present(mount: &Entry) -> MountFlags {
     let [own, of_all] = &mount.options;
     changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
 }
 
-/// Changes the flags of a mount by the words among `options` (`MS_REMOUNT`, `mount(2)`). Unless
-/// they are `all` options of the mount, flags that they do not name stay; a mount that has these
-/// flags already is left alone.
+/// Changes the flags of a mount as the words in `options` say (`MS_REMOUNT`, `mount(2)`). Flags
+/// that the options do not name stay, unless these are `all` options of the mount. If the mount has
+/// the flags already, nothing is done.
 ///
 /// # Errors
-/// [`MountError::Busy`] if a file is open for writing and nothing may be written any more;
+/// [`MountError::Busy`] if the mount becomes read-only and a file is open for writing;
 /// [`MountError::Mount`], with `EPERM` for users.
 pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), MountError> {
     let before = present(mount);
@@ -136,7 +137,7 @@ pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), 
     })
 }
 
-/// The options of the file system itself, each with a comma before it.
+/// Returns the options of the file system itself, each after a comma.
 pub(crate) fn data(options: &Options) -> String {
     let own = [("default_permissions", checks_permissions(options)), ("allow_other", options.allow_other)];
     let own = own.into_iter().filter(|(_, on)| *on).map(|(word, _)| word);
@@ -144,7 +145,7 @@ pub(crate) fn data(options: &Options) -> String {
     own.chain(labels).flat_map(|word| [",", word]).collect()
 }
 
-/// The list for `fusermount3 -o`, which forbids set-user-id programs and devices always.
+/// Returns the options for `fusermount3 -o`, which always forbids set-user-id programs and devices.
 pub(super) fn for_users(options: &Options, source: StatVfsMountFlags) -> Result<String, MountError> {
     if let Some(option) = options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev")) {
         return Err(MountError::OnlyRoot { option: option.clone() });
@@ -164,7 +165,7 @@ pub(super) fn for_users(options: &Options, source: StatVfsMountFlags) -> Result<
     Ok(list)
 }
 
-/// The server works with its own rights, so others must be checked before they reach it.
+/// The server has more rights than other users, so the kernel must check them first.
 fn checks_permissions(options: &Options) -> bool {
     options.default_permissions || options.allow_other
 }

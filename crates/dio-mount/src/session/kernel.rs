@@ -1,5 +1,5 @@
-//! Mounting by `mount(2)`, or through `fusermount3` where that takes rights we lack. Both give the
-//! device of one mount.
+//! Mounts by `mount(2)`, or through `fusermount3` if this process lacks the privilege. Both return
+//! the device of one mount.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};
@@ -22,14 +22,15 @@ use crate::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// The name of the program that mounts for users, with libfuse 3 and with libfuse 2 before it,
-/// wherever PATH points.
+/// The names of the program that mounts for users, of libfuse 3 and of libfuse 2. The absolute
+/// paths are for a PATH that does not contain it.
 const FUSERMOUNT: &[&str] =
     &["fusermount3", "/usr/bin/fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"];
 
-/// Mounts, and returns the device through which the kernel hands over the requests of this mount.
+/// Mounts, and returns the device from which the requests of this mount are read.
 pub(super) fn mount(place: &Place, options: &Options) -> Result<OwnedFd, MountError> {
-    // A user who is root in a namespace of his own can mount there; one who is not cannot anywhere.
+    // Root of a user namespace of its own can mount there; users who are not root cannot mount
+    // anywhere.
     if geteuid().is_root() {
         match by_ourselves(place, options) {
             Err(MountError::Mount { errno: Errno::PERM, .. }) => {}
@@ -39,7 +40,7 @@ pub(super) fn mount(place: &Place, options: &Options) -> Result<OwnedFd, MountEr
     by_fusermount(place, options)
 }
 
-/// Whether threads can open the device once more for themselves.
+/// Whether threads can open the device again for themselves.
 pub(super) fn can_clone() -> bool {
     open_device().is_ok()
 }
@@ -60,7 +61,7 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
         flags::data(options),
     );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
-    // By descriptor: the name may mean something else by now.
+    // By descriptor: the path may lead to another directory by now.
     let point = fd_path(&place.point);
     let below = fstatvfs(&place.source).map_err(failed)?.f_flag;
     let flags = flags::of(options, below);
@@ -68,8 +69,9 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
     Ok(device)
 }
 
-/// `fusermount3` mounts and passes the open device through a socket, whose number it finds in the
-/// environment. It gets the socket for its standard input, which a child has anyway.
+/// Mounts by `fusermount3`, which passes the open device through a socket. It finds the socket's
+/// descriptor number in the environment. The socket is its standard input, a descriptor that a
+/// child has anyway.
 fn by_fusermount(place: &Place, options: &Options) -> Result<OwnedFd, MountError> {
     let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
     let list = flags::for_users(options, fstatvfs(&place.source).map_err(failed)?.f_flag)?;
@@ -89,7 +91,7 @@ fn by_fusermount(place: &Place, options: &Options) -> Result<OwnedFd, MountError
     }
 }
 
-/// Unmounts as the user who mounted through `fusermount3`.
+/// Unmounts a mount that the user made through `fusermount3`.
 pub(super) fn unmount_by_fusermount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
     let said = fusermount(|command| {
         command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(mountpoint).stdin(Stdio::null());
@@ -105,7 +107,7 @@ pub(super) fn unmount_by_fusermount(mountpoint: &Path, lazy: bool) -> Result<(),
     }
 }
 
-/// Runs the first of [`FUSERMOUNT`] that is there; `NOENT` if none is.
+/// Runs the first program of [`FUSERMOUNT`] that exists; `NOENT` if none does.
 fn fusermount(mut prepare: impl FnMut(&mut Command) -> io::Result<()>) -> Result<Output, Errno> {
     for program in FUSERMOUNT {
         let mut command = Command::new(program);
@@ -119,7 +121,7 @@ fn fusermount(mut prepare: impl FnMut(&mut Command) -> io::Result<()>) -> Result
     Err(Errno::NOENT)
 }
 
-/// Its message without its name.
+/// Makes an error from the program's message, without the program's name.
 fn refusal(mountpoint: &Path, output: &Output) -> MountError {
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().last().unwrap_or("fusermount3 failed without a word");
@@ -127,12 +129,12 @@ fn refusal(mountpoint: &Path, output: &Output) -> MountError {
     MountError::Refused { path: mountpoint.to_path_buf(), said }
 }
 
-/// The descriptor that lies in the socket.
+/// Receives the descriptor that was sent through the socket.
 fn received(socket: &UnixStream) -> Result<OwnedFd, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    // The program has ended: what it had to send is there.
+    // The program has ended, so the message must have arrived.
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
     let passed = control.drain().find_map(|message| match message {

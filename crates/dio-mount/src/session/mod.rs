@@ -2,8 +2,8 @@
 //!
 //! A [`Place`] is the source and the mount point, both opened before anything is mounted.
 //! [`Session`] mounts it (by `mount(2)`, or through `fusermount3` for users), serves it with
-//! threads of their own and ends when it is unmounted, by whomever. [`Unmounter`] takes it down
-//! from any thread. `table` reads what is mounted; it also knows mounts whose server is gone.
+//! threads of its own, and ends when any process unmounts it. [`Unmounter`] unmounts it from any
+//! thread. `table` reads the table of mounts, which also contains mounts whose server is gone.
 
 mod error;
 pub(crate) mod flags;
@@ -27,9 +27,9 @@ pub use flags::{change_flags, is_kernel_option};
 pub use place::Place;
 pub use unmount::{Unmount, Unmounter, find, unmount};
 
-/// A connection to the kernel that is served by threads of its own until its mount is gone.
+/// A connection to the kernel, served by threads of its own until its mount is gone.
 ///
-/// Dropped, it goes on: only unmounting ends it.
+/// Dropping this does not end it: only unmounting does.
 #[derive(Debug)]
 pub struct Serving {
     threads: BackgroundSession,
@@ -37,10 +37,9 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves what was mounted through `device` with `filesystem`. `connected` gets the means to
-    /// notify the kernel before the first request comes. With `clone` each thread reads from a
-    /// descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able
-    /// to open the device.
+    /// Serves the mount of `device` with `filesystem`. `connected` receives the notifier before the
+    /// first request arrives. With `clone`, each thread reads from a descriptor of its own
+    /// (`FUSE_DEV_IOC_CLONE`, fuse(4)); this process must be able to open the device for that.
     pub(crate) fn start<F: Filesystem>(
         device: OwnedFd,
         clone: bool,
@@ -58,26 +57,26 @@ impl Serving {
         Ok(Serving { threads, name })
     }
 
-    /// Waits until the mount is gone and everything that was acknowledged is written.
+    /// Waits until the mount is gone and all acknowledged data is written.
     ///
     /// # Errors
-    /// [`MountError::Served`] if serving ended otherwise.
+    /// [`MountError::Served`] if serving ended for another reason.
     pub fn wait(self) -> Result<(), MountError> {
         let Serving { threads, name } = self;
         threads.join().map_err(|error| MountError::Served { path: name, error })
     }
 }
 
-/// What each user of a shared mount may occupy: three quarters of the threads, and half of `limit=`
-/// by requests that wait.
+/// The limits for each user of a shared mount: three quarters of the threads, and half of `limit=`
+/// for requests that wait.
 fn user_limits(options: &Options) -> UserLimits {
     let waiting_bytes = usize::try_from(options.settings.limit / 2).unwrap_or(usize::MAX);
     UserLimits { threads: (options.threads * 3 / 4).max(1), waiting_bytes }
 }
 
-/// A mount of ours, served until it is unmounted.
+/// A mount of this process, served until it is unmounted.
 ///
-/// Dropped, it goes on: only unmounting ends it.
+/// Dropping this does not end it: only unmounting does.
 #[derive(Debug)]
 pub struct Session {
     serving: Serving,
@@ -103,7 +102,7 @@ impl Session {
         Ok(Session { serving, unmounter: undo.disarm() })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.unmounter.mountpoint
     }
@@ -113,12 +112,12 @@ impl Session {
         self.unmounter.device
     }
 
-    /// What takes the mount down.
+    /// Returns a handle that unmounts this mount.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
 
-    /// Waits for the end, as [`Serving::wait`].
+    /// Waits for the end, as [`Serving::wait`] does.
     ///
     /// # Errors
     /// As [`Serving::wait`].
@@ -127,22 +126,23 @@ impl Session {
     }
 }
 
-/// Asks the mount for its attributes, as any program would.
+/// Requests the attributes of the mount, as any program would.
 fn answers(mountpoint: &Path, device: Dev) -> Result<(), MountError> {
     let errno = match stat(mountpoint) {
         Ok(found) if found.st_dev == device => return Ok(()),
-        // Something else was mounted over it meanwhile.
+        // Another file system was mounted over it meanwhile.
         Ok(_) => Errno::BUSY,
         Err(errno) => errno,
     };
-    // Somebody was faster and has unmounted it: it stood, and ends as it does at any later time.
+    // If another process has unmounted it meanwhile, that is no error: the session then ends as
+    // after any later unmount.
     if table::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.device != device)) {
         return Ok(());
     }
     Err(MountError::Answer { path: mountpoint.to_path_buf(), errno })
 }
 
-/// Takes a new mount down again unless it is disarmed.
+/// Unmounts a new mount when dropped, unless it is disarmed.
 struct Undo(Unmounter, bool);
 
 impl Undo {
@@ -165,7 +165,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         if self.1 {
-            // There is an error to tell already.
+            // The caller has an error to report already.
             let _ = self.0.unmount(Unmount::Lazy);
         }
     }

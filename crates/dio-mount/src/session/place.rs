@@ -1,5 +1,5 @@
-//! The source and the mount point: opened before anything is mounted, so that a mount over the
-//! source does not hide it.
+//! The source and the mount point. Both are opened before anything is mounted, because a mount over
+//! the source would hide it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,30 +12,31 @@ use super::MountError;
 use super::table::{self, KIND};
 use crate::errno::errno_of;
 
-/// A directory to serve and one to mount it on, both open. They may be the same.
+/// An open directory to serve and an open directory to mount it on. They may be the same.
 #[derive(Debug)]
 pub struct Place {
     /// The source, `O_PATH`.
     pub(crate) source: OwnedFd,
-    /// Its absolute name, without links.
+    /// The absolute path of the source, without links.
     source_path: PathBuf,
-    /// The mount point as it is below the mount, `O_PATH`.
+    /// The directory that the mount covers, `O_PATH`.
     pub(super) point: OwnedFd,
-    /// Its absolute name, without links.
+    /// The absolute path of the mount point, without links.
     pub(super) mountpoint: PathBuf,
 }
 
 impl Place {
-    /// Opens both.
+    /// Opens both directories.
     ///
     /// # Errors
-    /// One of them does not exist, is not a directory or may not be searched; the mount point is a
-    /// mount whose server is gone, lies below the source, or has this source mounted on it.
+    /// One of them does not exist, is not a directory or may not be searched. Or the mount point is
+    /// a mount whose server is gone, lies below the source, or has this source mounted on it.
     pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
         let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
-        // What the kernel remembers of a mount would hide for a while that its server is gone.
+        // Without a forced request, cached attributes could hide for a while that the server is
+        // gone.
         let (ask, what) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE);
         statx(&point, "", ask, what).map_err(|errno| unsuitable(&mountpoint, errno))?;
         let place = Place { source, source_path, point, mountpoint };
@@ -44,18 +45,18 @@ impl Place {
         Ok(place)
     }
 
-    /// The absolute name of the source.
+    /// The absolute path of the source.
     pub fn source_path(&self) -> &Path {
         &self.source_path
     }
 
-    /// The absolute name of the mount point.
+    /// The absolute path of the mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Below its own source the mount would appear in itself: a server that walks the source would
-    /// ask itself and wait for its own answer.
+    /// Refuses a mount point below the source, where the mount would contain itself: a server that
+    /// walks the source would send itself a request and wait for its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
         let failed = |errno| unsuitable(&self.mountpoint, errno);
         let same = |a: &Stat, b: &Stat| FileId::of(a) == FileId::of(b);
@@ -72,7 +73,7 @@ impl Place {
             }
             above = match up(&above) {
                 Ok(above) => above,
-                // Where we may not look there is no source of ours.
+                // This process may not look further up, so the source is not there.
                 Err(Errno::ACCESS) => return Ok(()),
                 Err(errno) => return Err(failed(errno)),
             };
@@ -97,7 +98,7 @@ fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
     if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
 }
 
-/// Opens a directory and finds its name without links.
+/// Opens a directory, and returns it with its path without links.
 fn directory(path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
     let name = path.canonicalize().map_err(errno_of)?;
     let fd = open(&name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -108,11 +109,11 @@ fn up(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     openat(fd, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The absolute name of a mount point, also of one that cannot be looked at any more, since its
-/// server is gone, or for want of permission.
+/// Returns the absolute path of a mount point, even if the mount point cannot be accessed because
+/// its server is gone or a permission is missing.
 ///
 /// # Errors
-/// The way to it cannot be walked.
+/// The path to it cannot be resolved.
 pub(super) fn name_of_mountpoint(path: &Path) -> Result<PathBuf, Errno> {
     let errno = match path.canonicalize() {
         Ok(name) => return Ok(name),

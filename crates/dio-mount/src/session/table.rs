@@ -1,4 +1,4 @@
-//! The table of mounts as this process sees it (`/proc/self/mountinfo`, `proc_pid_mountinfo(5)`).
+//! This process's table of mounts (`/proc/self/mountinfo`, `proc_pid_mountinfo(5)`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,55 +19,55 @@ pub struct Entry {
     parent: u64,
     /// The device number that `stat(2)` shows for files below it.
     pub device: Dev,
-    /// Where it is mounted.
+    /// The mount point.
     pub at: PathBuf,
     /// The type of the file system, with its subtype.
     pub kind: String,
-    /// The source, as whoever mounted it named it.
+    /// The source, by the name that the mounting user gave it.
     pub source: OsString,
-    /// Options of this mount and, behind them, of its file system, which may be mounted several
-    /// times.
+    /// The options of this mount, and the options of its file system, which may have several
+    /// mounts.
     pub(super) options: [String; 2],
 }
 
 impl Entry {
-    /// Whether nothing can be changed through this mount.
+    /// Whether changes through this mount are refused.
     pub(crate) fn is_read_only(&self) -> bool {
         self.options.iter().any(|options| options.split(',').any(|option| option == "ro"))
     }
 }
 
-/// All mounts that this process can see.
+/// Returns all mounts in this process's table.
 ///
 /// # Errors
-/// `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn mounts() -> io::Result<Vec<Entry>> {
     mounts_of(None)
 }
 
-/// All mounts that a process can see.
+/// Returns all mounts in the table of `process`, or of this process.
 ///
 /// # Errors
-/// There is no such process, or no `/proc`.
+/// The process does not exist, or `/proc` is not mounted.
 pub fn mounts_of(process: Option<Pid>) -> io::Result<Vec<Entry>> {
     let table = fs::read(table_of(process))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
 }
 
-/// The table of mounts that a process, or this one, can see.
+/// Returns the path of the table of mounts of `process`, or of this process.
 pub(crate) fn table_of(process: Option<Pid>) -> String {
     process.map_or_else(|| "/proc/self/mountinfo".to_owned(), |pid| format!("/proc/{}/mountinfo", pid.as_raw_nonzero()))
 }
 
-/// The mount on which `path`, an absolute name without links, lies.
+/// Returns the mount that contains `path`, an absolute path without links.
 pub(crate) fn holding(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
     let at = mounts.iter().map(|entry| &entry.at).filter(|at| path.starts_with(at));
-    // All of them are on one way down, so the longest is the last.
+    // All of these are prefixes of one path, so the longest is the deepest.
     let at = at.max_by_key(|at| at.components().count())?.clone();
     top(mounts, &at)
 }
 
-/// What is mounted on `path`, an absolute name without links: of several the one on top.
+/// Returns the topmost mount on `path`, an absolute path without links.
 ///
 /// # Errors
 /// As [`mounts`].
@@ -75,14 +75,14 @@ pub fn mounted_on(path: &Path) -> io::Result<Option<Entry>> {
     Ok(top(mounts()?, path))
 }
 
-/// A mount over a mount has that one for its parent.
+/// Returns the topmost mount on `path`: a mount that covers another has that mount as its parent.
 fn top(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
     let here: Vec<Entry> = mounts.into_iter().filter(|entry| entry.at == path).collect();
     let covered = |entry: &Entry| here.iter().any(|other| other.parent == entry.id && other.id != entry.id);
     here.iter().rev().find(|entry| !covered(entry)).cloned()
 }
 
-/// `36 35 98:0 /root /at options tag:1 - type source options`.
+/// Parses a line: `36 35 98:0 /root /at options tag:1 - type source options`.
 pub(crate) fn entry(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
@@ -103,7 +103,8 @@ fn number(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// Space, tabulator, line feed, backslash and `#` stand as `\` and three octal digits.
+/// Decodes escapes: space, tab, line feed, backslash and `#` are written as `\` and three octal
+/// digits.
 fn unescaped(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

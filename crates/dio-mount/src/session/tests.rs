@@ -1,5 +1,5 @@
-//! Mounting for real, with a file system of one file. What needs root or the device is skipped
-//! aloud without them.
+//! Real mounts, with a file system of one file. Tests that need root or the device are skipped with
+//! a message if these are missing.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::options::{Mode, Rings, Rules, Settings};
 
-/// Options of a mount about which nothing was said.
+/// Default options of a mount.
 pub(super) fn options() -> Options {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
     let settings = Settings {
@@ -48,7 +48,7 @@ pub(super) fn options() -> Options {
 
 const TEXT: &[u8] = b"served\n";
 
-/// One file, `file`, in the root; `ends` hears of the end.
+/// A file system with one file, `file`, in the root; it sends a message to `ends` when it ends.
 struct OneFile {
     ends: mpsc::Sender<()>,
     refuses: bool,
@@ -120,7 +120,7 @@ impl Filesystem for OneFile {
     }
 }
 
-/// A source and a mount point; `None`, said aloud, where nothing can be mounted.
+/// Makes a source and a mount point; `None`, with a message, where this process cannot mount.
 fn directories() -> Option<(TempDir, TempDir)> {
     if !rustix::process::geteuid().is_root() || !kernel::can_clone() {
         skip!("mounting needs root and /dev/fuse");
@@ -152,8 +152,8 @@ fn a_mount_is_served_until_it_is_unmounted() {
     assert!(!at.path().join("file").exists());
 }
 
-/// Whoever unmounts between the mount and the question whether it answers is no error; what lies
-/// over it is.
+/// An unmount between the mount and the first request to it is no error; a mount over it is an
+/// error.
 #[test]
 fn unmounted_at_once_it_has_stood_all_the_same() {
     let Some((source, at)) = directories() else { return };

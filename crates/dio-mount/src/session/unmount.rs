@@ -1,4 +1,4 @@
-//! Unmounting: only what dio mounted, and only if it is what lies on top.
+//! Unmounting: only mounts of dio, and only if they are topmost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use super::table::{self, Entry, KIND};
 use super::{MountError, kernel, place};
 use crate::errno::errno_of;
 
-/// How thoroughly to unmount.
+/// When to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmount {
-    /// Not while anything uses it.
+    /// Unmount only if the mount is not in use.
     Idle,
-    /// Take it out of the tree now; it ends when the last user closes (`MNT_DETACH`, `umount2(2)`).
+    /// Detach the mount now; it ends when its last file is closed (`MNT_DETACH`, `umount2(2)`).
     Lazy,
 }
 
@@ -28,10 +28,10 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts it; a mount that is gone already is no error.
+    /// Unmounts it; it is no error if the mount is gone already.
     ///
     /// # Errors
-    /// It is busy (not with [`Unmount::Lazy`]), or another file system lies over it.
+    /// It is busy (not with [`Unmount::Lazy`]), or another file system is mounted over it.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
         let mounts = table::mounts().map_err(|error| self.failed(error))?;
         if !mounts.iter().any(|mount| mount.device == self.device && mount.at == self.mountpoint) {
@@ -49,10 +49,10 @@ impl Unmounter {
     }
 }
 
-/// The mount of dio that lies on top of `path`; its server need not live any more.
+/// Returns the topmost mount on `path` if it is dio's, even if its server has ended.
 ///
 /// # Errors
-/// Nothing, or something else, is mounted there.
+/// There is no mount, or the topmost one is of another type.
 pub fn find(path: &Path) -> Result<Entry, MountError> {
     let failed = |errno| MountError::unmount(path, errno);
     let name = place::name_of_mountpoint(path).map_err(failed)?;
@@ -64,10 +64,10 @@ pub fn find(path: &Path) -> Result<Entry, MountError> {
     }
 }
 
-/// Unmounts the mount of dio on `path`, whether or not its server lives.
+/// Unmounts the dio mount on `path`, even if its server has ended.
 ///
 /// # Errors
-/// As [`find`]; it is busy (not with [`Unmount::Lazy`]); it belongs to another user.
+/// Those of [`find`]; it is busy (not with [`Unmount::Lazy`]); it belongs to another user.
 pub fn unmount(path: &Path, how: Unmount) -> Result<(), MountError> {
     take_down(&find(path)?.at, how)
 }

@@ -1,4 +1,4 @@
-//! What is known of one file, or of all of them: numbers that only grow.
+//! Counters of one file or of all files; they only increase.
 
 use dio::file::Reason;
 use dio::lock::{LockClass, LockStats};
@@ -8,49 +8,49 @@ use serde::{Deserialize, Serialize};
 use super::named::{Live, Tally};
 use super::{Event, Kind, Wait};
 
-/// Numbers since a file was first seen, or since the mount began, or within an interval.
+/// Counters since a file was first opened, or since the mount began, or for an interval.
 ///
-/// *Requests* are a program's; *transfers* are those of the server to the file system below.
+/// *Requests* are made by programs; *transfers* are made by the server to the file system below.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Requests answered, those that failed not among them.
+    /// Requests that succeeded.
     pub requests: Tally<Kind>,
     /// Requests that failed.
     pub errors: Tally<Kind>,
-    /// Bytes that programs got or gave.
+    /// Bytes that programs read or wrote.
     pub bytes: Tally<Kind>,
     /// Time from arrival to answer, in nanoseconds, summed over requests.
     pub nanos: Tally<Kind>,
-    /// Read requests by how most of their bytes travelled.
+    /// Read requests by the class of most of their bytes.
     pub read_requests: Tally<Class>,
-    /// Write requests likewise.
+    /// Write requests by the class of most of their bytes.
     pub write_requests: Tally<Class>,
-    /// Bytes read from the file system below by how they travelled, read ahead or not.
+    /// Bytes read from the file system below, by class; including read-ahead.
     pub read_bytes: Tally<Class>,
-    /// Bytes written to the file system below likewise.
+    /// Bytes written to the file system below, by class.
     pub write_bytes: Tally<Class>,
-    /// Bytes that did not go direct although the mode asks for it.
+    /// Bytes that were not transferred by direct I/O although the mode asks for it.
     pub reasons: Tally<Reason>,
     /// Requests to the file system below.
     pub transfers: Tally<Kind>,
-    /// Times that a request was blocked, by what it waited for.
+    /// Number of times that a request was blocked, by the object it waited for.
     pub waits: Tally<Wait>,
     /// Time that requests were blocked, in nanoseconds.
     pub waited: Tally<Wait>,
-    /// Locks granted, by what asked for them.
+    /// Locks granted, by the type of operation.
     pub locks: Tally<LockClass>,
-    /// Times that one had to be waited for.
+    /// Number of locks that were not granted at once.
     pub lock_waits: Tally<LockClass>,
-    /// Time waited for them, in nanoseconds.
+    /// Time waited for locks, in nanoseconds.
     pub lock_waited: Tally<LockClass>,
-    /// How often something happened.
+    /// Number of events.
     pub events: Tally<Event>,
-    /// The bytes that it concerned.
+    /// Bytes that the events concerned.
     pub event_bytes: Tally<Event>,
 }
 
-/// Does the same to every number of two readings.
+/// Calls a method on each counter of two readings.
 macro_rules! each {
     ($one:expr, $other:expr, $action:ident) => {
         each!(@ $one, $other, $action, requests errors bytes nanos read_requests write_requests read_bytes write_bytes
@@ -67,18 +67,18 @@ impl Figures {
         each!(self, other, plus);
     }
 
-    /// Takes an earlier reading away; nothing becomes negative.
+    /// Subtracts an earlier reading; no result is negative.
     pub fn minus(&mut self, earlier: &Figures) {
         each!(self, earlier, minus);
     }
 
-    /// Whether no number is lower than in the other, as it must be for a later reading of the same
-    /// file.
+    /// Whether no counter is lower than in the other reading. That holds for a later reading of the
+    /// same file.
     pub fn at_least(&self, other: &Figures) -> bool {
         each!(self, other, at_least).into_iter().all(|holds| holds)
     }
 
-    /// Adds what a [`dio::File`] counted between two readings.
+    /// Adds the difference of two readings of a [`dio::File`]'s counters.
     pub(super) fn add_counters(&mut self, now: &Counters, before: &Counters) {
         for class in Class::ALL {
             self.read_bytes.add(class, now.read.get(class).saturating_sub(before.read.get(class)));
@@ -92,8 +92,8 @@ impl Figures {
         self.transfers.add(Kind::Sync, now.syncs.saturating_sub(before.syncs));
     }
 
-    /// Adds what a file's lock counted between two readings; `lock` is what reads and writes wait
-    /// for.
+    /// Adds the difference of two readings of a file's lock counters; `lock` is the lock that reads
+    /// and writes wait for.
     pub(super) fn add_locks(&mut self, now: &LockStats, before: &LockStats, lock: Wait) {
         for class in LockClass::ALL {
             let (now, before) = (now.get(class), before.get(class));
@@ -112,8 +112,8 @@ impl Figures {
     }
 }
 
-/// The numbers of one file that threads add to; those of its [`Source`](super::Source)s are not
-/// among them.
+/// The counters of one file to which threads add, without the counters of its
+/// [`Source`](super::Source)s.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) requests: Live<Kind>,
@@ -129,7 +129,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds the present numbers to `sum`.
+    /// Adds the current values to `sum`.
     pub(super) fn add_to(&self, sum: &mut Figures) {
         self.requests.add_to(&mut sum.requests);
         self.errors.add_to(&mut sum.errors);

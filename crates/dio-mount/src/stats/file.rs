@@ -1,4 +1,4 @@
-//! The figures of one file, from open to close.
+//! The counters of one file, from open to close.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,13 +15,12 @@ use super::kept::Kept;
 use super::snapshot::FileFigures;
 use super::{Event, Kind, Wait};
 
-/// What keeps counters of its own for as long as it lives: a [`dio::File`].
+/// An object that has counters of its own for as long as it exists: a [`dio::File`].
 pub trait Source: Send + Sync {
-    /// Bytes by class and reason, requests to the kernel: since it began.
+    /// Returns the bytes by class and reason, and the requests to the kernel, since it was made.
     fn counters(&self) -> Counters;
 
-    /// Waits by class, since they began to be counted. Sources of the same inode have them
-    /// together.
+    /// Returns the waits by class. Sources of the same inode share these counters.
     fn lock_stats(&self) -> LockStats;
 }
 
@@ -35,7 +34,7 @@ impl Source for File {
     }
 }
 
-/// The figures of an inode that is open. Dropping the last one of an inode moves them to its path.
+/// The counters of an open inode. Dropping the last one of an inode moves them to its path.
 #[derive(Debug)]
 pub struct FileStats {
     inode: u64,
@@ -52,33 +51,35 @@ pub struct Attached {
 }
 
 impl FileStats {
-    /// From now on a snapshot counts what `source` counts, from where it stands. `lock` is what its
-    /// reads and writes wait for: [`Wait::Range`] in direct mode with range locks, [`Wait::File`]
-    /// in concurrent mode and under [`LockPolicy::WholeFile`](dio::lock::LockPolicy::WholeFile).
-    /// What resizes or is misaligned waits for the file in any mode.
+    /// Adds a source: snapshots include the increase of its counters from now on. `lock` is the
+    /// lock that its reads and writes wait for: [`Wait::Range`] in direct mode with range locks,
+    /// [`Wait::File`] in concurrent mode and under
+    /// [`LockPolicy::WholeFile`](dio::lock::LockPolicy::WholeFile). Resizes and misaligned requests
+    /// wait for the file's lock in every mode.
     ///
-    /// The guard keeps the source alive; drop it when the file is to be closed.
+    /// The guard keeps the source alive; drop it before the file is closed.
     pub fn attach(self: &Arc<Self>, source: Arc<dyn Source>, lock: Wait) -> Attached {
         let number = self.cells.sources().attach(source, lock);
         Attached { file: Arc::clone(self), number }
     }
 
-    /// A program's read was answered with so many bytes, `latency` after it arrived. `class` is how
-    /// most of them travelled: [`Class::Direct`] or [`Class::Bounced`] past the page cache (bounced
-    /// also from what was read ahead), else [`Class::Cached`] or [`Class::Uncached`].
+    /// Counts a program's read of `bytes` bytes, answered `latency` after it arrived. `class` is
+    /// the class of most of the bytes. [`Class::Direct`] and [`Class::Bounced`] bypassed the page
+    /// cache; bytes that were read ahead are bounced too. Other bytes are [`Class::Cached`] or
+    /// [`Class::Uncached`].
     pub fn read(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.read_requests.add(class, 1);
         self.answered(Kind::Read, bytes, latency);
     }
 
-    /// A program's write of so many bytes was acknowledged, `latency` after it arrived; written
-    /// behind it is [`Class::Bounced`].
+    /// Counts a program's write of `bytes` bytes, acknowledged `latency` after it arrived. Its
+    /// class is [`Class::Bounced`] if it is written behind.
     pub fn written(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.write_requests.add(class, 1);
         self.answered(Kind::Write, bytes, latency);
     }
 
-    /// A program's sync was answered.
+    /// Counts a program's sync.
     pub fn synced(&self, latency: Duration) {
         self.answered(Kind::Sync, 0, latency);
     }
@@ -90,24 +91,26 @@ impl FileStats {
         counts.nanos.add(kind, nanos(latency));
     }
 
-    /// A program's request failed.
+    /// Counts a program's request that failed.
     pub fn error(&self, kind: Kind) {
         self.cells.counts.errors.add(kind, 1);
     }
 
-    /// Something happened, once, to so many bytes.
+    /// Counts an event that concerns `bytes` bytes.
     pub fn count(&self, event: Event, bytes: u64) {
         self.cells.counts.events.add(event, 1);
         self.cells.counts.event_bytes.add(event, bytes);
     }
 
-    /// A request was blocked for so long on something that the sources attached do not count.
+    /// Counts a request that was blocked for `duration` on an object that no attached source
+    /// counts.
     pub fn waited(&self, wait: Wait, duration: Duration) {
         self.cells.counts.waits.add(wait, 1);
         self.cells.counts.waited.add(wait, nanos(duration));
     }
 
-    /// Does what waits for the device, and counts that, without the time that it waits for locks.
+    /// Runs `work`, and counts its time as waiting for the device, except the time that it waits
+    /// for locks.
     pub fn on_device<T>(&self, work: impl FnOnce() -> T) -> T {
         let (since, locked) = (Instant::now(), waited_here());
         let done = work();
@@ -115,19 +118,19 @@ impl FileStats {
         done
     }
 
-    /// A request of this thread waited for the device, all of the time but for what it waited for
-    /// locks, which had come to `locked` ([`waited_here`]) when it began.
+    /// Counts a request of this thread that waited for the device during `took`, except the time
+    /// that it waited for locks. `locked` is the value of [`waited_here`] when the request began.
     pub fn waited_for_device(&self, took: Duration, locked: Duration) {
         self.waited(Wait::Device, took.saturating_sub(waited_here().saturating_sub(locked)));
     }
 
-    /// Bytes that did not pass through an attached source, by class and reason (for what reads and
-    /// writes by descriptor).
+    /// Adds bytes that did not pass through an attached source, by class and reason (for I/O on
+    /// bare descriptors).
     pub fn add(&self, counters: &Counters) {
         self.cells.sources().done().add_counters(counters, &Counters::default());
     }
 
-    /// The path by which the inode was opened first, as it was then.
+    /// The path by which the inode was first opened, as it was then.
     pub fn path(&self) -> &Path {
         &self.cells.path
     }
@@ -149,7 +152,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What is counted of an inode that is open.
+/// The counters of an open inode.
 #[derive(Debug)]
 struct Cells {
     path: PathBuf,
@@ -175,11 +178,11 @@ impl Cells {
 struct Sources {
     attached: Vec<Numbered>,
     next: u64,
-    /// Of sources that are detached, and locks as far as they were told. Made when there is
-    /// anything.
+    /// Counters of sources that are detached, and lock counters up to the last
+    /// [`Sources::tell_locks`]. `None` while there are none.
     done: Option<Box<Figures>>,
-    /// All sources of an inode have one lock, so it is read of any of them. Invariant: set while
-    /// any is attached.
+    /// All sources of an inode share one lock, so its counters are read from any of them.
+    /// Invariant: set while a source is attached.
     locks: Option<Locks>,
 }
 
@@ -196,12 +199,12 @@ impl fmt::Debug for Numbered {
     }
 }
 
-/// The lock of the sources.
+/// The lock counters that the sources share.
 #[derive(Debug)]
 struct Locks {
-    /// What reads and writes wait for.
+    /// The lock that reads and writes wait for.
     lock: Wait,
-    /// The reading up to which waits are in `done`.
+    /// The reading up to which waits are contained in `done`.
     told: LockStats,
 }
 
@@ -232,7 +235,7 @@ impl Sources {
         }
     }
 
-    /// Moves the waits since the last time to what is done.
+    /// Adds the waits since the last call to `done`.
     fn tell_locks(&mut self) {
         if let (Some(locks), Some(any)) = (&mut self.locks, self.attached.first()) {
             let now = any.source.lock_stats();
@@ -252,7 +255,7 @@ impl Sources {
     }
 }
 
-/// All files: those open by inode, and those that were.
+/// The counters of all files, open and closed.
 #[derive(Debug)]
 pub(super) struct Book {
     began: Instant,
@@ -261,9 +264,9 @@ pub(super) struct Book {
 
 #[derive(Debug)]
 struct Pages {
-    /// Invariant: an inode is here exactly while there is a [`FileStats`] of it, and then its
-    /// numbers are not in `closed`; both change under the one lock, so that a sum over both never
-    /// goes back.
+    /// Invariant: an inode is in this map exactly while there is a [`FileStats`] of it, and then
+    /// its counters are not in `closed`. Both change under one lock, so a sum over both never
+    /// decreases.
     open: HashMap<u64, Open>,
     closed: Figures,
     kept: Kept,
@@ -272,16 +275,16 @@ struct Pages {
 #[derive(Debug)]
 struct Open {
     cells: Arc<Cells>,
-    /// How many [`FileStats`] there are of it.
+    /// Number of [`FileStats`] of the inode.
     users: u32,
 }
 
-/// What a [`Book`] says at one moment.
+/// The contents of a [`Book`] at one moment.
 pub(super) struct Reading {
     pub(super) total: Figures,
-    /// Inodes that are open.
+    /// Number of open inodes.
     pub(super) open: u64,
-    /// The busiest, the busiest first.
+    /// The busiest files, the busiest first.
     pub(super) files: Vec<FileFigures>,
 }
 
@@ -324,8 +327,8 @@ impl Book {
         }
     }
 
-    /// The sums, and the figures of the `most` busiest paths. Opens and closes wait for it: a
-    /// millisecond for some thousands of open files.
+    /// Returns the sums, and the counters of the `most` busiest paths. Opens and closes wait for
+    /// this: a millisecond for some thousands of open files.
     pub(super) fn reading(&self, most: usize) -> Reading {
         let pages = self.pages();
         let mut total = pages.closed.clone();

@@ -1,26 +1,26 @@
-//! The busiest paths among those of closed files, in bounded memory.
+//! The busiest paths of closed files, in bounded memory.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::figures::Figures;
 
-/// One path and what was done by it since it entered the list.
+/// One path and its counters since it entered the list.
 #[derive(Debug)]
 struct Entry {
-    /// When its numbers began, as [`FileFigures::since`](super::FileFigures::since).
+    /// When its counters began, as [`FileFigures::since`](super::FileFigures::since).
     since: u64,
-    /// Requests since the mount began, at most: it begins with those of the path whose place it
-    /// took.
+    /// An upper bound of the requests since the mount began: it starts with the weight of the path
+    /// that this one replaced.
     weight: u64,
-    /// Apart, since looking for the least weight passes over all entries.
+    /// Boxed, because the search for the least weight passes over all entries.
     figures: Box<Figures>,
 }
 
-/// Paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi:
-/// Efficient computation of frequent and top-k elements in data streams, 2005): when the list is
-/// full, a new path takes the place of that with the least weight and inherits the weight. So every
-/// path with more than `1 / places` of all requests is in the list.
+/// The paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi:
+/// Efficient computation of frequent and top-k elements in data streams, 2005). When the list is
+/// full, a new path replaces the path with the least weight and inherits the weight. So every path
+/// with more than `1 / places` of all requests is in the list.
 #[derive(Debug)]
 pub(super) struct Kept {
     places: usize,
@@ -32,7 +32,7 @@ impl Kept {
         Kept { places, entries: HashMap::new() }
     }
 
-    /// Adds what was done by a path from `since` on.
+    /// Adds the counters of a path, which began at `since`.
     pub(super) fn add(&mut self, path: PathBuf, since: u64, figures: &Figures) {
         let weight = figures.requests.total();
         if let Some(entry) = self.entries.get_mut(&path) {
@@ -45,7 +45,7 @@ impl Kept {
         self.entries.insert(path, Entry { since, weight: inherited + weight, figures: Box::new(figures.clone()) });
     }
 
-    /// Makes a place free; returns the weight that it had.
+    /// Removes the entry with the least weight; returns its weight.
     fn give_up_least(&mut self) -> u64 {
         let least = self.entries.iter().min_by_key(|(_, entry)| entry.weight);
         let Some((path, weight)) = least.map(|(path, entry)| (path.clone(), entry.weight)) else { return 0 };
@@ -53,7 +53,7 @@ impl Kept {
         weight
     }
 
-    /// Paths, what was done by them, and since when; in no order.
+    /// Iterates over paths, the beginning of their counters, and the counters; in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PathBuf, u64, &Figures)> {
         self.entries.iter().map(|(path, entry)| (path, entry.since, entry.figures.as_ref()))
     }
@@ -72,13 +72,13 @@ mod tests {
     }
 
     proptest! {
-        /// Never more places than allowed, no path told more than it did, and each that must be
-        /// there is there.
+        /// There are never more entries than allowed, no path has more requests than it made, and
+        /// each path that must be in the list is there.
         #[test]
         fn the_busiest_are_kept(closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize) {
             let mut kept = Kept::new(places);
             let mut exact = HashMap::<u64, u64>::new();
-            // Two files in three closes are busy ones.
+            // Two of three closes are of a few busy files.
             let busy = |file: u64| if file % 3 == 0 { file } else { file % 4 };
             for (file, count) in &closes {
                 *exact.entry(busy(*file)).or_default() += count;

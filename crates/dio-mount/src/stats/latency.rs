@@ -1,4 +1,4 @@
-//! How long operations took: histograms that many threads record into, and their sum at one moment.
+//! Latencies of operations: histograms that many threads record into, and their sum at one moment.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,47 +13,47 @@ use serde::{Deserialize, Serialize};
 use super::Operation;
 use super::named::Named;
 
-/// Latencies are told apart from so many nanoseconds on.
+/// Shorter latencies than this, in nanoseconds, are not distinguished.
 const FINEST: u64 = 256;
 
-/// What takes longer counts as this long: a little over a minute. The sum of times is exact all the
-/// same.
+/// Longer latencies than this, in nanoseconds, are recorded as this: a little over a minute. The
+/// sum of times is exact all the same.
 pub const LONGEST: u64 = (1 << 36) - 1;
 
-/// Decimal digits that are kept, so that a percentile is at most 1 % too high.
+/// Decimal digits of precision, so that a percentile is at most 1 % too high.
 const DIGITS: u8 = 2;
 
-/// Most shards. One of an operation in use takes about 22 KiB.
+/// Most shards. One shard of an operation in use takes about 22 KiB.
 const MOST_SHARDS: usize = 16;
 
-/// An empty histogram of the one shape that is used.
+/// Makes an empty histogram; all have the same shape.
 pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(FINEST, LONGEST, DIGITS).expect("the bounds are constants, and sound")
 }
 
-/// What operations took, and how many failed.
+/// The latencies of an operation, and its number of failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Latency {
-    /// Operations answered, those that failed among them.
+    /// Operations that were answered, including failures.
     pub count: u64,
-    /// Those that failed.
+    /// Operations that failed.
     pub errors: u64,
-    /// Sum of their times, in nanoseconds.
+    /// Sum of the latencies, in nanoseconds.
     pub nanos: u64,
-    /// Operations by time: the longest time in nanoseconds that belongs to a bucket, and how many
-    /// are in it. From short to long, without empty ones.
+    /// The histogram: the longest latency of a bucket, in nanoseconds, and the number of operations
+    /// in it. In ascending order, without empty buckets.
     pub buckets: Vec<(u64, u64)>,
 }
 
 impl Latency {
-    /// Mean time in nanoseconds; 0 where nothing happened.
+    /// Mean latency in nanoseconds; 0 without operations.
     pub fn mean(&self) -> u64 {
         self.nanos.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The time in nanoseconds within which this part (0 to 1) of the operations were answered: at
-    /// most 1 % or 256 ns too high, never too low; 0 where nothing happened.
+    /// The latency in nanoseconds within which this fraction (0 to 1) of the operations were
+    /// answered. It is at most 1 % or 256 ns too high, never too low; 0 without operations.
     pub fn quantile(&self, part: f64) -> u64 {
         let recorded: u64 = self.buckets.iter().map(|bucket| bucket.1).sum();
         let rank = ((recorded as f64 * part.clamp(0.0, 1.0)).ceil() as u64).clamp(1, recorded.max(1));
@@ -67,18 +67,18 @@ impl Latency {
         self.buckets.last().map_or(0, |bucket| bucket.0)
     }
 
-    /// The longest time, as [`quantile`](Self::quantile) gives it.
+    /// The longest latency, as precise as [`quantile`](Self::quantile).
     pub fn longest(&self) -> u64 {
         self.buckets.last().map_or(0, |bucket| bucket.0)
     }
 
-    /// Operations that took at most so many nanoseconds, but for those in the bucket that the limit
-    /// cuts.
+    /// Number of operations that took at most `limit` nanoseconds, without those in the bucket that
+    /// contains the limit.
     pub fn within(&self, limit: u64) -> u64 {
         self.buckets.iter().take_while(|bucket| bucket.0 <= limit).map(|bucket| bucket.1).sum()
     }
 
-    /// Takes an earlier reading of the same counters away; nothing becomes negative.
+    /// Subtracts an earlier reading of the same counters; no result is negative.
     pub fn minus(&mut self, earlier: &Latency) {
         self.count = self.count.saturating_sub(earlier.count);
         self.errors = self.errors.saturating_sub(earlier.errors);
@@ -91,16 +91,16 @@ impl Latency {
     }
 }
 
-/// One operation in one shard.
+/// The latencies of one operation in one shard.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Made when it is first needed: most operations are never used.
+    /// Made when it is first used: most operations are never used.
     histogram: Option<Box<Histogram<u64>>>,
     errors: u64,
     nanos: u64,
 }
 
-/// What the threads of one shard record. The alignment keeps shards out of each other's cache
+/// The latencies that the threads of one shard record. The alignment keeps shards in separate cache
 /// lines.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -108,12 +108,12 @@ struct Shard(Vec<Mutex<Slot>>);
 
 impl Shard {
     fn slot(&self, operation: Operation) -> MutexGuard<'_, Slot> {
-        // Nothing is half done where a panic could happen.
+        // A lock after a panic is safe: no update can panic halfway.
         self.0[operation.index()].lock()
     }
 }
 
-/// Latencies by operation. A thread records in the shard that is its own, so threads rarely meet.
+/// Latencies by operation. Each thread records in one shard, so threads rarely wait for each other.
 #[derive(Debug)]
 pub(super) struct Recorder {
     shards: Vec<Shard>,
@@ -138,7 +138,7 @@ impl Recorder {
         slot.nanos = slot.nanos.saturating_add(nanos);
     }
 
-    /// What was recorded of an operation; `None` if nothing was.
+    /// Returns the latencies of an operation; `None` if none were recorded.
     pub(super) fn reading(&self, operation: Operation) -> Option<Latency> {
         let mut sum: Option<Histogram<u64>> = None;
         let mut latency = Latency::default();
@@ -161,7 +161,7 @@ impl Recorder {
     }
 }
 
-/// A number of this thread's own.
+/// Returns this thread's number, which no other thread has.
 fn this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// Quantiles are those of the sorted list, rounded up to the end of a bucket.
+        /// Quantiles equal those of the sorted list, rounded up to the end of a bucket.
         #[test]
         fn quantiles_are_within_their_bucket(
             mut times in prop::collection::vec(0..LONGEST, 1..300),
@@ -229,7 +229,7 @@ mod tests {
             prop_assert_eq!(latency.errors, times.iter().filter(|time| **time % 2 == 1).count() as u64);
         }
 
-        /// The difference of two readings is a reading of what came between them.
+        /// The difference of two readings is a reading of the time between them.
         #[test]
         fn the_difference_is_what_came_between(
             first in prop::collection::vec(0..LONGEST, 0..100),

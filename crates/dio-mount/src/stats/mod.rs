@@ -1,21 +1,23 @@
-//! What happened: requests, bytes by class, latencies, waits for locks.
+//! Statistics of a mount: requests, bytes by class, latencies, waits for locks.
 //!
-//! The threads that serve requests count here, cheaply; a reader of the counters takes a
-//! [`Snapshot`] and, for rates, the [`Interval`] between two of them. How the other modules use it:
+//! The threads that serve requests count here, at low cost. A reader of the counters takes a
+//! [`Snapshot`] and, for rates, the [`Interval`] between two of them. The other modules use it as
+//! follows:
 //!
 //! | module | call | counts |
 //! |---|---|---|
 //! | serve | `let mut timer = stats.begin(Operation::Read)` | the latency, when the timer is dropped |
 //! | serve | `timer.fail(errno)` | an error of that request |
-//! | file | `let figures = stats.file(inode, path)` | nothing: one for all opens of the inode |
+//! | file | `let figures = stats.file(inode, path)` | nothing; all opens of the inode share the result |
 //! | file | `let attached = figures.attach(file, Wait::Range)` | bytes of a `dio::File` by class and reason, waits by class |
 //! | file | `figures.read(Class::Direct, bytes, latency)` | a request of a program; likewise written, synced, errors |
 //! | file | `figures.count(Event::ReadAheadHit, bytes)` | other events |
 //! | file | `figures.waited(Wait::Room, duration)` | waits outside a `dio::File` |
-//! | names | `stats.gauge(Gauge::Inodes, move \|\| names.known())` | nothing: asked when a snapshot is taken |
+//! | mount | `stats.gauge(Gauge::Inodes, move \|\| count)` | nothing: called when a snapshot is taken |
 //!
 //! Memory is bounded: latencies have a fixed number of buckets for each operation in use and each
-//! shard; of closed files the busiest [`KEPT`] paths are remembered, the others only in the sums.
+//! shard. Of closed files, the busiest [`KEPT`] paths have counters of their own, the others are
+//! only in the sums.
 
 mod figures;
 mod file;
@@ -46,10 +48,10 @@ pub use named::{Named, Tally};
 pub use operation::{Event, Gauge, Kind, Operation, Wait};
 pub use snapshot::{FileFigures, Interval, Process, Snapshot, VERSION};
 
-/// Paths of closed files that are remembered.
+/// Number of paths of closed files with counters of their own.
 pub const KEPT: usize = 256;
 
-/// Files that a snapshot tells one by one; the others are in its sums.
+/// Number of files that a snapshot lists; the others are in its sums.
 pub const TOLD: usize = 64;
 
 /// Error numbers are counted below this; Linux has fewer (`errno(3)`).
@@ -59,15 +61,15 @@ type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
 
 type Tell = Box<dyn Fn(Errno) + Send + Sync>;
 
-/// Everything that is counted of one mount.
+/// All statistics of one mount.
 pub struct Stats {
     began: Instant,
-    /// Microseconds since 1970 when it began: tells servers apart that served one mount point one
-    /// after the other.
+    /// Microseconds since 1970 when it began. This distinguishes servers that successively served
+    /// the same mount point.
     started: u64,
     about: Mutex<BTreeMap<String, String>>,
     latencies: Recorder,
-    /// Timers that run.
+    /// Number of running timers.
     in_hand: AtomicU64,
     errnos: Box<[AtomicU64]>,
     book: Arc<Book>,
@@ -84,7 +86,7 @@ impl fmt::Debug for Stats {
 }
 
 impl Stats {
-    /// Nothing has happened yet.
+    /// Makes statistics in which all counters are 0.
     pub fn new() -> Arc<Stats> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Instant::now();
@@ -102,24 +104,24 @@ impl Stats {
         })
     }
 
-    /// Says something of the mount that every snapshot repeats. Reports show `mountpoint`, `source`
-    /// and `mode`.
+    /// Sets a text about the mount that every snapshot contains. Reports show `mountpoint`,
+    /// `source` and `mode`.
     pub fn describe(&self, what: &str, text: impl Into<String>) {
         self.about.lock().insert(what.to_owned(), text.into());
     }
 
-    /// A request has arrived. Its latency is recorded when the timer is dropped.
+    /// Begins a request that has arrived. Its latency is recorded when the timer is dropped.
     pub fn begin(&self, operation: Operation) -> Timer<'_> {
         Timing::new(self, operation)
     }
 
-    /// The same of a request that another function, or thread, may answer than the one that took it
-    /// in.
+    /// As [`Stats::begin`], for a request that may be answered by another function, or thread, than
+    /// the one that received it.
     pub fn begin_long(self: &Arc<Self>, operation: Operation) -> LongTimer {
         Timing::new(Arc::clone(self), operation)
     }
 
-    /// A request was answered that had no [`Timer`].
+    /// Records a request that had no [`Timer`].
     pub fn record(&self, operation: Operation, took: Duration, error: Option<Errno>) {
         self.latencies.record(operation, took, error.is_some());
         if let Some(errno) = error {
@@ -136,48 +138,49 @@ impl Stats {
         }
     }
 
-    /// Has `tell` called with each error number when it is counted for the first time. Only the
-    /// first call of this counts.
+    /// Sets a function that is called with each error number when it is counted for the first time.
+    /// Only the first call of this has an effect.
     pub fn on_first_error(&self, tell: impl Fn(Errno) + Send + Sync + 'static) {
         let _ = self.first_error.set(Box::new(tell));
     }
 
-    /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode
-    /// that is open already it is not looked at.
+    /// Returns the counters of an inode, for as long as it is open. `path` is the path by which it
+    /// was opened; it is ignored if the inode is open already.
     pub fn file(&self, inode: u64, path: impl AsRef<std::path::Path>) -> Arc<FileStats> {
         self.book.open(inode, path.as_ref())
     }
 
-    /// A request that concerns no file, or one that is not known yet, was blocked for so long.
+    /// Counts a request that was blocked for `duration` and concerns no file, or one that is not
+    /// known yet.
     pub fn waited(&self, wait: Wait, duration: Duration) {
         self.loose.waits.add(wait, 1);
         self.loose.waited.add(wait, nanos(duration));
     }
 
-    /// A request was blocked as [`Stats::waited`] says, nobody knows how long.
+    /// As [`Stats::waited`], for an unknown duration.
     pub fn was_blocked(&self, wait: Wait) {
         self.loose.waits.add(wait, 1);
     }
 
-    /// Requests that have a [`Timer`] and are not yet answered.
+    /// Number of requests that have a [`Timer`] and are not answered yet.
     pub fn in_hand(&self) -> u64 {
         self.in_hand.load(Ordering::Relaxed)
     }
 
-    /// From now on every snapshot asks this. Several answers for one gauge are added up. It must
-    /// not ask for a snapshot itself, and not wait.
+    /// Adds a function that every snapshot calls for the value of a gauge. Several values for one
+    /// gauge are added up. The function must neither take a snapshot nor block.
     pub fn gauge(&self, gauge: Gauge, ask: impl Fn() -> u64 + Send + Sync + 'static) {
         self.gauges.lock().push((gauge, Box::new(ask)));
     }
 
-    /// Everything, as it is now. Numbers are read one by one: while requests are served they may
-    /// differ by those under way.
+    /// Takes a snapshot of all statistics. Counters are read one by one: while requests are served,
+    /// they may differ by the requests in progress.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
             version: VERSION,
             started: self.started,
-            // First: a file that is opened from now on, and not told, is seen to be younger than
-            // the snapshot.
+            // The time is read first: a file that is opened later, and not listed, is then
+            // recognised as younger than the snapshot.
             nanos: nanos(self.began.elapsed()),
             about: self.about.lock().clone(),
             ..Snapshot::default()
@@ -207,7 +210,7 @@ impl Stats {
     }
 }
 
-/// A request in hand.
+/// A request in progress.
 #[derive(Debug)]
 #[must_use = "the latency is recorded when this is dropped"]
 pub struct Timing<S: Deref<Target = Stats>> {
@@ -217,7 +220,7 @@ pub struct Timing<S: Deref<Target = Stats>> {
     failed: bool,
 }
 
-/// A request that is answered by the function that took it in.
+/// A request that is answered by the function that received it.
 pub type Timer<'a> = Timing<&'a Stats>;
 
 /// A request that is answered elsewhere.
@@ -229,20 +232,20 @@ impl<S: Deref<Target = Stats>> Timing<S> {
         Timing { stats, operation, began: Instant::now(), failed: false }
     }
 
-    /// The request failed, for this reason.
+    /// Records that the request failed with this error.
     pub fn fail(&mut self, errno: Errno) {
         self.failed = true;
         self.stats.count_errno(errno);
     }
 
-    /// The same, where it failed.
+    /// Records an error, if `result` is one.
     pub fn note<T>(&mut self, result: &Result<T, Errno>) {
         if let Err(errno) = result {
             self.fail(*errno);
         }
     }
 
-    /// Time since it arrived.
+    /// Time since the request arrived.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }

@@ -1,4 +1,4 @@
-//! Tables with a row for each value of an enum, and its name outside of the program.
+//! Tables with a number for each value of an enum, and the names of the values in reports.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Event, Gauge, Kind, Operation, Wait};
 
-/// What has a fixed list of values with names.
+/// A type with a fixed list of values that have names.
 pub trait Named: Copy + fmt::Debug + Eq + Send + Sync + 'static {
     /// An array with a number for each value.
     type Counts: AsRef<[u64]> + AsMut<[u64]> + Clone + Default + Eq + Send + Sync;
 
-    /// The same for threads to add to.
+    /// An array with an atomic number for each value.
     type Cells: AsRef<[AtomicU64]> + Default + Send + Sync;
 
     /// The values, in the order of [`Named::index`].
@@ -27,7 +27,7 @@ pub trait Named: Copy + fmt::Debug + Eq + Send + Sync + 'static {
     /// The name in reports: lower case, without spaces.
     fn label(self) -> &'static str;
 
-    /// Its place in [`Named::LIST`].
+    /// The index of the value in [`Named::LIST`].
     fn index(self) -> usize;
 }
 
@@ -62,7 +62,7 @@ named! {
     Reason: reason_label;
 }
 
-/// The reasons of the library are sentences; these are their names.
+/// Names for the reasons of the library, whose own texts are sentences.
 fn reason_label(reason: Reason) -> &'static str {
     match reason {
         Reason::MisalignedRequest => "misaligned_request",
@@ -74,8 +74,8 @@ fn reason_label(reason: Reason) -> &'static str {
     }
 }
 
-/// A number for each value of `K`. As JSON an object of those that are not 0; names that are not
-/// known are skipped when it is read, so that programs of different versions understand each other.
+/// A number for each value of `K`. In JSON it is an object of the numbers that are not 0. Unknown
+/// names are ignored when it is read, so that programs of different versions work together.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tally<K: Named> {
     counts: K::Counts,
@@ -92,18 +92,18 @@ impl<K: Named> Tally<K> {
         self.counts.as_ref().iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// Raises the number of one value.
+    /// Increases the number of one value.
     pub fn add(&mut self, key: K, more: u64) {
         let count = &mut self.counts.as_mut()[key.index()];
         *count = count.wrapping_add(more);
     }
 
-    /// Raises each number by that of the other.
+    /// Adds the other table's numbers.
     pub fn plus(&mut self, other: &Tally<K>) {
         self.combine(other, u64::wrapping_add);
     }
 
-    /// Lowers each number by that of an earlier reading; what is lower than it was becomes 0.
+    /// Subtracts the numbers of an earlier reading; a number that would be negative becomes 0.
     pub fn minus(&mut self, earlier: &Tally<K>) {
         self.combine(earlier, u64::saturating_sub);
     }
@@ -114,12 +114,12 @@ impl<K: Named> Tally<K> {
         }
     }
 
-    /// Whether no number is lower than in the other.
+    /// Whether no number is lower than in the other table.
     pub fn at_least(&self, other: &Tally<K>) -> bool {
         self.counts.as_ref().iter().zip(other.counts.as_ref()).all(|(count, other)| count >= other)
     }
 
-    /// Values and numbers, in the order of the values.
+    /// Iterates over values and their numbers, in the order of the values.
     pub fn iter(&self) -> impl Iterator<Item = (K, u64)> + '_ {
         K::LIST.iter().copied().zip(self.counts.as_ref().iter().copied())
     }
@@ -173,7 +173,7 @@ impl<'de, K: Named> Visitor<'de> for TallyVisitor<K> {
     }
 }
 
-/// A [`Tally`] that threads add to. Statistics only: no order between its numbers is promised.
+/// A [`Tally`] that threads add to. For statistics only: there is no order between its numbers.
 pub(super) struct Live<K: Named> {
     counts: K::Cells,
 }
@@ -187,7 +187,7 @@ impl<K: Named> Live<K> {
         self.counts.as_ref().iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Adds the present numbers to `sum`.
+    /// Adds the current numbers to `sum`.
     pub(super) fn add_to(&self, sum: &mut Tally<K>) {
         for (key, count) in K::LIST.iter().zip(self.counts.as_ref()) {
             sum.add(*key, count.load(Ordering::Relaxed));

@@ -1,13 +1,13 @@
-//! The names of what is counted.
+//! The names of operations, waits, events and gauges.
 
-/// A request of the kernel, by the system calls that it serves.
+/// A request of the kernel; the variants name the system calls that it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A name looked up in a directory.
+    /// Lookup of a name in a directory.
     Lookup,
-    /// Attributes: `stat(2)`.
+    /// Request for attributes: `stat(2)`.
     Getattr,
-    /// Attributes changed: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.
+    /// Change of attributes: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.
     Setattr,
     /// `readlink(2)`.
     Readlink,
@@ -25,9 +25,9 @@ pub enum Operation {
     Rename,
     /// `link(2)`.
     Link,
-    /// `open(2)` of what exists.
+    /// `open(2)` of an existing file.
     Open,
-    /// `open(2)` of what is made by it.
+    /// `open(2)` that creates a file.
     Create,
     /// `read(2)` and its relatives.
     Read,
@@ -45,7 +45,7 @@ pub enum Operation {
     Seek,
     /// `copy_file_range(2)`.
     CopyRange,
-    /// A directory opened, synced or closed.
+    /// Open, sync or close of a directory.
     Directory,
     /// `getdents64(2)`.
     Readdir,
@@ -64,7 +64,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, in the order of the tables.
+    /// All operations, in the order of the tables.
     pub const ALL: [Operation; 29] = [
         Operation::Lookup,
         Operation::Getattr,
@@ -97,7 +97,7 @@ impl Operation {
         Operation::Other,
     ];
 
-    /// The word for it in reports.
+    /// The operation's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Lookup => "lookup",
@@ -136,19 +136,19 @@ impl Operation {
 /// A request of a program on the contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Bytes read.
+    /// A read.
     Read,
-    /// Bytes written.
+    /// A write.
     Write,
     /// A sync; it has no bytes.
     Sync,
 }
 
 impl Kind {
-    /// All of them, in the order of the tables.
+    /// All kinds, in the order of the tables.
     pub const ALL: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Sync];
 
-    /// The word for it in reports.
+    /// The kind's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -158,27 +158,27 @@ impl Kind {
     }
 }
 
-/// What a request was blocked on.
+/// The object that a request was blocked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// The lock of the whole file: to resize, to write misaligned, for everything of a file that is
-    /// locked as a whole, and for concurrent I/O, which takes no ranges.
+    /// The lock of the whole file: for resizes, for misaligned writes, for all I/O of a file under
+    /// the whole-file lock, and for concurrent I/O, which locks no ranges.
     File,
     /// The lock of a range of bytes.
     Range,
-    /// The request queue: a thread of the server, while all were busy. How long is not known.
+    /// The request queue: all threads of the server were busy. The duration is unknown.
     Queue,
-    /// Room among the bytes that are acknowledged and not yet written.
+    /// The limit of bytes that are acknowledged and not yet written.
     Room,
-    /// The device: a transfer past the page cache, or a sync, that a program waits for.
+    /// The device: a transfer that bypasses the page cache, or a sync, that a program waits for.
     Device,
 }
 
 impl Wait {
-    /// All of them, in the order of the tables.
+    /// All values, in the order of the tables.
     pub const ALL: [Wait; 5] = [Wait::File, Wait::Range, Wait::Queue, Wait::Room, Wait::Device];
 
-    /// The word for it in reports.
+    /// The value's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Wait::File => "file",
@@ -190,49 +190,50 @@ impl Wait {
     }
 }
 
-/// What else happens to a file: counted with the bytes that it concerns (0 where it concerns none).
+/// Other events of a file. Each is counted with the bytes that it concerns, or with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A write, truncation or allocation made the file longer; the bytes that it grew by.
+    /// A write, truncation or allocation extended the file, by this number of bytes.
     Extend,
-    /// Read ahead of the program, when the read was started.
+    /// A read-ahead was started.
     ReadAhead,
-    /// A program's read that was served, in full, from what was read ahead.
+    /// A program's read was served completely from bytes that were read ahead.
     ReadAheadHit,
-    /// Read ahead and thrown away unread.
+    /// Bytes that were read ahead were discarded unread.
     ReadAheadWaste,
-    /// A write that was acknowledged before it was written.
+    /// A write was acknowledged before it was written.
     WriteBehind,
-    /// A write to the source of what was acknowledged before; several writes of a program make one
-    /// of these.
+    /// Acknowledged bytes were written to the source; one such write can contain several writes of
+    /// a program.
     WriteBehindWritten,
-    /// Served by the hybrid mode past the page cache: the request is large.
+    /// The hybrid mode bypassed the page cache: the request is large.
     HybridLarge,
-    /// Served by the hybrid mode past the page cache: the request continues a stream.
+    /// The hybrid mode bypassed the page cache: the request continues a stream.
     HybridStream,
-    /// Served by the hybrid mode past the page cache: it is small, and nothing like it has been
-    /// seen lately.
+    /// The hybrid mode bypassed the page cache: the request is small, and no similar request was
+    /// made recently.
     HybridFirst,
-    /// Served by the hybrid mode through the page cache: the request is small.
+    /// The hybrid mode used the page cache: the request is small.
     HybridSmall,
-    /// Served by the hybrid mode through the page cache: its pages are there already.
+    /// The hybrid mode used the page cache: its pages were in it already.
     HybridResident,
-    /// Served by the hybrid mode through the page cache: the range was read before.
+    /// The hybrid mode used the page cache: the range was read before.
     HybridReread,
-    /// Served through the page cache as the file is open cached, or mapped.
+    /// The request used the page cache because the file is open in cached mode, or mapped.
     HybridShared,
-    /// The file went from direct to cached I/O, for an open or a mapping that needs pages.
+    /// The file changed from direct to cached I/O, for an open or a mapping that needs the page
+    /// cache.
     BecameCached,
-    /// The file was flushed, its pages were dropped and its I/O is direct again; the bytes that
-    /// were dropped.
+    /// The file was flushed, its pages were dropped, and its I/O is direct again. The bytes are
+    /// those that were dropped.
     BecameDirect,
-    /// The kernel was asked to drop its cache of the mount, with the last mapping or cached handle
-    /// that has filled it; how much that is the kernel does not tell.
+    /// The kernel was asked to drop its page cache of the mount, when the last mapping or cached
+    /// handle that filled it was closed. The kernel does not report the number of bytes.
     DroppedCache,
 }
 
 impl Event {
-    /// All of them, in the order of the tables.
+    /// All events, in the order of the tables.
     pub const ALL: [Event; 16] = [
         Event::Extend,
         Event::ReadAhead,
@@ -252,7 +253,7 @@ impl Event {
         Event::DroppedCache,
     ];
 
-    /// The word for it in reports.
+    /// The event's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Event::Extend => "extend",
@@ -275,10 +276,10 @@ impl Event {
     }
 }
 
-/// What is asked for when a snapshot is taken, not counted.
+/// A value that is determined when a snapshot is taken, not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gauge {
-    /// Inodes that the kernel may name: looked up and not yet forgotten.
+    /// Inodes that the kernel holds: looked up and not yet forgotten.
     Inodes,
     /// Open handles of files and directories.
     Handles,
@@ -288,14 +289,14 @@ pub enum Gauge {
     BlockMemory,
     /// Bytes acknowledged and not yet written.
     WriteBehindPending,
-    /// Requests that the server has taken and not yet answered.
+    /// Requests that the server has read and not yet answered.
     Requests,
-    /// Requests that lie in the kernel's queue, since no thread of the server has taken them yet.
+    /// Requests in the kernel's queue, which no thread of the server has read yet.
     Queued,
 }
 
 impl Gauge {
-    /// All of them, in the order of the tables.
+    /// All gauges, in the order of the tables.
     pub const ALL: [Gauge; 7] = [
         Gauge::Inodes,
         Gauge::Handles,
@@ -306,7 +307,7 @@ impl Gauge {
         Gauge::Queued,
     ];
 
-    /// The word for it in reports.
+    /// The gauge's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Gauge::Inodes => "inodes",

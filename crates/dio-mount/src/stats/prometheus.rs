@@ -1,8 +1,7 @@
 //! Snapshots in the text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 //!
-//! Files are not told one by one here: a time series for each path that ever was would have no
-//! bound.
+//! Files are not listed here: a time series for every path that was ever used would have no bound.
 
 use std::fmt::{Display, Write};
 
@@ -27,7 +26,7 @@ const BOUNDS: [u64; 14] = [
     30_000_000_000,
 ];
 
-/// What kind of family a metric belongs to.
+/// The type of a metric family.
 #[derive(Clone, Copy)]
 enum Type {
     Counter,
@@ -45,13 +44,13 @@ impl Type {
     }
 }
 
-/// The text. Every sample has the label `mountpoint`, so that the files of several mounts can be
-/// collected together.
+/// Returns the text for a mount that is served. Every sample has the label `mountpoint`, so that
+/// the files of several mounts can be collected together.
 pub fn render(snapshot: &Snapshot) -> String {
     render_as(snapshot, true)
 }
 
-/// The text of a mount that is `up`, or has just ended.
+/// Returns the text for a mount that is `up`, or has just ended.
 pub(crate) fn render_as(snapshot: &Snapshot, up: bool) -> String {
     let mountpoint = snapshot.about.get("mountpoint").map_or("", String::as_str);
     let mut text = Text { text: String::with_capacity(32 << 10), mountpoint: escaped(mountpoint) };
@@ -67,12 +66,12 @@ pub(crate) fn render_as(snapshot: &Snapshot, up: bool) -> String {
     text.text
 }
 
-/// A label's value (and, but for the quote, a text of help) as the format wants it.
+/// Escapes the value of a label. Help texts are escaped likewise, except for the quote.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Nanoseconds in seconds, as the shortest decimal that is exact.
+/// Formats nanoseconds as seconds, as the shortest exact decimal.
 fn seconds(nanos: u64) -> String {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -80,13 +79,13 @@ fn seconds(nanos: u64) -> String {
 
 struct Text {
     text: String,
-    /// Escaped already.
+    /// The value of the label, already escaped.
     mountpoint: String,
 }
 
 impl Text {
     fn head(&mut self, name: &str, kind: Type, help: &str) {
-        // Writing to a string does not fail.
+        // A write to a string does not fail.
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
     }
 
@@ -98,8 +97,8 @@ impl Text {
         let _ = writeln!(self.text, "}} {value}");
     }
 
-    /// A family with a sample for each value of an enum, noughts among them: a counter that appears
-    /// late has no rate.
+    /// Writes a family with a sample for each value of an enum, including zeros: a counter that
+    /// appears only later has no rate.
     fn tally<K: Named>(&mut self, name: &str, help: &str, label: &str, tally: &Tally<K>, show: fn(u64) -> String) {
         self.head(name, Type::Counter, help);
         for (key, count) in tally.iter() {

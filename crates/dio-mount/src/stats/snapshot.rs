@@ -1,4 +1,4 @@
-//! What is known at one moment, and what happened between two.
+//! All statistics at one moment, and the difference of two such moments.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::figures::Figures;
 use super::latency::Latency;
 
-/// The version of the form in which snapshots are told. What is added does not change it.
+/// The version of the format of snapshots. Additions do not change it.
 pub const VERSION: u32 = 1;
 
-/// Everything that was counted from the start of a mount to one moment.
+/// All statistics from the start of a mount to one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -20,27 +20,27 @@ pub struct Snapshot {
     pub started: u64,
     /// How long the server had run, in nanoseconds.
     pub nanos: u64,
-    /// What the server says of itself: `mountpoint`, `source`, `source_identity` (device and
+    /// The server's texts about itself: `mountpoint`, `source`, `source_identity` (device and
     /// inode), `mode`.
     pub about: BTreeMap<String, String>,
-    /// Requests of the kernel by [`Operation`](super::Operation); those that were never used are
-    /// left out.
+    /// Latencies of the kernel's requests by [`Operation`](super::Operation), without operations
+    /// that were never used.
     pub operations: BTreeMap<String, Latency>,
     /// Requests that failed, by error number (`errno(3)`).
     pub errors: BTreeMap<i32, u64>,
-    /// Of all files together.
+    /// Sums over all files.
     pub total: Figures,
-    /// Inodes that were open.
+    /// Number of open inodes.
     pub open_files: u64,
     /// The busiest files, the busiest first.
     pub files: Vec<FileFigures>,
-    /// By [`Gauge`](super::Gauge), as far as somebody answers for it.
+    /// Values by [`Gauge`](super::Gauge), for the gauges that have a value.
     pub gauges: BTreeMap<String, u64>,
-    /// The server as a process.
+    /// The server's process.
     pub process: Process,
 }
 
-/// What is known of one path.
+/// The statistics of one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileFigures {
@@ -48,45 +48,44 @@ pub struct FileFigures {
     pub path: String,
     /// Its inode in the mount, while it is open.
     pub inode: Option<u64>,
-    /// How many inodes are open by this path: 0 or 1, more if the name was given to another file
-    /// meanwhile.
+    /// Number of inodes that are open by this path: 0 or 1, or more if the name was given to
+    /// another file meanwhile.
     pub open: u64,
-    /// When these numbers began, in nanoseconds since the server did: with the first open by this
-    /// path, or a later one where the path was forgotten in between.
+    /// When these counters began, in nanoseconds since the server began: at the first open by this
+    /// path, or at a later open if the path was forgotten in between.
     pub since: u64,
-    /// What was done by this path.
+    /// The counters of this path.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// The server as a process (`proc_pid_stat(5)`).
+/// The server's process (`proc_pid_stat(5)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
-    /// Process number, as the server sees it.
+    /// Process ID, in the server's namespace.
     pub pid: u32,
-    /// Memory that is resident, in bytes.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processor time in user mode, in nanoseconds; the kernel tells it in steps of a hundredth of
-    /// a second.
+    /// Processor time in user mode, in nanoseconds; the kernel reports it in steps of 1/100 s.
     pub user_nanos: u64,
-    /// Processor time in the kernel, likewise.
+    /// Processor time in the kernel, in nanoseconds, in the same steps.
     pub system_nanos: u64,
 }
 
 impl Process {
-    /// This process; noughts where `/proc` is missing.
+    /// Returns the statistics of this process; zeros where `/proc` is missing.
     pub fn this() -> Process {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         Process::parse(&stat).unwrap_or(Process { pid: std::process::id(), ..Process::default() })
     }
 
-    /// The fields behind the name, which is in parentheses and may hold anything.
+    /// Parses the fields after the name, which is in parentheses and may contain any character.
     fn parse(stat: &str) -> Option<Process> {
         let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-        // The first of them is field 3 of the page: state.
+        // The first of them is field 3 of the manual page: state.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         Some(Process {
@@ -100,7 +99,7 @@ impl Process {
 }
 
 impl Snapshot {
-    /// The files that [`files`](Self::files) does not tell one by one, together.
+    /// Returns the sum over the files that [`files`](Self::files) does not list.
     pub fn others(&self) -> Figures {
         let mut others = self.total.clone();
         for file in &self.files {
@@ -109,8 +108,8 @@ impl Snapshot {
         others
     }
 
-    /// What happened since an earlier snapshot. Without one, or if that is of another server, since
-    /// the server began.
+    /// Returns the changes since an earlier snapshot; since the server began if there is none or if
+    /// it is of another server.
     pub fn since(&self, earlier: Option<&Snapshot>) -> Interval {
         let earlier = earlier.filter(|earlier| earlier.started == self.started && earlier.nanos <= self.nanos);
         let mut change = self.clone();
@@ -133,9 +132,9 @@ impl Snapshot {
         Interval { seconds: change.nanos as f64 / 1e9, change }
     }
 
-    /// Takes away what the files had done before. Left out are those that did nothing, and those of
-    /// which it is not known what they had done before: they were not among the busiest then, or
-    /// were forgotten in between.
+    /// Subtracts the earlier counters of each file. Leaves out files without changes. Also leaves
+    /// out files whose earlier counters are unknown, because they were not among the busiest then
+    /// or were forgotten in between.
     fn files_since(&mut self, earlier: &Snapshot) {
         let before: HashMap<&str, &FileFigures> = earlier.files.iter().map(|file| (file.path.as_str(), file)).collect();
         self.files.retain_mut(|file| {
@@ -152,23 +151,22 @@ impl Snapshot {
     }
 }
 
-/// What happened between two snapshots.
+/// The changes between two snapshots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// Its length.
+    /// Its length in seconds.
     pub seconds: f64,
-    /// Counters have what was added to them; gauges, `about` and `open_files` are those of the
-    /// later snapshot.
+    /// The changes of counters; gauges, `about` and `open_files` are those of the later snapshot.
     pub change: Snapshot,
 }
 
 impl Interval {
-    /// So many per second; 0 in an interval without length.
+    /// Returns `count` per second; 0 in an interval without length.
     pub fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 
-    /// What one kind of operation did.
+    /// Returns the latencies of one operation, if there were any.
     pub fn operation(&self, operation: super::Operation) -> Option<&Latency> {
         self.change.operations.get(operation.name()).filter(|latency| latency.count > 0)
     }

@@ -66,7 +66,7 @@ fn a_snapshot_survives_json() {
     let text = serde_json::to_string(&snapshot).unwrap();
     assert!(!text.contains('\n'), "one line");
     assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
-    // One of a newer version, with what is not known yet, and one of an older.
+    // A snapshot of a newer version with an unknown field, and one of an older version.
     let newer = text.replacen('{', r#"{"weather":{"today":"fine"},"#, 1);
     assert_eq!(serde_json::from_str::<Snapshot>(&newer).unwrap(), snapshot);
     assert_eq!(serde_json::from_str::<Snapshot>("{}").unwrap(), Snapshot::default());
@@ -94,14 +94,14 @@ fn an_interval_has_what_was_added() {
     assert_eq!(paths, ["busy", "new"]);
     assert_eq!(interval.change.files[0].figures.bytes.get(Kind::Read), 50);
     assert_eq!(interval.change.total.bytes.total(), 55);
-    // Of another server: all of it.
+    // If the other snapshot is of another server, nothing is subtracted.
     let other = Snapshot { started: first.started + 1, ..first };
     assert_eq!(second.since(Some(&other)).change, second.since(None).change);
     assert_eq!(second.since(None).change, second);
 }
 
-/// A file that was not among those told before is left out for once, not told with what it did long
-/// ago.
+/// A file that the earlier snapshot did not list is left out once, not reported with all its
+/// earlier activity.
 #[test]
 fn what_is_not_known_is_not_told() {
     let stats = Stats::new();
@@ -123,7 +123,7 @@ fn what_is_not_known_is_not_told() {
     assert_eq!((third.files.len(), third.files[0].figures.requests.total()), (1, 2));
 }
 
-/// The path of a file that is forgotten and comes back begins anew, and no difference is negative.
+/// A path that is forgotten and comes back starts anew, and no difference is negative.
 #[test]
 fn a_forgotten_path_begins_anew() {
     let stats = Stats::new();
@@ -166,7 +166,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The intervals between snapshots add up to the last snapshot, whatever happened, so no rate
+    /// For all activity, the intervals between snapshots add up to the last snapshot. So no rate
     /// was negative.
     #[test]
     fn intervals_add_up(steps in prop::collection::vec(step(), 1..200)) {

@@ -1,5 +1,5 @@
-//! What the tests beside the mount share: servers that are this test program once more, and
-//! programs that map files.
+//! Support for the tests beside the mount: servers, which run this test program in another process,
+//! and programs that map files.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -17,10 +17,10 @@ use dio_test::{Mounted, file_systems, is_root, run, skip};
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 
-/// Tells the test program that it is a server: options, source and mount point.
+/// The environment variable that makes the test program a server: options, source and mount point.
 const SERVE: &str = "DIO_TEST_SERVE";
 
-/// A source, and a program that serves it with the options behind `-o`.
+/// A source, and a program that serves it with the options after `-o`.
 pub struct Scene {
     pub dir: TempDir,
     pub source: PathBuf,
@@ -28,7 +28,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// `None`, said aloud, where nothing can be mounted.
+    /// Makes a scene; `None`, with a message, where this process cannot mount.
     pub fn new() -> Option<Scene> {
         if !is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
             skip!("mounting needs root and /dev/fuse");
@@ -37,7 +37,7 @@ impl Scene {
         Scene::within(file_systems()[0].dir())
     }
 
-    /// The same where the file system reads through its own cache whatever it is asked for.
+    /// As [`Scene::new`], on a file system that uses the page cache even for direct I/O.
     pub fn in_memory() -> Option<Scene> {
         Scene::new()?;
         match tempfile::Builder::new().prefix("dio-test-").tempdir_in("/dev/shm") {
@@ -56,7 +56,7 @@ impl Scene {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         let this = std::env::current_exe().unwrap();
-        // As `dio mount -f -o OPTIONS SOURCE MOUNTPOINT` is called.
+        // The script is called as `dio mount -f -o OPTIONS SOURCE MOUNTPOINT`.
         let script = format!(
             "#!/bin/sh\nexec env {SERVE}=\"$4 $5 $6\" {} --exact --nocapture serves >/dev/null\n",
             this.display()
@@ -75,7 +75,7 @@ impl Scene {
     }
 }
 
-/// Serves, if this program was started for it.
+/// Serves, if this process was started as a server.
 pub fn serve() {
     let Ok(what) = std::env::var(SERVE) else { return };
     let [options, source, at] = what.split(' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
@@ -123,8 +123,8 @@ fn options_of(text: &str) -> Options {
     options
 }
 
-/// Maps a file and answers offsets with the byte there; behind an offset a byte and a count are
-/// stored there first.
+/// Maps a file and replies to each offset with the byte there. If a byte and a count follow the
+/// offset, it stores them there first.
 const MAPS: &str = r#"
 import mmap, sys
 writable = sys.argv[2] == "w"
@@ -137,7 +137,7 @@ for line in sys.stdin:
     print(map[at], flush=True)
 "#;
 
-/// A program that has a file mapped, from the beginning and as long as it is.
+/// A program that maps a whole file.
 pub struct Mapper {
     child: Child,
     input: ChildStdin,
@@ -145,8 +145,8 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// `None`, said aloud, where there is nobody to do it. It does not share a process with the
-    /// server, which would wait for itself.
+    /// Starts the program; `None`, with a message, if python3 is missing. It is a process of its
+    /// own, because a server that accesses its own mount would wait for itself.
     pub fn new(path: &Path, writable: bool) -> Option<Mapper> {
         let mut command = Command::new("python3");
         command.args(["-c", MAPS]).arg(path).arg(if writable { "w" } else { "r" });
@@ -165,7 +165,7 @@ impl Mapper {
         answer.trim().parse().unwrap_or_else(|_| panic!("{line}: {answer}"))
     }
 
-    /// The byte at an offset, through the mapping.
+    /// Reads the byte at an offset through the mapping.
     pub fn byte(&mut self, at: u64) -> u8 {
         self.ask(&at.to_string())
     }
@@ -183,8 +183,8 @@ impl Drop for Mapper {
     }
 }
 
-/// Writes over a file, by one call, what it has mapped of another, of which the first half is in
-/// memory.
+/// Writes a mapped file over another file with one system call. Only the first half of the mapped
+/// file is in memory when the call begins.
 const WRITES: &str = r#"
 import mmap, os, sys
 with open(sys.argv[1], "rb") as file:
@@ -198,7 +198,8 @@ assert os.write(target, map) == len(map)
 print("done", flush=True)
 "#;
 
-/// A program that writes to a file by one call, which takes until the server of the bytes goes on.
+/// A program that writes to a file with one system call, which cannot end before the server of the
+/// mapped file continues.
 pub struct SlowWrite {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -206,7 +207,7 @@ pub struct SlowWrite {
 }
 
 impl SlowWrite {
-    /// Begins to write; `None`, said aloud, where there is nobody to do it.
+    /// Begins the write; `None`, with a message, if python3 is missing.
     pub fn begin(bytes: &Path, server: u32, target: &Path) -> Option<SlowWrite> {
         let mut command = Command::new("python3");
         command.args(["-c", WRITES]).args([bytes, target]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -218,11 +219,11 @@ impl SlowWrite {
         let mut made = SlowWrite { child, output, server: server.to_string() };
         made.hears("ready");
         made.signals("-STOP");
-        // Until its last thread has stopped it may still give some.
+        // A thread of the server that has not stopped yet might still supply pages.
         while !made.is_stopped() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The end of its input lets it begin.
+        // The end of its input makes the program begin.
         drop(input);
         Some(made)
     }
@@ -246,7 +247,7 @@ impl SlowWrite {
         })
     }
 
-    /// Lets the call come to its end.
+    /// Lets the system call end.
     pub fn end(mut self) {
         self.signals("-CONT");
         self.hears("done");
@@ -261,7 +262,7 @@ impl Drop for SlowWrite {
     }
 }
 
-/// A program that makes asynchronous requests, with a file open.
+/// A program that makes asynchronous requests to an open file.
 pub struct Asynchronous {
     child: Child,
     input: ChildStdin,
@@ -269,7 +270,7 @@ pub struct Asynchronous {
 }
 
 impl Asynchronous {
-    /// `None`, said aloud, where there is nobody to do it, or the kernel refuses.
+    /// Starts the program; `None`, with a message, if python3 is missing or the kernel refuses.
     pub fn new() -> Option<Asynchronous> {
         let mut command = Command::new("python3");
         command.args(["-c", include_str!("ring.py")]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -300,12 +301,12 @@ impl Asynchronous {
         self.ask(&format!("open {} {}", path.display(), flags.bits()));
     }
 
-    /// A page of one byte, written by io_uring; an offset of -1 is the position of the file.
+    /// Writes a page of `byte` through io_uring; an offset of -1 means the file position.
     pub fn write(&mut self, byte: u8, offset: i64) {
         assert_eq!(self.ask(&format!("write ring {byte} 4096 {offset}")), [4096]);
     }
 
-    /// Reads a page by `ring` or `aio`; the first byte, if there is one.
+    /// Reads a page through `ring` or `aio`; returns the first byte, if there is one.
     pub fn read(&mut self, engine: &str, offset: i64) -> Option<u8> {
         self.ask(&format!("read {engine} 4096 {offset}")).get(1).map(|byte| *byte as u8)
     }

@@ -1,6 +1,6 @@
-//! What a probe answers about, and how.
+//! The types of answers and of probed files.
 
-/// The answer to a question of yes or no.
+/// The answer to a yes-or-no question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Yes, as observed.

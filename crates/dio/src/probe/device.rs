@@ -1,4 +1,4 @@
-//! What the kernel's block layer says about a device, from sysfs
+//! Properties of a block device that the kernel's block layer exports in sysfs
 //! (`Documentation/ABI/stable/sysfs-block`).
 
 use std::io;
@@ -10,57 +10,57 @@ use super::answer::Kind;
 use crate::file::words_of as words;
 use crate::geometry::Mount;
 
-/// A block device, or the whole disk that a partition is part of. Sizes are bytes. What a kernel
-/// does not export, or does not know, is `None`.
+/// A block device; for a partition, the properties are those of the whole disk. Sizes are in bytes.
+/// A property that the kernel does not export is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Kernel name of the device itself: `sda1`, `nvme0n1`, `dm-0`.
+    /// Kernel name of the device or partition: `sda1`, `nvme0n1`, `dm-0`.
     pub name: String,
     /// Kernel name of the disk, if the device is a partition.
     pub disk: Option<String>,
-    /// Kernel names of the devices below, if it is put together from others (device mapper, md).
+    /// Kernel names of the devices below, if it is composed of others (device mapper, md).
     pub parts: Vec<String>,
-    /// Major device number of the device itself.
+    /// Major device number of the device or partition.
     pub major: u32,
-    /// Minor device number of the device itself.
+    /// Minor device number of the device or partition.
     pub minor: u32,
-    /// Smallest unit it can address.
+    /// Smallest unit that it can address.
     pub logical_block: Option<u64>,
-    /// Smallest unit it can write without rewriting more.
+    /// Smallest unit that it can write without rewriting more.
     pub physical_block: Option<u64>,
-    /// Smallest size it likes.
+    /// Smallest preferred size of requests.
     pub minimum_io: Option<u64>,
-    /// Size it likes best; `None` if it states none.
+    /// Optimal size of requests; `None` if it states none.
     pub optimal_io: Option<u64>,
-    /// Largest request the kernel sends to it; longer ones are split.
+    /// Largest request that the kernel sends to it; larger ones are split.
     pub largest_request: Option<u64>,
-    /// Largest request it could take (`max_sectors_kb` may be raised to this).
+    /// Largest request that the hardware accepts (`max_sectors_kb` may be raised to this).
     pub largest_hardware_request: Option<u64>,
-    /// Most pieces of memory in one request.
+    /// Most memory segments in one request.
     pub segments: Option<u64>,
-    /// Alignment its transfers need in memory.
+    /// Alignment of memory that its transfers need.
     pub memory_align: Option<u64>,
-    /// Requests the queue holds.
+    /// Number of requests that the queue holds.
     pub queue_depth: Option<u64>,
-    /// Kernel read-ahead of buffered reads.
+    /// Kernel read-ahead for buffered reads.
     pub read_ahead: Option<u64>,
     /// Active I/O scheduler.
     pub scheduler: Option<String>,
-    /// Whether it rotates, which is to say seeks.
+    /// Whether it is a rotational disk, whose seeks take time.
     pub rotational: Option<bool>,
-    /// Whether it has a volatile write cache: what was written is lost with the power unless
-    /// flushed.
+    /// Whether it has a volatile write cache: data that was not flushed is lost when the power
+    /// fails.
     pub volatile_write_cache: Option<bool>,
     /// Whether single writes can be forced to the medium.
     pub fua: Option<bool>,
     /// Whether completions can be polled for.
     pub polling: Option<bool>,
-    /// Largest write it never tears; `None` if it promises none.
+    /// Largest write that it never tears; `None` if it guarantees none.
     pub atomic_write_max: Option<u64>,
 }
 
 impl Device {
-    /// The block device under a file system, or the device itself.
+    /// Returns the block device below a file system, or the device itself.
     pub(super) fn below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device, String> {
         let number = match kind {
             Kind::BlockDevice => stat.st_rdev,
@@ -82,10 +82,10 @@ impl Device {
         }
     }
 
-    /// Reads what sysfs, mounted at `sysfs`, says about a device.
+    /// Reads the properties of a device in sysfs, which is mounted at `sysfs`.
     ///
     /// # Errors
-    /// If there is no such device there.
+    /// If there is no such device.
     pub(super) fn read(sysfs: &Path, major: u32, minor: u32) -> io::Result<Self> {
         let link = sysfs.join(format!("dev/block/{major}:{minor}"));
         let own = std::fs::canonicalize(link)?;
@@ -108,7 +108,7 @@ impl Device {
             largest_request: queue.kibibytes("max_sectors_kb"),
             largest_hardware_request: queue.kibibytes("max_hw_sectors_kb"),
             segments: queue.positive("max_segments"),
-            // sysfs gives a mask of the bits that must be 0.
+            // sysfs contains a mask of the bits that must be 0.
             memory_align: queue.number("dma_alignment").and_then(|mask| mask.checked_add(1)),
             queue_depth: queue.positive("nr_requests"),
             read_ahead: queue.kibibytes("read_ahead_kb"),
@@ -135,7 +135,7 @@ impl Queue {
         self.text(name)?.parse().ok()
     }
 
-    /// A number where 0 means that nothing is stated.
+    /// Reads a number where 0 means that the device states nothing.
     fn positive(&self, name: &str) -> Option<u64> {
         self.number(name).filter(|number| *number > 0)
     }
@@ -149,8 +149,8 @@ impl Queue {
     }
 }
 
-/// The word in brackets of a list such as `none [mq-deadline] kyber`, or the whole where there is
-/// none.
+/// Returns the word in brackets of a list such as `none [mq-deadline] kyber`, or the whole text
+/// without brackets.
 fn active(list: &str) -> String {
     let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(list, |(word, _)| word).to_owned()
@@ -161,7 +161,7 @@ fn name_of(directory: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Names in the `slaves` directory, sorted.
+/// Returns the names in the `slaves` directory, sorted.
 fn parts_of(disk: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(disk.join("slaves")) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Finds out what a path really does, by asking the kernel and by trials on a temporary file.
+//! Finds out how I/O to a path really behaves, by kernel queries and by trials on a temporary file.
 //!
 //! A successful `open(O_DIRECT)` or an accepted flag proves nothing, so the trials count resident
 //! pages. In a writable directory they use a nameless file of a few MiB, which cannot be left
@@ -32,33 +32,33 @@ pub use trial::Trials;
 use crate::file::words_of as words;
 use crate::geometry::{FileSystem, Geometry};
 
-/// Everything found out about one path.
+/// The results for one path.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The path as given.
     pub path: PathBuf,
-    /// What it names.
+    /// The kind of file at the path.
     pub kind: Kind,
     /// The file system by its magic number; `None` for a block device.
     pub file_system: Option<FileSystem>,
-    /// The mount that it is on; `None` for a block device, or if `/proc` does not say.
+    /// The mount that contains it; `None` for a block device, or if `/proc` does not list it.
     pub mount: Option<Mount>,
-    /// Alignments and sizes of the file, the device, or a file created in the directory; or why
-    /// not.
+    /// Alignments and sizes of the file, the device, or a file created in the directory; or the
+    /// reason why they are unknown.
     pub geometry: Result<Geometry, String>,
-    /// The block device below, or why none is known.
+    /// The block device below, or the reason why it is unknown.
     pub device: Result<Device, String>,
     /// The results of the trials.
     pub trials: Trials,
-    /// The objects of a striped file, or why they are not known; `None` for any other file. For a
-    /// striped file, `geometry` and `trials` are those of the whole; file system, mount and device
-    /// are those of its descriptor.
+    /// The objects of a striped file, or the reason why they are unknown; `None` for any other
+    /// file. For a striped file, `geometry` and `trials` are those of the whole file; file system,
+    /// mount and device are those of its descriptor.
     pub stripes: Option<Result<Stripes, String>>,
-    /// What this process may do with io_uring; independent of the path.
+    /// The io_uring features that this process may use; independent of the path.
     pub io_uring: Ring,
 }
 
-/// Why a path cannot be probed at all.
+/// The reasons why a path cannot be probed at all.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -70,7 +70,7 @@ pub enum ProbeError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// It holds no data that could be read or written in blocks.
+    /// It contains no data that could be read or written in blocks.
     #[error("{} is neither a file, a directory nor a block device", named(path))]
     NoStorage {
         /// The path as given.
@@ -78,10 +78,10 @@ pub enum ProbeError {
     },
 }
 
-/// Finds out what `path` really does. Symbolic links are followed.
+/// Finds out how I/O to `path` really behaves. Symbolic links are followed.
 ///
-/// In a writable directory it takes about half a second, and writes at most some 10 MiB there,
-/// several times over.
+/// In a writable directory this takes about half a second, and writes several times to files of at
+/// most some 10 MiB.
 ///
 /// # Errors
 /// If the path cannot be opened, or names a pipe, socket or character device. Any other failure
@@ -99,7 +99,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
             return Err(ProbeError::NoStorage { path: path.to_owned() });
         }
     };
-    // The node of a device is on a mount that says nothing about the device.
+    // The mount that contains a device node is not related to the device.
     let mount = match kind {
         Kind::BlockDevice => None,
         Kind::File | Kind::Directory => Mount::of(&place),

@@ -1,4 +1,4 @@
-//! Whether this process may use io_uring, and within which limits.
+//! Finds out whether this process may use io_uring, and its limits.
 
 use std::io;
 
@@ -9,23 +9,25 @@ use super::answer::Answer;
 use crate::engine::Uring;
 use crate::file::words_of as words;
 
-/// What this process may do with io_uring.
+/// The io_uring features that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
-    /// Whether a ring could be set up, with a worker thread for what it cannot do at once.
+    /// Whether a ring could be set up, with a worker thread for requests that cannot be completed
+    /// at once.
     pub available: Answer,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 for a group only, 2 for nobody; `None` before Linux
-    /// 6.6.
+    /// `kernel.io_uring_disabled`: 0 for allowed, 1 for one group only, 2 for disabled; `None`
+    /// before Linux 6.6.
     pub disabled: Option<u32>,
-    /// Bytes of memory the process may lock, which caps registered buffers; `None` if unlimited.
+    /// Bytes of memory that the process may lock, which limits registered buffers; `None` if
+    /// unlimited.
     pub memory_lock: Option<u64>,
     /// Whether the process is exempt from that limit (`CAP_IPC_LOCK`); `None` if `/proc` does not
-    /// tell.
+    /// show it.
     pub exempt: Option<bool>,
 }
 
 impl Ring {
-    /// Sets up a small ring, sees whether it gets a worker thread, and takes it down again.
+    /// Sets up a small ring, checks whether it gets a worker thread, and removes it.
     pub(super) fn probe() -> Self {
         let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .ok()
@@ -43,7 +45,7 @@ impl Ring {
     }
 }
 
-/// Who refused, as far as the error and the system setting tell.
+/// Explains a refusal, as far as the error and the system setting allow.
 fn refusal(error: &io::Error, disabled: Option<u32>) -> String {
     let cause = match (error.raw_os_error(), disabled) {
         (Some(libc::ENOSYS), _) => "the kernel has no io_uring, or a system call filter hides it",

@@ -1,8 +1,9 @@
-//! Whether direct writes over old data of one file run in parallel or one after the other.
+//! Finds out whether direct overwrites of one file run in parallel or one after the other.
 //!
-//! No system call reports which lock a file system takes, so rates are measured: of one thread, of
-//! several threads on one file, and of as many threads with a file each. The last is the control:
-//! only if the device gains from parallel requests does the rate on one file mean anything.
+//! No system call reports which lock a file system takes, so three rates are measured: of one
+//! thread, of several threads on one file, and of as many threads with a file each. The last rate
+//! is the control: the rate on one file means something only if the device gains from parallel
+//! requests.
 
 use std::fs::File;
 use std::io;
@@ -18,31 +19,31 @@ use super::trial_file::{self, Buffer, SPAN, SPANS, reopen};
 use crate::file::words_of as words;
 use crate::geometry::Geometry;
 
-/// How long each of the three rates is measured, each time.
+/// Duration of one measurement of one rate.
 const ROUND: Duration = Duration::from_millis(40);
 
-/// Rounds of the three measurements, interleaved so that what disturbs one disturbs all; medians
-/// are taken.
+/// Number of measurements of each rate. They are interleaved, so that a disturbance affects all
+/// rates, and the medians are used.
 const ROUNDS: usize = 3;
 
-/// Least gain of the control for a verdict.
+/// Least gain of the control that permits a verdict.
 const LEAST_GAIN: f64 = 1.4;
 
-/// Fewest writes in a round for its rate to mean anything.
+/// Fewest writes in a round for a meaningful rate.
 const FEWEST_WRITES: u64 = 16;
 
-/// How direct overwrites of one file relate.
+/// Whether direct overwrites of one file run in parallel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sharing {
     /// They run in parallel.
     Shared,
     /// They wait for each other.
     Exclusive,
-    /// It cannot be told, and why.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
-/// The verdict with the rates it rests on.
+/// The verdict, with the rates on which it is based.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overwrites {
     /// The verdict.
@@ -51,28 +52,28 @@ pub struct Overwrites {
     pub rates: Option<Rates>,
 }
 
-/// Direct overwrites a second.
+/// Rates of direct overwrites, in writes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     /// Bytes of each write: one block.
     pub block: u64,
-    /// Threads of the two parallel rates.
+    /// Number of threads for the two parallel rates.
     pub threads: u64,
-    /// One thread.
+    /// Rate of one thread.
     pub one: f64,
-    /// All threads on one file, each in its own part.
+    /// Rate of all threads on one file, each in its own part.
     pub together: f64,
-    /// All threads, each on a file of its own.
+    /// Rate of all threads, each on a file of its own.
     pub apart: f64,
 }
 
 impl Rates {
-    /// How much faster all threads on one file are than one thread.
+    /// The speed of all threads on one file, relative to one thread.
     pub fn gain_together(&self) -> f64 {
         self.together / self.one
     }
 
-    /// How much faster all threads on files of their own are than one thread.
+    /// The speed of all threads on files of their own, relative to one thread.
     pub fn gain_apart(&self) -> f64 {
         self.apart / self.one
     }
@@ -85,7 +86,7 @@ impl Rates {
                 self.threads
             ));
         }
-        // The share of the possible gain that one file reached.
+        // The fraction of the possible gain that was reached on one file.
         match (together - 1.0) / (apart - 1.0) {
             share if share >= 0.5 => Sharing::Shared,
             share if share <= 0.2 => Sharing::Exclusive,
@@ -102,8 +103,8 @@ impl Overwrites {
         Self { sharing, rates: None }
     }
 
-    /// Measures on `direct`, which is open direct and is overwritten, and on more files in
-    /// `directory`.
+    /// Measures the rates on `direct`, which is open for direct I/O and is overwritten, and on more
+    /// files in `directory`.
     pub(super) fn measure(directory: &Path, direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> Self {
         let block = geometry.map_or(4096, |geometry| geometry.block().max(geometry.offset_align()).min(SPAN));
         match measure(directory, direct, buffer, block) {
@@ -116,7 +117,7 @@ impl Overwrites {
     }
 }
 
-/// One writer's file and the part of it that it overwrites.
+/// A file and the part of it that one thread overwrites.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     file: &'a File,
@@ -124,7 +125,7 @@ struct Part<'a> {
 }
 
 fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::Result<Option<Rates>> {
-    // Overwriting is meant: every block must have been written and be on the disk.
+    // To measure overwrites, every block must have been written and be on the disk.
     for span in 0..SPANS {
         direct.write_all_at(buffer.bytes(), span * SPAN)?;
     }
@@ -154,10 +155,10 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
     Ok(Some(Rates { block, threads: SPANS, one, together, apart }))
 }
 
-/// Overwrites every part by a thread of its own for one round; returns all writes and the time they
-/// took.
+/// Overwrites every part for one round, each by a thread of its own; returns the number of all
+/// writes and the time that they took.
 fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
-    // Held until all are there; false then if not all can be had.
+    // Locked until all threads are started; false if not all could be started.
     let ready = &RwLock::new(false);
     std::thread::scope(|scope| {
         let mut all = ready.write();

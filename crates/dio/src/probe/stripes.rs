@@ -1,7 +1,7 @@
-//! The objects of a striped file, and what each of them really does.
+//! The objects of a striped file, and the results of probing each of them.
 //!
-//! The file under the name is a short text, whose alignments and pages do not matter: the bytes of
-//! the striped file are in its objects, and the strictest object decides.
+//! The file at the path is a short text, whose alignments and pages do not matter: the bytes of the
+//! striped file are in its objects, and the strictest object decides.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use crate::geometry::{Directness, FileSystem, Geometry, Mount};
 use crate::stripe::object::find_object;
 use crate::stripe::{self, Layout, ObjectState};
 
-/// A striped file, as probed.
+/// The results of probing a striped file.
 #[derive(Debug, Clone)]
 pub struct Stripes {
     /// Its identity.
     pub id: stripe::Id,
     /// How its bytes are divided among the objects.
     pub layout: Layout,
-    /// Its size in bytes, as far as the objects found determine it.
+    /// Its size in bytes, as far as the objects that were found determine it.
     pub size: u64,
     /// Whether the probed file is a copy of the descriptor.
     pub copy: bool,
@@ -34,30 +34,30 @@ pub struct Stripes {
     pub objects: Vec<Object>,
 }
 
-/// An object of a striped file, as probed.
+/// The results of probing an object of a striped file.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// Its path.
     pub path: PathBuf,
-    /// Whether it is the right object. If not, no trial was made.
+    /// Whether it is the right object. If it is not, no trial was made.
     pub state: ObjectState,
-    /// Bytes of the striped file that it holds.
+    /// Number of bytes of the striped file that it contains.
     pub held: u64,
-    /// The file system that it is on; `None` if unknown.
+    /// The file system that contains it; `None` if unknown.
     pub file_system: Option<FileSystem>,
-    /// The mount that it is on; `None` if `/proc` does not say.
+    /// The mount that contains it; `None` if `/proc` does not list it.
     pub mount: Option<Mount>,
-    /// Its alignments and sizes, or why they are not known.
+    /// Its alignments and sizes, or the reason why they are unknown.
     pub geometry: Result<Geometry, String>,
-    /// The block device below, or why none is known.
+    /// The block device below, or the reason why it is unknown.
     pub device: Result<Device, String>,
     /// The results of the trials.
     pub trials: Trials,
 }
 
 impl Stripes {
-    /// Probes a file. `None` if it is not striped; the error says why its descriptor cannot be
-    /// used.
+    /// Probes a file. Returns `None` if it is not striped; the error is the reason why its
+    /// descriptor cannot be used.
     pub(super) fn of(path: &Path) -> Option<Result<Stripes, String>> {
         let report = match stripe::inspect(path) {
             Ok(report) => report?,
@@ -81,12 +81,12 @@ impl Stripes {
         Some(Ok(Stripes { id, layout, size, copy, objects }))
     }
 
-    /// The alignments of the striped file: those of its strictest object.
+    /// Returns the alignments of the striped file, which are those of its strictest object.
     pub(super) fn geometry(&self) -> Result<Geometry, String> {
         joined(&self.layout, self.objects.iter().map(|object| &object.geometry))
     }
 
-    /// The results of the trials on all objects together.
+    /// Returns the combined results of the trials on all objects.
     pub(super) fn trials(&self) -> Trials {
         let of = |figure: fn(&Trials) -> &Answer| together(self.objects.iter().map(|object| figure(&object.trials)));
         let overwrites = "it is not written to find out".to_owned();
@@ -104,7 +104,7 @@ impl Stripes {
     }
 }
 
-/// The geometry of a striped file with these objects.
+/// Returns the geometry of a striped file with these objects.
 fn joined<'a>(
     layout: &Layout,
     objects: impl Iterator<Item = &'a Result<Geometry, String>>,
@@ -126,8 +126,8 @@ fn joined<'a>(
     }))
 }
 
-/// One answer for all objects: their common answer, or else the first `No`, or else the first
-/// `Unknown`.
+/// Combines the answers for all objects: their common answer, or else the first `No`, or else the
+/// first `Unknown`.
 fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
     let answers: Vec<&Answer> = answers.collect();
     match answers.split_first() {
@@ -155,7 +155,7 @@ impl Object {
     fn probe(path: PathBuf, held: u64, found: Result<(OwnedFd, Stat), (Errno, &'static str)>) -> Object {
         let (place, stat) = match found {
             Ok(found) => found,
-            // It was there a moment ago.
+            // It existed a moment ago.
             Err((Errno::NOENT, _)) => return Object::unknown(path, ObjectState::Missing, held),
             Err((errno, "")) => return Object::unknown(path, ObjectState::Wrong(words(errno)), held),
             Err((_, what)) => return Object::unknown(path, ObjectState::Wrong(what.to_owned()), held),
@@ -177,7 +177,7 @@ impl Object {
         }
     }
 
-    /// An object that is missing or wrong.
+    /// Makes the result for an object that is missing or wrong.
     fn unknown(path: PathBuf, state: ObjectState, held: u64) -> Object {
         let reason = match &state {
             ObjectState::Sound => "it was not looked at".to_owned(),
@@ -259,12 +259,12 @@ mod tests {
         let mut found = vec![0; contents.len()];
         crate::File::open(&path).unwrap().read_at(&mut found, 0).unwrap();
         assert!(found == contents);
-        // Without an object the rest is told, and that one is missing.
+        // Without an object, the other results are reported, and the missing object is named.
         std::fs::remove_file(descriptor.object_path(1)).unwrap();
         let report = probe(&path).unwrap();
         assert_eq!(report.geometry.unwrap_err(), "object 1: it is missing");
         assert!(matches!(report.trials.read_direct, Answer::Unknown(reason) if reason == "object 1: it is missing"));
-        // A damaged descriptor is no ordinary file either.
+        // A file with a damaged descriptor is not treated as an ordinary file.
         let mut text = std::fs::read(&path).unwrap();
         text[100] ^= 1;
         std::fs::write(&path, text).unwrap();

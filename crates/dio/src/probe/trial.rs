@@ -1,4 +1,4 @@
-//! Trials: I/O is done and the resident pages are looked at.
+//! Trials: they perform I/O and count the resident pages.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -21,43 +21,44 @@ use crate::file::words_of as words;
 use crate::geometry::{Directness, Geometry, align_down, align_up};
 use crate::residency::{self, ResidencyError};
 
-/// Places of an existing file that are looked at for one that is not in the cache.
+/// Number of positions in an existing file that are searched for a range that is not in the cache.
 const PLACES: u64 = 64;
 
-/// Direct writes that are watched: the first of new data, the others over it.
+/// Number of direct writes that are watched: the first writes new data, the others overwrite it.
 const WATCHED_WRITES: usize = 4;
 
-/// How long pages may take to go after their write-back: the kernel may leave that to a worker
-/// thread.
+/// How long to wait until pages are dropped after their write-back: the kernel may leave that to a
+/// worker thread.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What was seen when it was tried.
+/// The results of the trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trials {
-    /// Whether `open(2)` takes `O_DIRECT`.
+    /// Whether `open(2)` accepts `O_DIRECT`.
     pub open_direct: Answer,
-    /// Whether a direct read brings no pages into the cache.
+    /// Whether a direct read adds no pages to the cache.
     pub read_direct: Answer,
-    /// Whether direct writes, of new data and over old, bring no pages into the cache, not even for
-    /// a moment.
+    /// Whether direct writes, of new data and over old data, add no pages to the cache, not even
+    /// for a moment.
     pub write_direct: Answer,
-    /// Whether a read with `RWF_DONTCACHE` leaves no pages.
+    /// Whether a read with `RWF_DONTCACHE` leaves no pages in the cache.
     pub uncached_read: Answer,
-    /// Whether a write with `RWF_DONTCACHE` of new data leaves no pages, once written back.
+    /// Whether a write of new data with `RWF_DONTCACHE` leaves no pages in the cache, once written
+    /// back.
     pub uncached_new: Answer,
-    /// The same over old data that is not in the cache.
+    /// Whether such a write over old data that is not in the cache leaves no pages.
     pub uncached_overwrite: Answer,
-    /// The same over old data that is in the cache. That its pages stay is no fault: they were
-    /// there before.
+    /// Whether such a write over old data that is in the cache leaves no pages. It is no fault if
+    /// pages stay, because they were there before.
     pub uncached_overwrite_cached: Answer,
-    /// Whether a write with `RWF_ATOMIC` is taken.
+    /// Whether a write with `RWF_ATOMIC` is accepted.
     pub atomic_write: Answer,
-    /// Whether direct writes over old data of one file run in parallel.
+    /// Whether direct overwrites of one file run in parallel.
     pub overwrites: Overwrites,
 }
 
 impl Trials {
-    /// Nothing could be tried, for this reason.
+    /// Makes the results if no trial could be made, for this reason.
     pub(super) fn unknown(reason: &str) -> Self {
         let unknown = || Answer::Unknown(reason.to_owned());
         Self {
@@ -74,9 +75,9 @@ impl Trials {
     }
 }
 
-/// Why a trial said nothing, or said no.
+/// The reasons why a trial failed.
 enum Failure {
-    /// The kernel refused what was tried.
+    /// The kernel refused the operation under test.
     Refused(io::Error),
     /// The trial itself could not be carried out.
     NoTrial(String),
@@ -92,7 +93,7 @@ fn no_trial(error: impl Into<io::Error>) -> Failure {
     Failure::NoTrial(words(&error.into()))
 }
 
-/// Turns what was found into the answer.
+/// Converts the outcome of a trial to an answer.
 fn judge(outcome: Result<Left, Failure>) -> Answer {
     match outcome {
         Ok(Left { pages: 0, passed, of }) if passed > 0 => {
@@ -105,13 +106,13 @@ fn judge(outcome: Result<Left, Failure>) -> Answer {
     }
 }
 
-/// What was seen of the pages that were moved.
+/// Counts of pages in the cache, for a range that was transferred.
 struct Left {
-    /// In the cache afterwards.
+    /// Pages in the cache afterwards.
     pages: u64,
-    /// At most in the cache at a time meanwhile, as far as it was watched.
+    /// Most pages that were in the cache at a time during the transfer, as far as it was watched.
     passed: u64,
-    /// All pages moved.
+    /// Number of pages transferred.
     of: u64,
 }
 
@@ -123,8 +124,8 @@ fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     })
 }
 
-/// Does direct I/O on `range` while another thread looks whether pages come into the cache: btrfs
-/// buffers direct writes of checksummed data, but drops the pages before it returns.
+/// Performs direct I/O on `range` while another thread counts the pages in the cache. btrfs buffers
+/// direct writes of checksummed data, but drops the pages before the write returns.
 fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<Left, Failure> {
     let watching = Barrier::new(2);
     let done = AtomicBool::new(false);
@@ -133,7 +134,7 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
             watching.wait();
             let mut most = 0;
             while !done.load(Ordering::Relaxed) {
-                // A failure to look is met again after the I/O, where it is reported.
+                // The count after the I/O would fail as well, and reports the error.
                 most = most.max(residency::resident_in(file, range.clone()).unwrap_or(0));
             }
             most
@@ -150,7 +151,7 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
     Ok(Left { passed, ..left })
 }
 
-/// As [`left`], once the pages have gone or the patience has.
+/// As [`left`], after the pages are dropped or [`PATIENCE`] is over.
 fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -162,7 +163,7 @@ fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     }
 }
 
-/// Everything that can be tried on a file of our own in `directory`.
+/// Runs all trials on a temporary file in `directory`.
 pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geometry>) -> Trials {
     let align = geometry.map_or(4096, Geometry::mem_align);
     let mut buffer = Buffer::new(SPAN as usize, align);
@@ -205,7 +206,7 @@ pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geome
 /// Runs the trials that only read.
 pub(super) fn on_existing_file(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trials) {
     let readable = File::open(path);
-    // A device answers some questions only to a descriptor that is really open.
+    // A device answers some queries only to a descriptor that is not `O_PATH`.
     let fd = readable.as_ref().map_or(place.as_fd(), |readable| readable.as_fd());
     let geometry = Geometry::of(fd).map_err(|error| words(&error));
     match &readable {
@@ -220,8 +221,8 @@ pub(super) fn on_existing_file(path: &Path, place: &OwnedFd) -> (Result<Geometry
     }
 }
 
-/// Everything that can be tried on somebody's file or device: reading a piece that is not in the
-/// cache.
+/// Runs the trials that are permitted on an existing file or device: reads of a range that is not
+/// in the cache.
 fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
     let mut trials = Trials::unknown("it is not written to find out");
     let direct = reopen(file, OFlags::RDONLY | OFlags::DIRECT);
@@ -244,7 +245,8 @@ fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
         let outcome = read_direct(file, direct, &mut buffer, range.clone());
         refused_by_kernel(judge(outcome), geometry)
     });
-    // Whatever happened, the range was not in the cache before; failing to evict is answered below.
+    // The range was not in the cache before, whatever the trial did; if the eviction fails, the
+    // next answer shows it.
     let _ = residency::evict(file, range.clone());
     trials.uncached_read = judge(uncached_read(file, &mut buffer, range.clone()));
     let _ = residency::evict(file, range);
@@ -258,7 +260,7 @@ fn with_direct(direct: &Option<File>, tried: impl FnOnce(&File) -> Answer) -> An
     }
 }
 
-/// Where no trial was possible, the kernel's own word that direct I/O is not is good enough.
+/// If no trial was possible, the kernel's report that direct I/O is refused is sufficient.
 fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
     match (answer, geometry.map(Geometry::directness)) {
         (Answer::Unknown(_), Some(Directness::Refused)) => {
@@ -268,11 +270,11 @@ fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
     }
 }
 
-/// Bytes that are written over a page that is held: no file system has larger blocks.
+/// Bytes that are written over a page that is held in the cache: no file system has larger blocks.
 const HELD: usize = 64 << 10;
 
-/// New data at the start of the empty file, then the same place several times: a page that is in
-/// the cache for a moment only is not seen every time.
+/// Writes new data at the start of the empty file, then overwrites it several times: a page that is
+/// in the cache only for a moment is not noticed every time.
 fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
     let mut seen = Left { pages: 0, passed: 0, of: 0 };
     for _ in 0..WATCHED_WRITES {
@@ -283,8 +285,8 @@ fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Fai
         file.sync_all().map_err(no_trial)?;
     }
     if seen.pages == 0 && seen.passed == 0 {
-        // What was missed by looking, a page that is held shows. Where it cannot be held nothing
-        // more is known.
+        // A page that is held in the cache reveals what counting missed. If no page can be held,
+        // nothing more can be found out.
         let block = buffer.bytes().len().min(HELD) as u64;
         let held = crate::file::held::keeps_held_page(file.as_fd(), direct.as_fd(), block);
         seen.passed = u64::from(held == Ok(Some(true)));
@@ -292,21 +294,21 @@ fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Fai
     Ok(seen)
 }
 
-/// `range` must not be in the cache.
+/// Reads `range`, which must not be in the cache, by direct I/O.
 fn read_direct(file: &File, direct: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
     watched(file, &range, || direct.read_exact_at(buffer.bytes_mut(), range.start))
 }
 
-/// `range` must not be in the cache.
+/// Reads `range`, which must not be in the cache, with `RWF_DONTCACHE`.
 fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
     read_flagged(file, buffer, range.start)?;
     left_in_the_end(file, &range)
 }
 
-/// Reads a whole buffer with `RWF_DONTCACHE`, and nothing beyond.
+/// Fills the whole buffer by reads with `RWF_DONTCACHE`, and reads no further.
 fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Failure> {
     let reader = reopen(file, OFlags::RDONLY).map_err(no_trial)?;
-    // Kernel read-ahead would bring in pages beyond the range.
+    // Kernel read-ahead would add pages beyond the range.
     rustix::fs::fadvise(&reader, 0, None, Advice::Random).map_err(no_trial)?;
     let length = buffer.bytes().len();
     let mut done = 0;
@@ -322,7 +324,7 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
     Ok(())
 }
 
-/// New data behind what the file has.
+/// Writes new data after the end of the file.
 fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
     let start = residency::length_of(file)?.next_multiple_of(SPAN);
     write_flagged(file, buffer, start, dio_sys::RWF_DONTCACHE)?;
@@ -330,9 +332,9 @@ fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
     left_in_the_end(file, &(start..start + SPAN))
 }
 
-/// Over the start of the file, which is brought into the cache first or not.
+/// Overwrites the start of the file, which is read into the cache first if `cached`.
 fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<Left, Failure> {
-    // Where the flag is refused, that is the answer whatever the cache holds.
+    // If the flag is refused, that is the answer, independently of the cache.
     write_flagged(file, buffer, 0, dio_sys::RWF_DONTCACHE)?;
     prepare_cold(file, buffer, 0..SPAN)?;
     if cached {
@@ -369,7 +371,7 @@ fn atomic_write(direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> 
     }
 }
 
-/// Data in `range` on the disk, none of it in the cache.
+/// Writes `range` to the disk, and removes its pages from the cache.
 fn prepare_cold(file: &File, buffer: &Buffer, range: Range<u64>) -> Result<(), Failure> {
     file.write_all_at(buffer.bytes(), range.start).map_err(no_trial)?;
     file.sync_all().map_err(no_trial)?;
@@ -380,7 +382,8 @@ fn prepare_cold(file: &File, buffer: &Buffer, range: Range<u64>) -> Result<(), F
     }
 }
 
-/// Up to [`SPAN`] bytes of a file that are not in the cache, aligned for direct reads and to pages.
+/// Finds a range of up to [`SPAN`] bytes of a file that is not in the cache, aligned for direct
+/// reads and to pages.
 fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, Failure> {
     let page_size = rustix::param::page_size() as u64;
     let align = geometry.map_or(page_size, |geometry| geometry.read_offset_align().max(page_size));

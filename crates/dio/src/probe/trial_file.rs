@@ -1,4 +1,4 @@
-//! The files that trials are made on, and the bytes that they move.
+//! Temporary files for trials, and the bytes that trials transfer.
 
 use std::fs::File;
 use std::io;
@@ -10,20 +10,20 @@ use rustix::io::Errno;
 
 use crate::geometry::align_up;
 
-/// Bytes each trial moves.
+/// Number of bytes that each trial transfers.
 pub(super) const SPAN: u64 = 1 << 20;
 
-/// Spans of a trial file: enough for one to each thread that overwrites it.
+/// Number of spans in a trial file: one for each thread that overwrites it.
 pub(super) const SPANS: u64 = 4;
 
-/// A file of our own without a name in `directory`, so that nothing remains of it whatever happens.
+/// Creates a file without a name in `directory`, so that it cannot be left behind.
 pub(super) fn create(directory: &Path) -> io::Result<File> {
     let nameless =
         rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     match nameless {
         Ok(fd) => Ok(File::from(fd)),
-        // What file systems without such files say; EISDIR comes from kernels that do not know
-        // them.
+        // The errors of file systems that do not support such files; EISDIR comes from kernels that
+        // do not support them.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => named_then_removed(directory),
         Err(error) => Err(error.into()),
     }
@@ -38,12 +38,12 @@ fn named_then_removed(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Another descriptor of the same file with other flags.
+/// Opens the same file again with other flags.
 pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
     Ok(dio_sys::reopen(file, flags)?.into())
 }
 
-/// Aligned memory with bytes that neither compress nor are zero.
+/// Aligned memory with bytes that are neither zero nor compressible.
 pub(super) struct Buffer {
     memory: Vec<u8>,
     start: usize,

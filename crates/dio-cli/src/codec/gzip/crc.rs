@@ -1,7 +1,7 @@
-//! Check values of contents that were checked in parts.
+//! Combines the check values of contents that were checked in parts.
 
-/// The polynomial of CRC-32, in the order of bits in which check values are: the highest is that of
-/// x^0.
+/// The polynomial of CRC-32, in the bit order of check values: the highest bit is the coefficient
+/// of x^0.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 
@@ -16,7 +16,7 @@ const POWERS: [u32; 32] = {
     powers
 };
 
-/// The product modulo the polynomial.
+/// Returns the product of two polynomials, modulo the polynomial.
 const fn product(first: u32, mut second: u32) -> u32 {
     let (mut product, mut bit) = (0, ONE);
     while bit > 0 {
@@ -29,13 +29,13 @@ const fn product(first: u32, mut second: u32) -> u32 {
     product
 }
 
-/// The CRC-32 of contents that consist of two parts, by those of the parts and the length of the
-/// second in bytes.
+/// Returns the CRC-32 of two parts together, from the CRC-32 of each and the length of the second
+/// in bytes.
 ///
-/// A step for each bit of the length that is set. The general function of `crc_fast` takes some 80
-/// µs, about 6 % of decompressing a piece of text.
+/// It takes one step per set bit of the length. The general function of `crc_fast` takes some 80
+/// µs, about 6 % of the time to decompress a piece of text.
 pub(super) fn joined_crc(first: u32, second: u32, second_length: u64) -> u32 {
-    // A byte is eight powers of x, and from 2^32 on the powers are those from 1 on again.
+    // A byte shifts by eight powers of x, and x^(2^32) equals x, so the powers repeat.
     let set = (0..u64::BITS).filter(|bit| second_length >> bit & 1 == 1);
     set.fold(first, |crc, bit| product(POWERS[(bit as usize + 3) % POWERS.len()], crc)) ^ second
 }

@@ -1,5 +1,5 @@
-//! Members and their pieces in order: one thread finds them, several decompress those of known
-//! size, the caller's writes.
+//! Decodes members and their pieces in order: one thread finds them, several decompress those of
+//! known size, and the calling thread writes.
 
 use std::io::{BufRead, Write};
 
@@ -16,20 +16,20 @@ use super::{Decode, LARGEST_SIZED};
 use crate::codec::buffers::Buffers;
 use crate::codec::{Damage, DecodeError, Moved};
 
-/// Bytes that are decompressed at a time from a member of unknown size: what fits in a cache beside
-/// the rest.
+/// Bytes that are decompressed at a time from a member of unknown size. They fit in a cache beside
+/// the other working data.
 const BLOCK: usize = 256 << 10;
 
-/// Deflate makes at most so many bytes of one: a longer length in a trailer is a lie.
+/// Deflate expands one byte to at most this many; a trailer with a larger length is wrong.
 const MOST_FROM_ONE: u64 = 1032;
 
-/// Decompresses the members of `input` to its end. Zero bytes after the last one are ignored, as
-/// gzip does; any other byte there is [`DecodeError::TrailingGarbage`], after everything was
-/// written.
+/// Decompresses the members of `input` to its end. Zero bytes after the last member are ignored, as
+/// gzip does. Any other byte there is [`DecodeError::TrailingGarbage`], returned after everything
+/// was written.
 ///
 /// # Errors
-/// [`DecodeError`]. What was written then is described at [`Decode::keep_damaged`]. An input
-/// without a byte is damaged: it ends before its first member does.
+/// [`DecodeError`]. [`Decode::keep_damaged`] describes what has been written then. An empty input
+/// is damaged: it ends before its first member does.
 pub fn decode(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
@@ -69,32 +69,32 @@ pub fn decode(
     }
 }
 
-/// What the thread that reads finds.
+/// An item that the reading thread produces.
 enum Item {
-    /// A piece of a member, or a whole one, of which the rest is not known yet.
+    /// A piece of a member, or a whole member. For a whole member, the worker makes the [`Part`].
     Packed(Packed, Option<Part>),
     Ready(Ready),
 }
 
-/// A part of a member of unknown size, decompressed.
+/// A decompressed part of a member of unknown size.
 struct Block {
     buffer: Vec<u8>,
     length: usize,
-    /// Where the input was after it.
+    /// The offset in the input behind this block.
     read: u64,
-    /// It is the member's last.
+    /// The member's trailer, if this is its last block.
     end: Option<Trailer>,
 }
 
-/// What is known of a piece that is right.
+/// The facts about a correct piece.
 struct Part {
-    /// The check value of the member up to its end.
+    /// The check value of the member up to the end of the piece.
     crc: u32,
-    /// It is the member's last, which has this trailer and ends there in the input.
+    /// For the member's last piece: its trailer, and the offset in the input where the member ends.
     end: Option<(Trailer, u64)>,
 }
 
-/// What is to be written.
+/// Data to write.
 enum Ready {
     Part {
         unpacked: Unpacked,
@@ -102,21 +102,21 @@ enum Ready {
         read: u64,
     },
     Block(Block),
-    /// Bytes behind the last member, as they are.
+    /// Bytes behind the last member, unchanged.
     Trailing(Block),
 }
 
-/// Writes, and checks what was decompressed in parts.
+/// Writes the data, and verifies members that were decompressed in parts.
 struct Sink<'a> {
     output: &'a mut (dyn Write + Send),
     buffers: &'a Buffers,
-    /// Of the pieces of the member that is being written; its blocks follow them.
+    /// The CRC of the pieces of the current member; its blocks follow them.
     crc: u32,
     blocks_crc: Crc,
     blocks_length: u64,
-    /// Of the member that is being written.
+    /// The length of the current member so far.
     length: u64,
-    /// Bytes written up to the end of the last piece or member that was right.
+    /// Bytes written up to the end of the last correct piece or member.
     sound: u64,
     moved: Moved,
 }
@@ -144,7 +144,7 @@ impl<'a> Sink<'a> {
                     return Err(fault);
                 }
                 (self.crc, self.moved.read) = (part.crc, read);
-                // It was checked by itself.
+                // A worker has verified this piece.
                 self.sound = self.moved.written;
                 let Some((end, read)) = part.end else { return Ok(()) };
                 self.end_member(end, read)
@@ -177,7 +177,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// The member ends at `read` in the input.
+    /// Ends the member at offset `read` of the input.
     fn end_member(&mut self, end: Trailer, read: u64) -> Result<(), Fault> {
         let (crc, length) = (std::mem::take(&mut self.crc), std::mem::take(&mut self.length));
         if let Some(what) = end.check(crc, length) {
@@ -191,39 +191,39 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// The members of an input, one after the other, in parts.
+/// Reads the members of an input one after the other, in parts.
 struct Members<'a> {
     feed: Feed<'a>,
     buffers: &'a Buffers,
-    /// For members as they are in the input.
+    /// Buffers for compressed members.
     compressed: &'a Buffers,
     keep_damaged: bool,
     pass_trailing: bool,
-    /// Sizes in headers are looked at: until one was not true, because to find that out costs as
-    /// much as reading it.
+    /// Whether sizes in headers and tags are used. Cleared when one was wrong, because finding that
+    /// out costs as much as reading the data.
     trusting: bool,
-    /// A member may be one that ends where what is there does: until one was not.
+    /// Whether to try if a member ends where the available input does. Cleared when a try fails.
     tries_whole: bool,
     state: State,
     inflate: Inflate,
     unpacker: Unpacker<'a>,
-    /// What the first header says.
+    /// The header of the first member.
     first: Header,
 }
 
 enum State {
-    /// Before a member, which is the first.
+    /// Before the first member.
     Start,
     /// Behind a member.
     Between,
-    /// In a member of unknown size.
+    /// Inside a member of unknown size.
     Within,
-    /// In a member of pieces, before this tag, which was looked at; of what is before it, this is
-    /// the check value.
+    /// In a member of pieces, before this tag, which was read without consuming it; the number is
+    /// the check value of the member up to there.
     Pieces(Tag, u32),
-    /// Behind the last member, and what is there is passed on.
+    /// Behind the last member, passing on the bytes that follow.
     Trailing,
-    /// What is left to say.
+    /// The error to return next.
     Failed(Fault),
 }
 
@@ -283,8 +283,8 @@ impl<'a> Members<'a> {
         self.block().map(Some)
     }
 
-    /// The tag that comes next, without consuming it. More is waited for only while what is there
-    /// may be one.
+    /// Returns the tag that comes next, without consuming it. It waits for more input only while
+    /// the bytes so far can begin a tag.
     fn tag(&mut self) -> Result<Option<Tag>, Fault> {
         let mut bytes = Vec::new();
         while let Some(wanted) = Tag::wanted(&bytes) {
@@ -300,9 +300,9 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// The piece behind a tag that comes next; up to the tag, `before` is the check value of the
-    /// member. If the piece does not lead to where it should, the rest of the member is
-    /// decompressed as a stream.
+    /// Reads the piece behind `tag`, which comes next; `before` is the check value of the member up
+    /// to the tag. If no trailer or tag follows the piece, the rest of the member is decompressed
+    /// as a stream.
     fn piece(&mut self, tag: Tag, before: u32) -> Result<Item, Fault> {
         let mut bytes = self.compressed.take_empty();
         bytes.extend_from_slice(&PLAIN_HEADER);
@@ -312,8 +312,8 @@ impl<'a> Members<'a> {
             tag.size.max(tag.length) <= LARGEST_SIZED && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
         if possible && self.feed.take(tag.size, &mut bytes)? == tag.size {
             let mut packed = Packed { bytes, offset, size: tag.size };
-            // The check value of the piece alone is what is left when that of what is before it is
-            // taken away.
+            // Removing the check value of everything before the piece leaves that of the piece
+            // alone.
             let crc = joined_crc(before, 0, tag.length as u64) ^ tag.crc;
             let end = if tag.is_last { self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse) } else { None };
             let next = if tag.is_last { None } else { self.tag()? };
@@ -339,8 +339,9 @@ impl<'a> Members<'a> {
         self.block()
     }
 
-    /// Whether a member comes next; nothing does if only zero bytes follow. A single byte that is
-    /// no zero may be the first of two that begin a member, and is an early end, as to gzip.
+    /// Returns whether a member comes next. If only zero bytes follow, none does. A single byte
+    /// other than zero may be the first of the two that begin a member; it is an unexpected end, as
+    /// for gzip.
     fn at_member(&mut self, is_first: bool) -> Result<bool, Fault> {
         let offset = self.feed.offset();
         let magic = self.feed.peek(2)?;
@@ -358,7 +359,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The next bytes behind the last member, as they are.
+    /// Returns the next bytes behind the last member, unchanged.
     fn trailing(&mut self) -> Result<Option<Item>, Fault> {
         self.state = State::Trailing;
         let bytes = self.feed.fill()?;
@@ -386,11 +387,11 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The rest of a member whose header, of `header` bytes, was read; `None`, with nothing
-    /// consumed, if its size is not known, not believable or too large.
+    /// Reads the rest of a member after its header of `header` bytes. Returns `None`, with nothing
+    /// consumed, if its size is unknown, implausible or too large.
     fn packed(&mut self, size: Option<u64>, header: u64) -> Result<Option<Packed>, Fault> {
         let Some(rest) = size.and_then(|size| usize::try_from(size.checked_sub(header)?).ok()) else { return Ok(None) };
-        // The length in the trailer must not be able to stand for one that is 2^32 larger.
+        // The trailer holds the length modulo 2^32, so the real length must be below 2^32.
         let most = rest as u64 * MOST_FROM_ONE;
         if !self.trusting || rest <= TRAILER_LEN || rest > LARGEST_SIZED || most > u64::from(u32::MAX) {
             return Ok(None);
@@ -411,13 +412,15 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// A small member of unknown size that ends where what is there without waiting does, as small
-    /// files do: decompressed as a whole, which takes two thirds of the time. `None`, with nothing
-    /// consumed, if there is no such member, or if something is wrong with it.
+    /// Decompresses a small member of unknown size as a whole, which takes two thirds of the time.
+    /// It assumes that the member ends where the input that is available without waiting ends, as
+    /// small files do. Returns `None`, with nothing consumed, if that is not so or if the member is
+    /// not correct.
     fn whole(&mut self) -> Result<Option<Item>, Fault> {
         let (offset, rest) = (self.feed.offset(), self.feed.fill()?);
         let (size, length) = (rest.len(), rest.last_chunk().map_or(u32::MAX, |end| Trailer::parse(end).length));
-        // Within a member, bytes that are no trailer hardly ever tell a length like this.
+        // The bytes in the middle of a member, read as a trailer, hardly ever give a length in this
+        // range.
         let possible = length as usize <= LARGEST_SIZED && u64::from(length) <= size as u64 * MOST_FROM_ONE;
         if !self.tries_whole || !possible || size <= TRAILER_LEN || size > LARGEST_SIZED {
             return Ok(None);
@@ -429,7 +432,7 @@ impl<'a> Members<'a> {
         let unpacked = self.unpacker.sound(&packed);
         let (end, read) = (packed.trailer(), packed.end());
         self.compressed.give(packed.bytes);
-        // Where several members are, each would be tried in vain.
+        // In an input of several members, every try would fail.
         self.tries_whole = unpacked.is_some();
         let Some(unpacked) = unpacked else { return Ok(None) };
         self.feed.consume(size);
@@ -437,10 +440,10 @@ impl<'a> Members<'a> {
         Ok(Some(Item::Ready(Ready::Part { unpacked, part, read })))
     }
 
-    /// The next part of a member of unknown size.
+    /// Returns the next part of a member of unknown size.
     fn block(&mut self) -> Result<Item, Fault> {
         let mut block = Block { buffer: self.buffers.take(BLOCK), length: 0, read: 0, end: None };
-        // What there is goes on before more is waited for.
+        // Decoded bytes are passed on before waiting for more input.
         while block.length == 0 || (block.length < BLOCK && !self.feed.may_wait()) {
             let input = self.feed.fill()?;
             let (ended, before) = (input.is_empty(), (self.inflate.total_in(), self.inflate.total_out()));
@@ -470,7 +473,7 @@ impl<'a> Members<'a> {
         Ok(Item::Ready(Ready::Block(block)))
     }
 
-    /// The data of a member is complete: its trailer follows.
+    /// Reads the trailer, which follows the data of a member.
     fn end(&mut self, block: &mut Block) {
         let mut bytes = Vec::with_capacity(TRAILER_LEN);
         self.state = match self.feed.take(TRAILER_LEN, &mut bytes) {

@@ -1,5 +1,5 @@
-//! Pieces of the input, compressed at once: into one member together, or each into a member of its
-//! own.
+//! Compresses pieces of the input in parallel: together into one member, or each into a member of
+//! its own.
 
 use std::io::{Read, Write};
 
@@ -15,22 +15,22 @@ use super::{Encode, MAX_LEVEL};
 use crate::codec::buffers::Buffers;
 use crate::codec::{EncodeError, Moved};
 
-/// Bytes of the input in a piece. What a window of 32 KiB could have found in the piece before
-/// costs less than 1 % at this size, and libdeflate gains more than that over zlib.
+/// Bytes of input per piece. Pieces do not refer to the 32 KiB window before them; at this size
+/// that costs less than 1 % of compression, and libdeflate gains more than that over zlib.
 pub(super) const PIECE: usize = 2 << 20;
 
-/// A block of deflate without contents, of which the first bits are in the byte before: it ends at
-/// a byte.
+/// An empty stored deflate block without its first bits, which are in the byte before. It ends at a
+/// byte boundary.
 const EMPTY_BLOCK: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// Room before the compressed piece: for its tag, or for the trailer of the member before.
+/// Room before the compressed piece, for its tag or for the trailer of the previous member.
 const FRONT: usize = TAG_LEN;
 
-/// The bytes of a compressed piece that has a tag even where it is the only one. A smaller member
-/// is decompressed at once without, because it is read at once, and is to stay small.
+/// A single piece gets a tag if it has at least this many compressed bytes. A smaller member stays
+/// small and needs no tag: the decoder reads it in one call and decompresses it as a whole.
 const TAGGED_MIN: usize = 512 << 10;
 
-/// A piece on its way to a worker.
+/// A piece of the input for a worker.
 struct Piece {
     buffer: Vec<u8>,
     length: usize,
@@ -40,19 +40,19 @@ struct Piece {
 
 /// A compressed piece.
 struct Packed {
-    /// [`FRONT`] bytes of room, the piece or the member, and anything.
+    /// [`FRONT`] bytes of room, then the compressed piece or member, then unused bytes.
     buffer: Vec<u8>,
-    /// Of the compressed piece, or of the member.
+    /// Bytes of the compressed piece, or of the member.
     size: usize,
-    /// Of the piece.
+    /// Bytes of the piece before compression.
     length: usize,
     crc: u32,
     first: bool,
     last: bool,
 }
 
-/// Compresses `input` to its end, into one member or, with [`Encode::members`], one for each piece.
-/// An empty input becomes an empty member.
+/// Compresses `input` to its end into one member or, with [`Encode::members`], into one member per
+/// piece. An empty input becomes an empty member.
 ///
 /// # Errors
 /// [`EncodeError`]; the output is then incomplete.
@@ -64,7 +64,7 @@ pub fn encode(
     encode_pieces(input, output, how, PIECE)
 }
 
-/// As [`encode`], with pieces of another size.
+/// Does the work of [`encode`] with pieces of `size` bytes.
 pub(super) fn encode_pieces(
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
@@ -73,7 +73,7 @@ pub(super) fn encode_pieces(
 ) -> Result<Moved, EncodeError> {
     let (pieces, compressed) = (Buffers::new(), Buffers::new());
     let mut first = Some(cut(input, pieces.take(size), size, true)?);
-    // A thread for one piece would only cost.
+    // Starting a thread for a single piece would only add cost.
     let workers = if first.as_ref().is_some_and(|piece| piece.length < size) { 0 } else { how.workers };
     let mut over = false;
     let source = || {
@@ -85,7 +85,7 @@ pub(super) fn encode_pieces(
             None => cut(input, pieces.take(size), size, false)?,
         };
         over = piece.last;
-        // A member of pieces ends with one that is not full, if need be without contents.
+        // A member of pieces ends with a piece that is not full; it may be empty.
         let ends = piece.length == 0 && !piece.first && how.members;
         Ok((!ends).then_some(piece))
     };
@@ -119,14 +119,14 @@ pub(super) fn encode_pieces(
     sink.finish()
 }
 
-/// Writes what was compressed. No write ends where a member does but the last: so what a writer
-/// leaves that was killed is no whole stream to any gunzip.
+/// Writes the compressed pieces. Only the last write ends where a member ends, so the output of a
+/// process that was killed midway is not a complete stream to any gunzip.
 struct Sink<'a> {
     output: &'a mut (dyn Write + Send),
     how: &'a Encode<'a>,
     /// The trailer of the last member, which is written with the next.
     held: Option<[u8; TRAILER_LEN]>,
-    /// Of the contents of the member.
+    /// The CRC-32 of the contents of the member so far.
     crc: u32,
     moved: Moved,
 }
@@ -185,14 +185,15 @@ impl Sink<'_> {
     }
 }
 
-/// The level of libdeflate: its levels from 2 on make smaller files than zlib's of the same number,
-/// in less time; level 1 makes larger ones of some data.
+/// Maps a gzip level to a libdeflate level. From 2 on, libdeflate's levels make smaller files than
+/// zlib's of the same number, in less time; its level 1 makes larger files of some data, so 2 is
+/// used for 1.
 fn internal_level(level: u8) -> CompressionLvl {
     let level = if level == 1 { 2 } else { level.min(MAX_LEVEL) };
     CompressionLvl::new(i32::from(level)).unwrap_or_default()
 }
 
-/// Fills a piece as far as the input goes.
+/// Fills a piece from the input; the piece is short only at the end.
 fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: bool) -> Result<Piece, EncodeError> {
     let mut length = 0;
     while length < size {
@@ -227,7 +228,8 @@ fn member(compressor: &mut Compressor, piece: &Piece, buffers: &Buffers, how: &E
     Packed { buffer, size, length: data.len(), crc, first: piece.first, last: piece.last }
 }
 
-/// Compresses a piece of a stream that continues behind it, unless it is the last.
+/// Compresses a piece of the common member. Unless it is the last piece, its stream is left open
+/// for the next one.
 fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &Piece, buffers: &Buffers) -> Packed {
     let data = &piece.buffer[..piece.length];
     let bound = compressor.deflate_compress_bound(data.len());
@@ -241,13 +243,13 @@ fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &Piece, buffers
     Packed { buffer, size, length: data.len(), crc, first, last }
 }
 
-/// Makes the whole stream of `size` bytes at the beginning of `room` one that continues at a byte;
-/// says at which.
+/// Changes the complete stream of `size` bytes at the beginning of `room` so that it continues at a
+/// byte boundary; returns the offset of that boundary.
 fn continued(walker: &mut Walker, room: &mut [u8], size: usize) -> usize {
     let last = walker.last(&room[..size]).expect("it is a whole stream");
     room[last.start_bit / 8] &= !(1 << (last.start_bit % 8));
-    // The type of the empty block is three zero bits, and zero bits follow to the next byte. Those
-    // in the last byte are zeros already.
+    // The type of the empty block is three zero bits; zero bits follow up to the next byte. The
+    // unused bits of the stream's last byte are already zero.
     let start = (last.end_bit + 3).div_ceil(8);
     room[size..start].fill(0);
     let end = start + EMPTY_BLOCK.len();

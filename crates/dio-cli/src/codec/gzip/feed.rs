@@ -1,20 +1,20 @@
-//! The compressed input: where it is, and a way to put bytes back.
+//! The compressed input, with its offset and a buffer for bytes that are put back.
 
 use std::io::{self, BufRead};
 
 use dio_sys::uninterrupted;
 
-/// An input that knows its offset and takes bytes back.
+/// An input that counts its offset and accepts bytes back.
 pub(super) struct Feed<'a> {
     input: &'a mut (dyn BufRead + Send),
     /// Bytes consumed and not put back.
     offset: u64,
-    /// Bytes that were put back come first, from `at` on.
+    /// Bytes that were put back and are read first, from `at` on.
     back: Vec<u8>,
     at: usize,
-    /// Bytes of the input that are there without waiting.
+    /// Bytes of the input that can be read without waiting.
     ready: usize,
-    /// The input ended; it is not asked again, because a terminal would wait for more.
+    /// The input has ended. It is not read again, because a terminal would wait for more.
     ended: bool,
 }
 
@@ -23,17 +23,17 @@ impl<'a> Feed<'a> {
         Feed { input, offset: 0, back: Vec::new(), at: 0, ready: 0, ended: false }
     }
 
-    /// How many bytes were consumed.
+    /// Returns the number of bytes consumed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether [`Feed::fill`] may have to wait.
+    /// Returns whether [`Feed::fill`] may have to wait.
     pub(super) fn may_wait(&self) -> bool {
         self.at == self.back.len() && self.ready == 0
     }
 
-    /// What comes next, as much as is there; empty at the end.
+    /// Returns the next bytes, as many as are available; none at the end.
     pub(super) fn fill(&mut self) -> io::Result<&[u8]> {
         if self.at < self.back.len() {
             return Ok(&self.back[self.at..]);
@@ -49,7 +49,7 @@ impl<'a> Feed<'a> {
         self.input.fill_buf()
     }
 
-    /// Consumes bytes of what [`Feed::fill`] gave.
+    /// Consumes bytes that [`Feed::fill`] returned.
     pub(super) fn consume(&mut self, count: usize) {
         self.offset += count as u64;
         if self.at < self.back.len() {
@@ -69,7 +69,8 @@ impl<'a> Feed<'a> {
         Ok(byte)
     }
 
-    /// Consumes `count` bytes, or as many as there are, to the end of `bytes`; says how many.
+    /// Consumes `count` bytes, or fewer at the end of the input, and appends them to `bytes`;
+    /// returns how many.
     pub(super) fn take(&mut self, count: usize, bytes: &mut Vec<u8>) -> io::Result<usize> {
         let mut left = count;
         while left > 0 {
@@ -85,14 +86,14 @@ impl<'a> Feed<'a> {
         Ok(count - left)
     }
 
-    /// Puts bytes back, before everything.
+    /// Puts bytes back, so that they are read next.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         self.offset -= bytes.len() as u64;
         self.back.splice(..self.at, bytes.iter().copied());
         self.at = 0;
     }
 
-    /// The next `count` bytes, or as many as there are, without consuming them.
+    /// Returns the next `count` bytes, or fewer at the end of the input, without consuming them.
     pub(super) fn peek(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(count);
         self.take(count, &mut bytes)?;

@@ -14,18 +14,18 @@ const FHCRC: u8 = 1 << 1;
 const FEXTRA: u8 = 1 << 2;
 const FNAME: u8 = 1 << 3;
 const FCOMMENT: u8 = 1 << 4;
-/// They must be zero; gzip gave one of them to encryption once.
+/// These bits must be zero; gzip once used one of them for encryption.
 const RESERVED: u8 = 0xe0;
 
 /// CRC32 and ISIZE.
 pub(super) const TRAILER_LEN: usize = 8;
 /// The fixed part of a header.
 pub(super) const FIXED_LEN: usize = 10;
-/// Where the size of the member stands in the headers that [`begin_sized`] makes.
+/// The offset of the member's size in headers that [`begin_sized`] makes.
 const SIZE_AT: usize = 16;
-/// Longer names are not kept: no file system has them.
+/// Longer names are discarded: no file system has them.
 const LONGEST_NAME: usize = 4096;
-/// OS: Unix.
+/// The OS field: Unix.
 const UNIX: u8 = 3;
 
 /// Why reading the compressed input ends early.
@@ -44,23 +44,23 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) name: Option<Vec<u8>>,
     pub(super) mtime: Option<u32>,
-    /// The size of the whole member by a field that BGZF or mgzip defined; it may be wrong.
+    /// The size of the whole member, from a field that BGZF or mgzip defined; it may be wrong.
     pub(super) size: Option<u64>,
     /// The size of the header itself.
     pub(super) length: u64,
 }
 
-/// Whether a header that dio can read may begin with these bytes.
+/// Returns whether these bytes can begin a header that dio reads.
 pub(super) fn plausible(bytes: &[u8]) -> bool {
     bytes.len() > 3 && bytes.starts_with(&MAGIC) && bytes[3] & RESERVED == 0
 }
 
-/// Reads headers, with their check value.
+/// Reads headers and computes their check value.
 struct Bytes<'f, 'a> {
     feed: &'f mut Feed<'a>,
     crc: Crc,
@@ -90,7 +90,7 @@ impl Bytes<'_, '_> {
         Ok(bytes)
     }
 
-    /// Up to a NUL byte; only so much is kept, none of what is longer.
+    /// Reads text up to a NUL byte. Text longer than `longest` is skipped and `None` returned.
     fn text(&mut self, longest: usize) -> Result<Option<Vec<u8>>, Fault> {
         let (mut text, mut whole) = (Vec::new(), true);
         loop {
@@ -103,7 +103,7 @@ impl Bytes<'_, '_> {
     }
 }
 
-/// Reads the header of a member, whose first two bytes are known to be right.
+/// Reads the header of a member; the caller has checked its first two bytes.
 pub(super) fn read(feed: &mut Feed<'_>) -> Result<Header, Fault> {
     let start = feed.offset();
     let mut bytes = Bytes { feed, crc: Crc::new() };
@@ -143,8 +143,8 @@ pub(super) fn read(feed: &mut Feed<'_>) -> Result<Header, Fault> {
     Ok(header)
 }
 
-/// The size of the member in its extra field: the subfield `BC` of BGZF (SAM specification, section
-/// 4.1: the size minus one) or `IG` of mgzip.
+/// Returns the size of the member from its extra field: the subfield `BC` of BGZF (SAM
+/// specification, section 4.1: the size minus one) or `IG` of mgzip.
 fn size_in(mut extra: &[u8]) -> Option<u64> {
     while let [id1, id2, low, high, rest @ ..] = extra {
         let length = usize::from(u16::from_le_bytes([*low, *high]));
@@ -158,17 +158,17 @@ fn size_in(mut extra: &[u8]) -> Option<u64> {
     None
 }
 
-/// The header of a member.
+/// Builds the header of a member.
 pub(super) fn begin(level: u8, name: Option<&[u8]>, mtime: Option<u32>) -> Vec<u8> {
     build(level, name, mtime, &[])
 }
 
-/// The header of a member that tells its size, which is [set](set_size) when it is known.
+/// Builds the header of a member that holds its own size; [`set_size`] fills that in later.
 pub(super) fn begin_sized(level: u8, name: Option<&[u8]>, mtime: Option<u32>) -> Vec<u8> {
     build(level, name, mtime, &[8, 0, b'I', b'G', 4, 0, 0, 0, 0, 0])
 }
 
-/// A header; `extra` is its extra field, with the length, if it has one.
+/// Builds a header; `extra` is its extra field including the length, or empty.
 fn build(level: u8, name: Option<&[u8]>, mtime: Option<u32>, extra: &[u8]) -> Vec<u8> {
     let name = name.filter(|name| !name.is_empty() && !name.contains(&0));
     // XFL: 2 for the best compression, 4 for the fastest, as gzip sets it.
@@ -189,7 +189,7 @@ fn build(level: u8, name: Option<&[u8]>, mtime: Option<u32>, extra: &[u8]) -> Ve
     header
 }
 
-/// Puts the size of the whole member into its header.
+/// Stores the size of the whole member in its header.
 pub(super) fn set_size(member: &mut [u8]) {
     let size = u32::try_from(member.len()).unwrap_or(0);
     member[SIZE_AT..SIZE_AT + 4].copy_from_slice(&size.to_le_bytes());

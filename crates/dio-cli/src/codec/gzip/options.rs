@@ -1,30 +1,31 @@
-//! How to encode and decode.
+//! Options for encoding and decoding.
 
 use crate::codec::Stop;
 
-/// The largest member or piece, compressed or not, in bytes, that is decompressed as a whole.
+/// The largest size, in bytes, compressed or not, of a member or piece that is decompressed as a
+/// whole.
 pub const LARGEST_SIZED: usize = 4 << 20;
 
-/// The highest level.
+/// The highest compression level.
 pub const MAX_LEVEL: u8 = 12;
 
-/// How to encode.
+/// Options for encoding.
 #[derive(Clone, Copy)]
 pub struct Encode<'a> {
-    /// From 0 (stored) over 1 (fast) to 9 (as gzip's, never larger) and [`MAX_LEVEL`] (slow and
-    /// small); higher is the same as the highest.
+    /// The level: 0 stores, 1 is fast, 9 is comparable to gzip's 9 (and never larger),
+    /// [`MAX_LEVEL`] is slow and makes the smallest output. Higher values mean [`MAX_LEVEL`].
     pub level: u8,
-    /// Threads that compress, beside one that reads and the caller's, which writes; with 0 the
-    /// caller does all.
+    /// Threads that compress, beside one that reads and the calling thread, which writes. With 0
+    /// the calling thread does all.
     pub workers: usize,
-    /// The name for the header: without directories, and without a NUL byte, of which RFC 1952
-    /// allows none.
+    /// The name for the header, without directories and without NUL bytes, which RFC 1952 does not
+    /// allow.
     pub name: Option<&'a [u8]>,
     /// The time for the header, in seconds since 1970.
     pub mtime: Option<u32>,
-    /// Makes each piece a member of its own instead of one member of all.
+    /// Makes each piece a member of its own, instead of one member of all pieces.
     pub members: bool,
-    /// Asked before each piece whether to end early.
+    /// Polled before each piece; `true` ends the work early.
     pub stop: Option<Stop<'a>>,
 }
 
@@ -42,24 +43,24 @@ impl std::fmt::Debug for Encode<'_> {
     }
 }
 
-/// How to decode.
+/// Options for decoding.
 #[derive(Clone, Copy, Default)]
 pub struct Decode<'a> {
     /// Threads that decompress pieces and members of known size, beside one that reads (and
-    /// decompresses what has no known size) and the caller's, which writes; with 0 the caller does
-    /// all.
+    /// decompresses members of unknown size) and the calling thread, which writes. With 0 the
+    /// calling thread does all.
     pub workers: usize,
-    /// Writes also what can be made of the damaged part.
+    /// Also writes what can be decoded of a damaged part.
     ///
-    /// Without it, nothing is written of a piece or a member of known size unless all of it is
-    /// right. Of other members the bytes are written as they come, because a member may be of any
-    /// size and its check value is at its end; only the block (up to 256 KiB) in which invalid data
-    /// is met is not written. In either case [`Damaged`](crate::codec::DecodeError::Damaged) says
-    /// how many bytes are sound for certain.
+    /// Without this, nothing of a piece or a member of known size is written unless all of it is
+    /// correct. Other members are written as they are decoded, because a member may have any size
+    /// and its check value is at its end. Of those, only the block (up to 256 KiB) that contains
+    /// invalid data is not written. In either case [`Damaged`](crate::codec::DecodeError::Damaged)
+    /// reports how many bytes are verified.
     pub keep_damaged: bool,
-    /// Passes on what follows the last member as it is, and does not call it garbage.
+    /// Passes on the bytes behind the last member unchanged, instead of reporting them as garbage.
     pub pass_trailing: bool,
-    /// Asked before each block whether to end early.
+    /// Polled before each block; `true` ends the work early.
     pub stop: Option<Stop<'a>>,
 }
 

@@ -1,13 +1,12 @@
-//! What stands before each piece of a member that consists of pieces: how long it is and what its
-//! check value is, in a block of deflate that has no contents.
+//! The tag that precedes each piece of a member: the size of the piece and its check value, in a
+//! deflate block without contents.
 //!
-//! The block is an ordinary one with Huffman codes of its own (RFC 1951 section 3.2.7), of which it
-//! uses only the one for its end. Which symbols the other codes are for is of no consequence to a
-//! decoder, and carries the tag: for each of 127 bits one of two literals has a code, the first for
-//! 0 and the second for 1. With the code for the end these are 128 codes of 7 bits, a complete set;
-//! there are two codes for distances, because some decoders want as many. The lengths of all codes
-//! are fixed, so a tag always has 472 bits, which are whole bytes, and each bit of it is at a known
-//! place:
+//! The block is an ordinary one with Huffman codes of its own (RFC 1951 section 3.2.7), and it uses
+//! only the code for its end. The other codes do not matter to a decoder, so they carry the tag.
+//! For each of 127 bits, one of two literals has a code: the first for 0, the second for 1.
+//! Together with the code for the end these are 128 codes of 7 bits, a complete set. There are two
+//! distance codes, because some decoders require as many. The lengths of all codes are fixed, so a
+//! tag always has 472 bits, which are whole bytes, and each of its bits has a fixed offset:
 //!
 //! | bits | |
 //! |---|---|
@@ -16,37 +15,37 @@
 //! | 127 × 3 | `110` for a bit 0, `011` for a bit 1: lengths of the literals 0 to 253 |
 //! | 20 | the literals 254 and 255, the end, five lengths without a code, two distances; the code of the end |
 //!
-//! The bits are the check value of all contents of the member up to the end of the piece (32 bits),
-//! the bytes of the piece as compressed (24) and of its contents (24), whether it is the last (1),
-//! and 46 fixed ones.
+//! The 127 bits are the check value of all contents of the member up to the end of the piece (32
+//! bits), the compressed size of the piece (24) and the length of its contents (24) in bytes, a
+//! flag for the last piece (1), and 46 fixed bits.
 
-/// The bytes of a tag.
+/// Bytes of a tag.
 pub(super) const TAG_LEN: usize = 59;
 
-/// The most bytes of a piece that a tag can hold, compressed or not.
+/// The largest size of a piece, compressed or not, that a tag can hold.
 pub(super) const LENGTH_MAX: usize = (1 << 24) - 1;
 
-/// The first bit that carries something.
+/// The first bit of the payload.
 const PAYLOAD_AT: usize = 71;
 const PAYLOAD_BITS: usize = 127;
 
-/// The bits behind those that carry something, whose meaning may change: `dio` and a 1.
+/// The fixed bits of the payload, which a later version may change: `dio` and a 1.
 const SIGN: u128 = 0x6f_6964 | 1 << 24;
 const SIGN_AT: usize = 81;
 
-/// The bits before the ones that carry something.
+/// The fixed bits before the payload.
 const HEAD: [u8; 8] = tag_head();
 
-/// What is known of a piece.
+/// The fields of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
-    /// The CRC-32 of everything in the member up to the end of the piece.
+    /// The CRC-32 of all contents of the member up to the end of the piece.
     pub(super) crc: u32,
-    /// The bytes of the piece as it is compressed, behind the tag.
+    /// Bytes of the compressed piece, without the tag.
     pub(super) size: usize,
-    /// The bytes of its contents.
+    /// Bytes of its contents.
     pub(super) length: usize,
-    /// The member's trailer follows; otherwise another tag does.
+    /// The member's trailer follows; otherwise another tag follows.
     pub(super) is_last: bool,
 }
 
@@ -57,7 +56,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Appends a number of so many bits, the lowest first.
+    /// Appends the low `count` bits of a number, the lowest first.
     const fn number(mut self, value: u32, count: usize) -> Bits {
         let mut bit = 0;
         while bit < count {
@@ -73,7 +72,7 @@ impl Bits {
 const fn head() -> Bits {
     let mut bits = Bits { bytes: [0; TAG_LEN], at: 0 };
     bits = bits.number(0b100, 3).number(262 - 257, 5).number(2 - 1, 5).number(18 - 4, 4);
-    // In the order 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1.
+    // The order is 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1.
     bits = bits.number(0, 9).number(1, 3).number(0, 3).number(2, 3);
     bits.number(0, 18).number(0, 15).number(2, 3)
 }
@@ -91,7 +90,7 @@ const fn tag_head() -> [u8; 8] {
 }
 
 impl Tag {
-    /// A deflate stream continues with these bytes before the piece.
+    /// Returns the bytes of the tag, which go before the piece.
     pub(super) fn bytes(&self) -> [u8; TAG_LEN] {
         debug_assert!(self.size.max(self.length) <= LENGTH_MAX);
         let payload = u128::from(self.crc)
@@ -101,17 +100,18 @@ impl Tag {
             | SIGN << SIGN_AT;
         let mut bits = head();
         for bit in 0..PAYLOAD_BITS {
-            // In the order in which they are read: a literal without a code is a 0, one with a code
-            // of 7 bits two 1.
+            // The bits are in the order in which they are read. A literal without a code is a 0;
+            // one with a code of 7 bits is two 1s.
             bits = bits.number(if payload >> bit & 1 == 0 { 0b011 } else { 0b110 }, 3);
         }
-        // 254 and 255; the end; 257 to 261; the two distances; the highest code of 7 bits.
+        // The literals 254 and 255; the end; 257 to 261; the two distances; the highest code of 7
+        // bits.
         bits = bits.number(0, 2).number(0b11, 2).number(0, 5).number(0b0101, 4).number(0x7f, 7);
         debug_assert_eq!(bits.at, TAG_LEN * 8);
         bits.bytes
     }
 
-    /// How many bytes have to be looked at beyond these to know whether they begin a tag; `None` if
+    /// Returns how many more bytes are needed to tell whether these bytes begin a tag; `None` if
     /// they do not.
     pub(super) fn wanted(bytes: &[u8]) -> Option<usize> {
         let known = bytes.len().min(HEAD.len());
@@ -123,11 +123,11 @@ impl Tag {
         (bytes[..known] == HEAD[..known]).then_some(wanted.saturating_sub(bytes.len()))
     }
 
-    /// Reads a tag.
+    /// Reads a tag; `None` if the bytes are not one.
     pub(super) fn parse(bytes: &[u8; TAG_LEN]) -> Option<Tag> {
         let mut payload = 0u128;
         for bit in 0..PAYLOAD_BITS {
-            // The second bit of the three is a 1 in both cases.
+            // The second of the three bits is 1 in both cases.
             let at = PAYLOAD_AT + 3 * bit + 2;
             payload |= u128::from(bytes[at / 8] >> (at % 8) & 1) << bit;
         }

@@ -1,4 +1,4 @@
-//! A member or a piece whose size is known, decompressed as a whole and checked.
+//! Decompresses a member or a piece of known size as a whole, and verifies it.
 
 use libdeflater::{Crc, Decompressor};
 use zlib_rs::{Inflate, InflateFlush, Status};
@@ -9,23 +9,23 @@ use super::tag::Tag;
 use crate::codec::Damage;
 use crate::codec::buffers::Buffers;
 
-/// A header that says nothing, for libdeflate: the real one was read already.
+/// An empty header for libdeflate; the real header has been read before.
 pub(super) const PLAIN_HEADER: [u8; FIXED_LEN] = [MAGIC[0], MAGIC[1], MAGIC[2], 0, 0, 0, 0, 0, 0, 3];
 
-/// Bytes that are decompressed at a time where nobody keeps them.
+/// Bytes that are decompressed at a time when the result is discarded.
 const SCRATCH: usize = 64 << 10;
 
-/// A last block of deflate without contents.
+/// An empty final deflate block.
 const LAST_BLOCK: [u8; 5] = [1, 0, 0, 0xff, 0xff];
 
-/// A member, or a piece of one, as it was compressed.
+/// A compressed member or piece.
 pub(super) struct Packed {
     /// [`PLAIN_HEADER`], the compressed data, the trailer.
     pub(super) bytes: Vec<u8>,
-    /// Where the compressed data is in the input.
+    /// The offset of the compressed data in the input.
     pub(super) offset: u64,
-    /// Bytes of the compressed data and the trailer that are in the input; of a piece the others
-    /// are made here.
+    /// Bytes of the compressed data and the trailer that are in the input. For a piece, the trailer
+    /// is made here instead.
     pub(super) size: usize,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Packed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) crc: u32,
-    /// Modulo 2^32.
+    /// The length of the contents modulo 2^32.
     pub(super) length: u32,
 }
 
@@ -43,7 +43,7 @@ impl Trailer {
         Trailer { crc: u32::from_le_bytes([a, b, c, d]), length: u32::from_le_bytes([e, f, g, h]) }
     }
 
-    /// What is wrong with data of this check value and length, if anything.
+    /// Compares the trailer with the CRC and length of the data; returns the damage if they differ.
     pub(super) fn check(self, crc: u32, length: u64) -> Option<Damage> {
         let stored = self.length.into();
         match (self.crc == crc, self.length == length as u32) {
@@ -55,17 +55,17 @@ impl Trailer {
     }
 }
 
-/// What was in a member.
+/// The contents of a member.
 pub(super) struct Unpacked {
     pub(super) buffer: Vec<u8>,
     pub(super) length: usize,
     pub(super) crc: u32,
-    /// What comes after these bytes: the data is damaged there.
+    /// The damage that follows these bytes, if there is any.
     pub(super) fault: Option<Fault>,
 }
 
 impl Packed {
-    /// Makes a member of its own of a piece, whose bytes are there so far.
+    /// Turns the compressed piece into a complete member by adding an end and a trailer.
     pub(super) fn complete(&mut self, tag: &Tag, crc: u32) {
         if !tag.is_last {
             self.bytes.extend_from_slice(&LAST_BLOCK);
@@ -83,12 +83,12 @@ impl Packed {
         &self.bytes[FIXED_LEN..]
     }
 
-    /// Where the input is after it.
+    /// Returns the offset in the input behind the data.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.size as u64
     }
 
-    /// The last bytes, which are the trailer if the size is right.
+    /// Returns the last bytes, which are the trailer if the size is right.
     pub(super) fn trailer(&self) -> Trailer {
         self.bytes.last_chunk().map_or(Trailer { crc: 0, length: 0 }, Trailer::parse)
     }
@@ -97,7 +97,7 @@ impl Packed {
 /// Decompresses members.
 pub(super) struct Unpacker<'a> {
     fast: Decompressor,
-    /// Only for members that are not as they should be: it says what and where.
+    /// Used only for members with an error: it finds the kind and the offset.
     exact: Option<Inflate>,
     buffers: &'a Buffers,
     keep_damaged: bool,
@@ -108,7 +108,8 @@ impl<'a> Unpacker<'a> {
         Unpacker { fast: Decompressor::new(), exact: None, buffers, keep_damaged }
     }
 
-    /// A damaged member is an error, or with `keep_damaged` what could be made of it and the error.
+    /// Decompresses a member. A damaged one is an error or, with `keep_damaged`, the decodable
+    /// contents together with the error.
     pub(super) fn unpack(&mut self, packed: &Packed) -> Result<Unpacked, Fault> {
         match self.sound(packed) {
             Some(unpacked) => Ok(unpacked),
@@ -119,16 +120,15 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// What is in a member that ends where it should and is right; `None` if anything about it is
-    /// not so.
+    /// Returns the contents of a member that ends where it should and is correct; `None` otherwise.
     pub(super) fn sound(&mut self, packed: &Packed) -> Option<Unpacked> {
         let trailer = packed.trailer();
         let length = trailer.length as usize;
         let mut buffer = self.buffers.take(length);
-        // libdeflate checks the data against the trailer that follows it. Whether this is the one
-        // at the end it does not say: another member may end there, of another content. Its length
-        // is this one's, so where the length occurs nowhere but at the end, it is the trailer at
-        // the end; else that has to have the check value too.
+        // libdeflate verifies the data against the trailer that follows it, but it does not report
+        // whether that trailer is the one at the end: a shorter member with other contents may end
+        // before. The lengths in both trailers are equal, so if the length occurs nowhere but at
+        // the end, the trailer is the one at the end. Otherwise the check value must match it too.
         let done = self.fast.gzip_decompress(&packed.bytes, &mut buffer[..length]) == Ok(length)
             && (last_of_its_kind::<4>(packed.rest())
                 || (libdeflater::crc32(&buffer[..length]) == trailer.crc
@@ -178,14 +178,15 @@ impl<'a> Unpacker<'a> {
     }
 }
 
-/// What the decoder says of data that it refused.
+/// Returns the decoder's message for data that it rejected.
 pub(super) fn invalid(inflate: &Inflate) -> Damage {
-    // Its fast loop forgets what it found, and the next step only knows that something was.
+    // The decoder's fast loop does not keep its message; the next call only reports that an error
+    // occurred.
     let known = inflate.error_message().filter(|text| !text.starts_with("repeated call"));
     Damage::Data(known.unwrap_or("invalid code or distance").into())
 }
 
-/// Whether the last `N` bytes occur nowhere before.
+/// Returns whether the last `N` bytes occur nowhere earlier.
 fn last_of_its_kind<const N: usize>(bytes: &[u8]) -> bool {
     match bytes.last_chunk::<N>() {
         Some(end) => memchr::memmem::find(bytes, end) == Some(bytes.len() - N),

@@ -1,46 +1,47 @@
-//! Where the last block of a deflate stream (RFC 1951) begins: its headers and symbols are read,
-//! and nothing is made of them. That costs about a tenth of compressing at level 6.
+//! Finds where the last block of a deflate stream (RFC 1951) begins. It reads the headers and
+//! symbols without decoding them, which costs about a tenth of compressing at level 6.
 //!
-//! libdeflate only makes whole streams. To continue one, the bit that calls a block the last has to
-//! be cleared, and nothing but reading all symbols before it tells where it is.
+//! libdeflate only makes complete streams. To continue one, the bit that marks the last block has
+//! to be cleared, and the only method to find that bit is to read all symbols before it.
 
-/// Bits of the stream that one step looks at.
+/// Bits of the stream that one table look-up uses.
 const STEP_BITS: u32 = 11;
-/// The entries for that: those of literals and lengths come first, behind them those of distances.
+/// Entries of one table; the table of literals and lengths comes first, that of distances behind
+/// it.
 const TABLE: usize = 1 << STEP_BITS;
-/// The longest code of deflate.
+/// The longest code that deflate allows.
 const CODE_BITS_MAX: usize = 15;
 
 const LITERAL_CODES: usize = 288;
 const DISTANCE_CODES: usize = 32;
 const END: usize = 256;
 
-/// The order in which a header has the lengths of the code for lengths: RFC 1951 section 3.2.7.
+/// The order of the lengths of the length code in a block header: RFC 1951 section 3.2.7.
 const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 /// The last block of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
-    /// The bit of the stream that says that this block is the last.
+    /// The position of the bit that marks this block as the last.
     pub(super) start_bit: usize,
-    /// The bits of the whole stream.
+    /// The length of the whole stream in bits.
     pub(super) end_bit: usize,
 }
 
-/// What the next bits of a stream are: how many to pass over, and which table the bits behind them
-/// are looked up in.
+/// A table entry: how many of the next bits to skip, and which table to use for the bits behind
+/// them.
 ///
-/// Bits 0 to 5 are the number of bits, bits 6 to 9 how many of these are the code, bit 11 is set
-/// where a distance follows, and higher bits where this is no symbol to be passed over.
+/// Bits 0 to 5 are the number of bits to skip, bits 6 to 9 how many of those are the code. Bit 11
+/// is set if a distance follows. Higher bits are set if the entry is not a symbol to skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry(u16);
 
 impl Entry {
     /// The code is longer than the index of the table.
     const LONG: Entry = Entry(1 << 12);
-    /// No code is like this.
+    /// No code begins with these bits.
     const INVALID: Entry = Entry(2 << 12);
-    /// The end of a block; the bits are counted all the same.
+    /// The end of a block; the other bits of the entry hold its length as usual.
     const END: u16 = 3 << 12;
 
     fn new(code: u32, extra: u32) -> Entry {
@@ -55,7 +56,7 @@ impl Entry {
         u32::from(self.0 >> 6 & 0xf)
     }
 
-    /// Where the table begins that the next bits are looked up in.
+    /// Returns the offset of the table for the next bits.
     fn table(self) -> usize {
         usize::from(self.0) & TABLE
     }
@@ -69,17 +70,17 @@ impl Entry {
     }
 }
 
-/// A canonical code, for symbols that the tables do not hold.
+/// A canonical code, for symbols whose codes are too long for the tables.
 #[derive(Default)]
 struct Canonical {
-    /// Codes of each length.
+    /// The number of codes of each length.
     counts: [u16; CODE_BITS_MAX + 1],
-    /// The symbols by length and value.
+    /// The symbols in the order of their codes: by length, then value.
     symbols: Vec<u16>,
 }
 
 impl Canonical {
-    /// `None` if there are more codes than their lengths allow.
+    /// Builds the code; `None` if there are more codes than their lengths allow.
     fn set(&mut self, lengths: &[u8]) -> Option<()> {
         self.counts = [0; CODE_BITS_MAX + 1];
         for &length in lengths {
@@ -105,7 +106,7 @@ impl Canonical {
         Some(())
     }
 
-    /// The symbol whose code these bits begin with, and the length of the code.
+    /// Returns the symbol whose code `bits` begins with, and the length of that code.
     fn find(&self, mut bits: u64) -> Option<(usize, u32)> {
         let (mut code, mut first, mut index) = (0usize, 0usize, 0usize);
         for length in 1..=CODE_BITS_MAX {
@@ -122,7 +123,7 @@ impl Canonical {
         None
     }
 
-    /// Fills a table; `entry` is that of a symbol with a code of so many bits.
+    /// Fills a table; `entry` makes the entry of a symbol from the length of its code.
     fn fill(&self, table: &mut [Entry], entry: impl Fn(usize, u32) -> Entry) {
         let long = self.counts[STEP_BITS as usize + 1..].iter().any(|&count| count > 0);
         table.fill(if long { Entry::LONG } else { Entry::INVALID });
@@ -139,7 +140,7 @@ impl Canonical {
     }
 }
 
-/// The entry of a symbol of the code for literals and lengths.
+/// Returns the entry of a symbol of the literal and length code.
 fn literal_entry(symbol: usize, code: u32) -> Entry {
     let match_of = |extra| Entry(Entry::new(code, extra).0 | TABLE as u16);
     match symbol {
@@ -151,7 +152,7 @@ fn literal_entry(symbol: usize, code: u32) -> Entry {
     }
 }
 
-/// The entry of a symbol of the code for distances.
+/// Returns the entry of a symbol of the distance code.
 fn distance_entry(symbol: usize, code: u32) -> Entry {
     match symbol {
         0..=1 => Entry::new(code, 0),
@@ -160,10 +161,10 @@ fn distance_entry(symbol: usize, code: u32) -> Entry {
     }
 }
 
-/// The bits of a stream.
+/// Reads the bits of a stream.
 struct Bits<'a> {
     bytes: &'a [u8],
-    /// The next byte that is not in `buffer`.
+    /// The offset of the next byte that is not in `buffer`.
     at: usize,
     buffer: u64,
     /// Valid bits of `buffer`.
@@ -171,7 +172,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Makes 56 bits available, with zeros behind the end.
+    /// Makes 56 bits available; behind the end they are zeros.
     #[inline(always)]
     fn refill(&mut self) {
         let word = match self.bytes.get(self.at..self.at + 8).and_then(<[u8]>::first_chunk) {
@@ -195,7 +196,7 @@ impl Bits<'_> {
         self.count -= count;
     }
 
-    /// The next bits, at most 32, as a number.
+    /// Returns the next bits, at most 32, as a number.
     fn take(&mut self, count: u32) -> usize {
         self.refill();
         let value = self.buffer & ((1 << count) - 1);
@@ -213,10 +214,11 @@ impl Bits<'_> {
     }
 }
 
-/// Reads streams; kept for the next one because of its tables.
+/// Reads streams; it is reused because its tables are large.
 pub(super) struct Walker {
-    /// By the next bits: of literals and lengths all whose codes lie within them, up to the first
-    /// length; of distances one.
+    /// The tables, indexed by the next bits. An entry for literals and lengths covers all symbols
+    /// whose codes lie within the index, up to the first length; an entry for distances covers one
+    /// symbol.
     steps: Vec<Entry>,
     literal_code: Canonical,
     distance_code: Canonical,
@@ -231,8 +233,8 @@ impl Walker {
         }
     }
 
-    /// The last block of the stream that `deflate` is; `None` if it is no whole stream. Distances
-    /// are not looked at.
+    /// Returns the last block of the stream in `deflate`; `None` if the stream is not complete.
+    /// Distances are not verified.
     pub(super) fn last(&mut self, deflate: &[u8]) -> Option<Last> {
         let mut bits = Bits { bytes: deflate, at: 0, buffer: 0, count: 0 };
         loop {
@@ -304,25 +306,27 @@ impl Walker {
         let steps: &mut [Entry; 2 * TABLE] = self.steps.first_chunk_mut()?;
         self.distance_code.fill(&mut steps[TABLE..], distance_entry);
         self.literal_code.fill(&mut steps[..TABLE], literal_entry);
-        // `joined` reads literals and lengths of lower indexes only, or its own, and distances:
-        // from the highest on, they are those of one symbol.
+        // `joined` reads entries of literals and lengths at lower indexes or at its own, and
+        // entries of distances. Going from the highest index down, all of these still hold one
+        // symbol each.
         for index in (0..TABLE).rev() {
             steps[index] = joined(steps, index);
         }
         Some(())
     }
 
-    /// Passes over the symbols of a block.
+    /// Skips the symbols of a block.
     fn symbols(&self, bits: &mut Bits<'_>) -> Option<()> {
         let steps: &[Entry; 2 * TABLE] = self.steps.first_chunk()?;
         let mut table = 0;
         loop {
-            // What is read behind the end are zeros, and no end of a block need be among them.
+            // Behind the end of the input only zeros are read, and an end of a block may never
+            // come.
             if bits.at > bits.bytes.len() + 16 {
                 return None;
             }
             bits.refill();
-            // Of two entries one at most is a distance, of 28 bits; a length has 20.
+            // At most one of two entries is a distance, of up to 28 bits; the other has up to 20.
             for _ in 0..2 {
                 let mut entry = steps[(bits.buffer as usize % TABLE) | table];
                 if entry.is_special() {
@@ -340,7 +344,7 @@ impl Walker {
         }
     }
 
-    /// The entry of a symbol whose code is longer than the index of the table.
+    /// Returns the entry of a symbol whose code is longer than the index of the table.
     #[cold]
     fn long(&self, buffer: u64, table: usize) -> Option<Entry> {
         let (code, entry): (_, fn(usize, u32) -> Entry) =
@@ -350,14 +354,15 @@ impl Walker {
     }
 }
 
-/// The entry of an index with the next symbols, three at most, whose codes lie within it.
+/// Returns the entry for an index that skips several symbols, at most three, if their codes lie
+/// within the index.
 ///
-/// There are no branches, because nothing predicts them, and tables are made for every block.
+/// It has no branches, because they could not be predicted and tables are made for every block.
 fn joined(steps: &[Entry; 2 * TABLE], index: usize) -> Entry {
     let mut entry = steps[index];
     for _ in 0..2 {
-        // Of a symbol whose bits are not all within the index, the next one is not there either:
-        // its code has one at least.
+        // If a symbol's bits do not all lie within the index, the next symbol cannot either: its
+        // code has at least one bit.
         let next = steps[((index >> entry.bits()) % TABLE) | entry.table()];
         let is_whole = entry.bits() + next.code_bits() <= STEP_BITS;
         let is_joined = is_whole & !entry.is_special() & (!next.is_special() | next.is_end());

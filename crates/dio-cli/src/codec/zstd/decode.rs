@@ -1,4 +1,4 @@
-//! Decompressing.
+//! Zstandard decompression.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
@@ -14,37 +14,37 @@ use super::frame::{Begins, Header, LONGEST_HEADER, begins};
 use super::words::words;
 use crate::codec::{Damage, DecodeError, Moved};
 
-/// How to decompress.
+/// Options for decompressing.
 #[derive(Clone, Debug)]
 pub struct Decode {
-    /// Frames that want a larger window than so many bytes are refused.
+    /// Frames that need a larger window than this many bytes are rejected.
     pub memory: u64,
-    /// The dictionary that it was compressed with.
+    /// The dictionary that the data was compressed with.
     pub dictionary: Option<Arc<Vec<u8>>>,
-    /// Passes on what follows the last frame as it is, and does not call it garbage.
+    /// Passes on the bytes behind the last frame unchanged, instead of reporting them as garbage.
     pub pass_trailing: bool,
 }
 
 impl Default for Decode {
-    /// As the `zstd` command: 128 MiB.
+    /// The default of the `zstd` command: 128 MiB.
     fn default() -> Decode {
         Decode { memory: 128 << 20, dictionary: None, pass_trailing: false }
     }
 }
 
-/// Bytes of a buffer on its way to the output, and how many there are.
+/// Bytes of one output buffer.
 const BUFFER: usize = 1 << 20;
 const BUFFERS: usize = 4;
 
-/// What fits into a few of the library's blocks is not worth a thread.
+/// Input of up to a few of the library's blocks does not justify a thread.
 const LITTLE: usize = 64 << 10;
 
-/// Decompresses all frames of `input`, and passes over those to be skipped.
+/// Decompresses all frames of `input` and skips the skippable ones.
 ///
-/// When it fails, what was decoded before has been written.
+/// When it fails, everything decoded before the error has been written.
 ///
 /// # Errors
-/// See [`DecodeError`]. A checksum that does not match is told where its frame ends.
+/// See [`DecodeError`]. A checksum that does not match is reported at the end of its frame.
 pub fn decode(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
@@ -59,13 +59,13 @@ pub fn decode(
     }
 }
 
-/// Decodes and writes in turn.
+/// Decodes and writes in turn, in the calling thread.
 fn here(input: &mut (dyn BufRead + Send), output: &mut (dyn Write + Send), how: &Decode) -> Result<Moved, DecodeError> {
     Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] })
 }
 
-/// Decodes in a thread and writes in the calling one; `None`, with nothing done, if there is no
-/// thread to be had.
+/// Decodes in a new thread and writes in the calling one; returns `None`, with nothing done, if no
+/// thread can be started.
 fn beside(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
@@ -85,31 +85,31 @@ fn beside(
                 failed = Some(DecodeError::Write(error));
                 break;
             }
-            // The decoder may have ended.
+            // The send fails if the decoder has ended, which is harmless.
             let _ = emptied.send(buffer);
         }
-        // It notices that nobody takes its buffers, or gives it any.
+        // The decoder ends when it can neither send a full buffer nor receive a free one.
         drop(emptied);
         let decoded = decoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Some(failed.map_or(decoded, Err))
     })
 }
 
-/// What is there to read, or nothing at the end.
+/// Returns the bytes that can be read, or none at the end.
 fn filled(input: &mut (dyn BufRead + Send)) -> io::Result<&[u8]> {
     uninterrupted(|| input.fill_buf().map(drop))?;
     input.fill_buf()
 }
 
-/// Where decoded bytes go.
+/// The destination of decoded bytes.
 trait Out {
-    /// Memory for the next bytes.
+    /// Returns memory for the next bytes.
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError>;
-    /// The first `count` bytes of it are decoded.
+    /// Passes on the first `count` bytes of that memory.
     fn pass(&mut self, count: usize) -> Result<(), DecodeError>;
 }
 
-/// To the output, in this thread.
+/// Writes to the output, in this thread.
 struct Here<'a> {
     output: &'a mut (dyn Write + Send),
     buffer: Vec<u8>,
@@ -124,14 +124,14 @@ impl Out for Here<'_> {
     }
 }
 
-/// To the thread that writes.
+/// Sends to the thread that writes.
 struct Across {
     full: SyncSender<Vec<u8>>,
     free: Receiver<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
-/// The other thread has failed, and tells why.
+/// Returns the error for a writing thread that has failed; that thread reports the reason.
 fn gone() -> DecodeError {
     DecodeError::Write(io::ErrorKind::BrokenPipe.into())
 }
@@ -140,7 +140,7 @@ impl Out for Across {
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
         if self.buffer.is_empty() {
             self.buffer = self.free.recv().map_err(|_| gone())?;
-            // It is as long as it was filled the last time.
+            // The buffer has the length that it was filled to the last time.
             self.buffer.resize(BUFFER, 0);
         }
         Ok(&mut self.buffer)
@@ -158,13 +158,13 @@ struct Decoder<'a> {
     context: DCtx<'static>,
     memory: u64,
     pass_trailing: bool,
-    /// Bytes of the head of a frame, taken from the input and not yet decoded.
+    /// Bytes of a frame's header that were taken from the input and not yet decoded.
     head: Vec<u8>,
-    /// Bytes of the input before what is decoded next.
+    /// The offset in the input of the next byte to decode.
     offset: u64,
-    /// Bytes in the buffer of the output.
+    /// Bytes in the output buffer.
     held: usize,
-    /// Bytes of the output that belong to whole frames.
+    /// Bytes of the output that belong to complete frames.
     sound: u64,
     moved: Moved,
 }
@@ -173,7 +173,7 @@ impl<'a> Decoder<'a> {
     fn new(input: &'a mut (dyn BufRead + Send), how: &Decode) -> Result<Decoder<'a>, DecodeError> {
         let mut context = DCtx::try_create().ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
         let refused = |code| DecodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)));
-        // The largest that the library knows; what is allowed is looked at here.
+        // The library's maximum; [`Decode::memory`] is checked here instead.
         let most = if cfg!(target_pointer_width = "64") { 31 } else { 30 };
         context.set_parameter(DParameter::WindowLogMax(most)).map_err(refused)?;
         if let Some(dictionary) = &how.dictionary {
@@ -193,7 +193,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Decodes everything; what was decoded goes out also when that fails.
+    /// Decodes everything. If that fails, the bytes decoded before are still passed on.
     fn run(mut self, out: &mut impl Out) -> Result<Moved, DecodeError> {
         let ended = self.frames(out);
         if !matches!(ended, Err(DecodeError::Write(_))) && self.held > 0 {
@@ -235,7 +235,7 @@ impl<'a> Decoder<'a> {
         DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: Moved::default() }
     }
 
-    /// What comes next; `None` at the end of the input. Its head is in `self.head` then.
+    /// Returns what comes next, with its header in `self.head`; `None` at the end of the input.
     fn begins(&mut self) -> Result<Option<Begins>, DecodeError> {
         self.head.clear();
         loop {
@@ -261,7 +261,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Passes on all that is left, of which the head was taken, as it is.
+    /// Passes on the rest of the input unchanged, beginning with the header bytes that were taken.
     fn trailing(&mut self, out: &mut impl Out) -> Result<(), DecodeError> {
         let mut count = self.head.len();
         copy(&self.head, out, &mut self.held)?;
@@ -277,7 +277,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Passes over a frame of so many bytes, whose head was taken.
+    /// Skips a frame of `size` bytes, whose header was taken.
     fn skip(&mut self, size: u64) -> Result<(), DecodeError> {
         let mut left = size - self.head.len() as u64;
         self.offset += self.head.len() as u64;
@@ -302,13 +302,13 @@ impl<'a> Decoder<'a> {
             );
             return Err(self.damaged(Damage::Header(what.into())));
         }
-        // A frame before may have been damaged; the dictionary stays.
+        // A previous frame may have been damaged. Resetting keeps the dictionary.
         let _ = self.context.reset(ResetDirective::SessionOnly);
         let head = std::mem::take(&mut self.head);
         let mut step = self.feed(&head, out)?;
         self.offset += head.len() as u64;
         self.head = head;
-        // What the library asks for is the rest of a block, or of its header: so an error names the
+        // The library asks for the rest of a block, or of its header, so an error can name the
         // block.
         while let Some(wanted) = step {
             let input = filled(self.input).map_err(DecodeError::Read)?;
@@ -316,7 +316,8 @@ impl<'a> Decoder<'a> {
                 return Err(self.damaged(Damage::UnexpectedEnd));
             }
             let count = input.len().min(wanted.max(1));
-            // The context and the output are used while the input lends its bytes.
+            // A free function, because the input is borrowed while the context and the output
+            // change.
             let fed = feed(&mut self.context, &input[..count], out, &mut self.held, &mut self.moved.written);
             step = fed.map_err(|failed| self.told(failed))?;
             self.input.consume(count);
@@ -340,13 +341,13 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Why a step failed.
+/// Why a decoding step failed.
 enum Failed {
     Library(usize),
     Out(DecodeError),
 }
 
-/// Puts bytes as they are behind the `held` ones.
+/// Copies bytes unchanged behind the `held` ones.
 fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         let buffer = &mut out.buffer()?[*held..];
@@ -362,8 +363,8 @@ fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), De
     Ok(())
 }
 
-/// Decodes all of `bytes`, which lie within one frame; returns how many are wanted next, or `None`
-/// at the end of the frame.
+/// Decodes all of `bytes`, which lie within one frame. Returns how many bytes the library needs
+/// next, or `None` at the end of the frame.
 fn feed(
     context: &mut DCtx<'_>,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Compressing.
+//! Zstandard compression.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use dio_sys::uninterrupted;
 use super::words::words;
 use crate::codec::{EncodeError, Moved};
 
-/// How to compress.
+/// Options for compressing.
 #[derive(Clone, Debug)]
 pub struct Encode {
-    /// From -131072 (fastest) over 1 to 22 (smallest); 0 is the library's default, 3.
+    /// The level: from -131072 (fastest) to 22 (smallest); 0 is the library's default, 3.
     pub level: i32,
-    /// Threads that compress; 0 compresses in the calling one.
+    /// Threads that compress; with 0 the calling thread does.
     pub workers: u32,
-    /// Bytes of the input, if that is known: it goes into the header of the frame, and an input of
-    /// another size is an error.
+    /// Bytes of the input, if known. They go into the header of the frame, and an input of another
+    /// size is an error.
     pub size: Option<u64>,
-    /// Whether a size that is known goes into the header.
+    /// Whether a known size goes into the header.
     pub content_size: bool,
     /// Whether the frame ends in a checksum of the data.
     pub checksum: bool,
-    /// Matches are looked for as far back as 2 to this power, with long distance matching.
+    /// Searches for matches as far back as 2 to this power bytes, with long distance matching.
     pub long: Option<u32>,
-    /// Bytes for a thread at a time; 0 for the library's choice.
+    /// Bytes that a thread compresses at a time; 0 for the library's default.
     pub job: u32,
-    /// A dictionary, which the decoder must have too.
+    /// The dictionary, which the decoder must have too.
     pub dictionary: Option<Arc<Vec<u8>>>,
-    /// Whether the number of the dictionary goes into the header.
+    /// Whether the ID of the dictionary goes into the header.
     pub dictionary_id: bool,
-    /// Parameters of the library beside the level's, in the order in which they are set.
+    /// Library parameters in addition to the level's, set in this order.
     pub advanced: Vec<CParameter>,
 }
 
 impl Default for Encode {
-    /// As the `zstd` command does, with a thread for each core.
+    /// The defaults of the `zstd` command, with one thread per core.
     fn default() -> Encode {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Encode {
@@ -56,22 +56,22 @@ impl Default for Encode {
     }
 }
 
-/// Bytes that are read, and written, at a time: they are copied while they are in the cache.
+/// Bytes that are read and written at a time; they are copied while they are in the cache.
 const BLOCK: usize = 256 << 10;
 
 /// Compresses `input` to its end into one frame.
 ///
 /// # Errors
-/// [`EncodeError`]; parameters that the library refuses and an input that is not of the size
-/// promised are errors of reading, of the kind `InvalidInput`. The output is then incomplete.
+/// [`EncodeError`]. Parameters that the library rejects, and an input whose size differs from the
+/// given one, are read errors of the kind `InvalidInput`. The output is then incomplete.
 pub fn encode(
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
     how: &Encode,
 ) -> Result<Moved, EncodeError> {
     let mut context = prepared(how)?;
-    // The library starts its threads when it first gets something to do, and fails if it gets fewer
-    // than it asked for.
+    // The library starts its threads on the first call, and fails if it gets fewer than it asked
+    // for.
     let mut starting = how.workers > 0;
     let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
     let mut moved = Moved { members: 1, ..Moved::default() };
@@ -104,7 +104,7 @@ pub fn encode(
     }
 }
 
-/// A context with its parameters.
+/// Returns a context with its parameters set.
 fn prepared<'a>(how: &Encode) -> Result<CCtx<'a>, EncodeError> {
     let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
     prepare(&mut context, how).map_err(refused)?;

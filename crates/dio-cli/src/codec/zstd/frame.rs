@@ -1,13 +1,13 @@
-//! What the headers of frames say (RFC 8878, section 3.1), without decoding what is in them.
+//! Reads the headers of frames (RFC 8878, section 3.1) without decoding the contents.
 
 use std::io;
 
 use dio::stream::Input;
 
-/// The first bytes of a frame.
+/// The magic number of a frame.
 pub const MAGIC: u32 = 0xfd2f_b528;
 
-/// The first four bits of these are any: the first bytes of a frame to be skipped.
+/// The magic number of a skippable frame; its lowest four bits may have any value.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
 /// The longest header: magic number, descriptor, window, dictionary and size.
@@ -16,32 +16,32 @@ pub const LONGEST_HEADER: usize = 18;
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its own length in bytes, with the magic number.
+    /// The length of the header in bytes, including the magic number.
     pub length: usize,
     /// Bytes that a decoder keeps for references backwards.
     pub window: u64,
-    /// Bytes of the content, if it says so.
+    /// Bytes of the content, if the header has them.
     pub content: Option<u64>,
-    /// The number of the dictionary; 0 for none.
+    /// The ID of the dictionary; 0 for none.
     pub dictionary: u32,
     /// Whether a checksum follows the blocks.
     pub checksum: bool,
 }
 
-/// What a stream has at a place where a frame may begin.
+/// The kind of data at a position where a frame may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// A frame with this header.
     Frame(Header),
-    /// A frame of so many bytes, with its head of 8, that decoders pass over.
+    /// A frame that decoders skip, of this many bytes including its header of 8.
     Skippable(u64),
-    /// Something that no frame begins with, or a header with a reserved bit.
+    /// Bytes that do not begin a frame, or a header with a reserved bit set.
     Other,
-    /// More bytes are needed to tell: so many from the beginning.
+    /// The beginning is too short; this many bytes of it are needed.
     More(usize),
 }
 
-/// Reads what is at the beginning of `bytes`.
+/// Determines what `bytes` begins with.
 pub fn begins(bytes: &[u8]) -> Begins {
     let Some(magic) = number(bytes, 4) else { return Begins::More(4) };
     if magic as u32 & !0xf == SKIPPABLE {
@@ -67,7 +67,7 @@ pub fn begins(bytes: &[u8]) -> Begins {
     }
     let field = |at: usize, count| number(&bytes[at..], count).unwrap_or(0);
     let content = (size_bytes > 0).then(|| {
-        // Two bytes count from 256 on.
+        // A field of two bytes counts from 256 on.
         field(length - size_bytes, size_bytes) + if size_bytes == 2 { 256 } else { 0 }
     });
     let window = match content {
@@ -78,27 +78,27 @@ pub fn begins(bytes: &[u8]) -> Begins {
     Begins::Frame(Header { length, window, content, dictionary, checksum: descriptor & 4 != 0 })
 }
 
-/// The window that a descriptor stands for (section 3.1.1.1.2).
+/// Returns the window size that a descriptor encodes (section 3.1.1.1.2).
 fn window(descriptor: u8) -> u64 {
     let base = 1u64 << (10 + (descriptor >> 3));
     base + base / 8 * u64::from(descriptor & 7)
 }
 
-/// A little-endian number of so many bytes.
+/// Returns a little-endian number of `count` bytes.
 fn number(bytes: &[u8], count: usize) -> Option<u64> {
     Some(bytes.get(..count)?.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)))
 }
 
-/// What the frames of a file add up to.
+/// The totals of all frames of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Frames with content.
     pub frames: u64,
-    /// Frames to be passed over.
+    /// Frames that decoders skip.
     pub skippable: u64,
-    /// Bytes of all of them.
+    /// Bytes of all frames together.
     pub compressed: u64,
-    /// Bytes of content, unless a frame does not say.
+    /// Bytes of content, unless a frame does not have that size in its header.
     pub content: Option<u64>,
     /// The largest window.
     pub window: u64,
@@ -110,29 +110,29 @@ pub struct Summary {
     pub check: Option<u32>,
 }
 
-/// Why frames could not be counted.
+/// Why frames could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// What reading answers.
+    /// A read error.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// It does not begin with a frame.
+    /// The file does not begin with a frame.
     #[error("not compressed by zstd")]
     NotInFormat,
-    /// It ends within a frame, or something else follows one.
+    /// The file ends within a frame, or something other than a frame follows one.
     #[error("{what}, at byte {offset}")]
     Damaged {
-        /// Where, in bytes from the beginning.
+        /// The offset in bytes from the beginning.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage.
         what: &'static str,
     },
 }
 
-/// Reads the headers of all frames and blocks, and passes over what is in them.
+/// Reads the headers of all frames and blocks, and skips the contents.
 ///
 /// # Errors
-/// What reading answers; frames that are not whole, and what is none.
+/// Read errors; incomplete frames; bytes that are not a frame.
 pub fn list(input: &mut Input) -> Result<Summary, ListError> {
     let mut all = Summary { content: Some(0), ..Summary::default() };
     loop {
@@ -178,7 +178,7 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
     }
 }
 
-/// Passes over the blocks of a frame (section 3.1.1.2).
+/// Skips the blocks of a frame (section 3.1.1.2).
 fn blocks(input: &mut Input) -> Result<(), ListError> {
     loop {
         let offset = input.position();
@@ -187,7 +187,7 @@ fn blocks(input: &mut Input) -> Result<(), ListError> {
         };
         let (last, kind, size) = (header & 1 == 1, header >> 1 & 3, header >> 3);
         match kind {
-            // One byte, to be repeated.
+            // One byte, which the block repeats.
             1 => pass(input, 1)?,
             3 => return Err(ListError::Damaged { offset, what: "a block of a reserved type" }),
             _ => pass(input, size)?,
@@ -198,7 +198,7 @@ fn blocks(input: &mut Input) -> Result<(), ListError> {
     }
 }
 
-/// Up to `count` bytes, fewer at the end.
+/// Returns the next `count` bytes, fewer at the end.
 fn take(input: &mut Input, count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(count);
     io::Read::read_to_end(&mut io::Read::take(input, count as u64), &mut bytes)?;

@@ -1,8 +1,8 @@
-//! Zstandard (RFC 8878), by the library of its authors.
+//! Zstandard (RFC 8878), by its authors' library.
 //!
-//! Compression runs on as many threads as wanted and gives one frame; the threads are the
-//! library's, the calling thread moves bytes. Decompression is one thread for each frame, beside
-//! the one that writes.
+//! Compression uses as many threads as requested and produces one frame. The threads are the
+//! library's; the calling thread moves the bytes. Decompression uses one thread for each frame,
+//! beside the one that writes.
 
 mod decode;
 mod encode;

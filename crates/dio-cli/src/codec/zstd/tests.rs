@@ -48,7 +48,7 @@ fn what_is_encoded_is_decoded() {
         ] {
             let packed = packed(&data, &how);
             let Begins::Frame(header) = begins(&packed) else { panic!("no frame: {how:?}") };
-            // Of nothing the library knows the size by itself.
+            // For an empty input the library determines the size by itself.
             let size = how.size.or((length == 0).then_some(0));
             assert_eq!((header.content, header.checksum), (size, how.checksum), "{how:?}");
             assert!(unpacked(&packed).unwrap() == data, "{length} bytes with {how:?}");
@@ -84,7 +84,7 @@ fn damage_is_told_with_its_place_and_the_sound_part_is_a_beginning() {
                 assert!(offset <= broken.len() as u64, "{at}: {what} at {offset}, {seed:?}");
                 assert_eq!((sound, moved.written), (0, out.len() as u64));
                 if (offset as usize) < at {
-                    // What was decoded before the block that has the error was right.
+                    // Everything decoded before the block with the error is correct.
                     assert!(out == data[..out.len()], "{at}: {what} at {offset}, {seed:?}");
                 }
             }
@@ -124,7 +124,7 @@ fn noise_is_not_decoded() {
         if rng.bool(0.8) && noise.len() > 4 {
             noise[..4].copy_from_slice(&0xfd2f_b528u32.to_le_bytes());
         }
-        // It must end, and not with more than it can be.
+        // Decoding must end, and its output must not exceed what the input can expand to.
         if let Ok(out) = unpacked(&noise) {
             assert!(out.len() < 200 << 20, "{} bytes, {seed:?}", out.len());
         }

@@ -1,6 +1,6 @@
-//! Messages of the library.
+//! Error messages of the library.
 
-/// The error of the library behind a code.
+/// Returns the library's message for an error code.
 pub(super) fn words(code: usize) -> &'static str {
     ::zstd::zstd_safe::get_error_name(code)
 }

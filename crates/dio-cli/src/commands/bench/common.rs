@@ -1,4 +1,4 @@
-//! What the workloads share.
+//! Code that the workloads share.
 
 use std::time::Duration;
 
@@ -27,12 +27,13 @@ impl From<ColdArg> for Cold {
     }
 }
 
-/// Measures. A signal that ends the program takes away first what was made and started.
+/// Measures. A signal that ends the program first removes and stops everything that the measurement
+/// created.
 pub(in crate::commands) fn with_signals<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
-    // Before there is anything to remove. The measuring thread is left alone; a signal is looked
-    // for beside it.
+    // The handlers are installed before there is anything to remove. The measuring thread is not
+    // interrupted; this thread polls for signals.
     let stop = Stop::on_signals();
     let work = std::thread::Builder::new().name("bench".into()).spawn(work);
     let work = work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;
@@ -50,7 +51,7 @@ pub(in crate::commands) fn with_signals<T: Send + 'static>(
     outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A result as JSON on request, else as text.
+/// Returns a result as JSON on request, otherwise as text.
 pub(in crate::commands) fn show<R: Benchmark>(result: &R, json: bool) -> Result<String, BenchError> {
     if json { result.json() } else { Ok(result.text()) }
 }

@@ -51,7 +51,7 @@ pub(super) struct CopyArgs {
     json: bool,
 }
 
-/// A size that a request of the kernel can have (`MAX_RW_COUNT`: just below 2 GiB).
+/// Parses a size that the kernel accepts for a request (`MAX_RW_COUNT`: just below 2 GiB).
 fn parse_block(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 4096..=0x4000_0000 if bytes % 4096 == 0 => Ok(bytes),
@@ -59,7 +59,7 @@ fn parse_block(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: CopyArgs) -> Result<String, BenchError> {
     let CopyArgs { size, small_size, block, depth, dir, file, runs, cold, json } = args;
     let (block, depth) = (block as usize, usize::from(depth));

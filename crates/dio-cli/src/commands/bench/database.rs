@@ -99,7 +99,7 @@ enum DatabaseArg {
     Postgresql,
 }
 
-/// Measures, writes the files that were asked for, and gives the text to print.
+/// Measures, writes the requested files, and returns the text to print.
 pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
     let kind = match args.database {
         DatabaseArg::Mariadb => Kind::Mariadb,
@@ -113,7 +113,7 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
         none if none.is_empty() => vec![kind.workload().to_owned()],
         named => named,
     };
-    // Servers have directories of their own.
+    // The servers run in directories of their own, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
     let plan = Plan {
         kind,

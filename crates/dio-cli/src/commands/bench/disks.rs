@@ -88,7 +88,7 @@ enum DirectionArg {
     Write,
 }
 
-/// Each once, in the order given.
+/// Returns each item once, in the given order.
 fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     all.for_each(|one| {
@@ -99,7 +99,7 @@ fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     kept
 }
 
-/// Measures, writes the plots that were asked for, and gives the text to print.
+/// Measures, writes the requested plots, and returns the text to print.
 pub(super) fn run(args: DisksArgs) -> Result<String, BenchError> {
     let way = |way: WayArg| match way {
         WayArg::Cached => Way::Cached,
@@ -120,7 +120,7 @@ pub(super) fn run(args: DisksArgs) -> Result<String, BenchError> {
         warm_up: args.warm_up,
         steady: args.steady,
         rounds: args.rounds,
-        // Mounts and loop devices are named by their full paths.
+        // Mounts and loop devices are identified by their full paths.
         directory: args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?,
     };
     let report = disks::run(&plan)?;

@@ -43,7 +43,7 @@ pub(super) struct IncrementsArgs {
     json: bool,
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: IncrementsArgs) -> Result<String, BenchError> {
     let IncrementsArgs { size, dir, file, runs, steps, cold, json } = args;
     let report = increments::run(&Plan { size, directory: dir, file, steps, runs, cold: cold.into() })?;

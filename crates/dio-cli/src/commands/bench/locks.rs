@@ -1,4 +1,4 @@
-//! `dio bench locks`: what a command is blocked on.
+//! `dio bench locks`: the locks that a command is blocked on.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ enum KernelArg {
     WaitChannels,
 }
 
-/// Measures; gives the text to print, and the status to end with: the command's.
+/// Measures; returns the text to print, and the command's exit status.
 pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
     let plan = Plan {
         command: args.command,
@@ -69,7 +69,7 @@ pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
         alone: args.output.is_none(),
     };
     let report = locks::run(&plan)?;
-    // As shells tell it of a command that a signal ended.
+    // A signal that ended the command becomes a status as in shells.
     let status = report.status.or(report.signal.map(|signal| 128 + signal));
     let status = status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1);
     let text = show(&report, args.json)?;

@@ -1,7 +1,7 @@
 //! `dio bench`: measurements that anyone can repeat, printed beside published ones.
 //!
-//! Options and messages are here and not in `dio-bench`, because they use the grammar, the signals
-//! and the replacing of files of this crate, which a crate below it cannot name.
+//! Options and messages are here and not in `dio-bench`, because they use this crate's grammar,
+//! signal handling and file replacement, which a crate below cannot use.
 
 mod common;
 mod copy;
@@ -61,8 +61,8 @@ enum Workload {
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
     let args = match args.workload {
-        // Has no thread but this one yet, and the server must have none that stays behind in the
-        // namespaces of others.
+        // At this point the process has only one thread. The server must not have others, because
+        // they would stay in the namespaces that it leaves.
         Workload::StripeDisks(args) => return finish(stripe::serve_disks(args).map(well)),
         workload => BenchArgs { workload },
     };
@@ -85,11 +85,11 @@ pub fn run(args: BenchArgs) -> ExitCode {
     finish(with_signals(work))
 }
 
-/// Prints what came out.
+/// Prints the result.
 fn finish(outcome: Result<(String, u8), BenchError>) -> ExitCode {
     match outcome {
         Ok((text, status)) => {
-            // A reader that went away is no failure of the measurement.
+            // A closed pipe is no failure of the measurement.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::from(status)
         }
@@ -100,7 +100,7 @@ fn finish(outcome: Result<(String, u8), BenchError>) -> ExitCode {
     }
 }
 
-/// A measurement that is not to end otherwise.
+/// Returns the text of a measurement that succeeded, with status 0.
 fn well(text: String) -> (String, u8) {
     (text, 0)
 }

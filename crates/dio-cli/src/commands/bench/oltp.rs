@@ -135,9 +135,9 @@ fn parse_page(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Measures, writes the files that were asked for, and gives the text to print.
+/// Measures, writes the requested files, and returns the text to print.
 pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
-    // A relative directory would mean another one to the server of a mount.
+    // The server of a mount runs in another directory, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
     let plan = Plan {
         contenders: StorageArg::contenders(&args.storage),

@@ -44,11 +44,10 @@ pub(super) struct PipelineArgs {
     json: bool,
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: PipelineArgs) -> Result<String, BenchError> {
     let PipelineArgs { cmd, size, dir, file, runs, cold, json } = args;
-    // The program that runs now, under whatever name: so it is not another version that is
-    // measured.
+    // Uses the running program, whatever its name, so that no other version is measured.
     let dio = std::env::current_exe().map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
     let plan = Plan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
     show(&pipeline::run(&plan)?, json)

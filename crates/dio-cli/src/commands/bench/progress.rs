@@ -1,5 +1,5 @@
-//! What `dio bench` and `dio wal bench` say on standard error about how long they take and how far
-//! they are.
+//! The progress of `dio bench` and `dio wal bench` on standard error: the expected time, and how
+//! far they are.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use dio_bench::progress::{Progress, listen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-/// Time between two lines where there is no terminal.
+/// The time between two lines if standard error is not a terminal.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// A line that is written over on a terminal, a line now and then elsewhere. The time it takes is
-/// told first, everywhere.
+/// Shows progress: on a terminal as a line that is rewritten, otherwise as a line from time to
+/// time. The expected time comes first in both cases.
 pub(in crate::commands) fn show() {
     let terminal = std::io::stderr().is_terminal();
     let bar = terminal.then(|| {
@@ -43,7 +43,7 @@ pub(in crate::commands) fn show() {
 }
 
 fn line(text: &str) {
-    // Nobody can be told that standard error is closed.
+    // If standard error is closed, there is nowhere to report that.
     let _ = writeln!(std::io::stderr().lock(), "dio: {text}");
 }
 
@@ -59,7 +59,7 @@ fn rest(progress: &Progress<'_>) -> String {
     }
 }
 
-/// A time that is only an estimate.
+/// Formats a time that is only an estimate.
 fn roughly(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     match seconds {

@@ -80,7 +80,7 @@ enum EngineArg {
     Blocking,
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: RandomArgs) -> Result<String, BenchError> {
     let time = Duration::try_from_secs_f64(args.seconds).map_err(|error| BenchError::Asked(error.to_string()))?;
     let plan = Plan {

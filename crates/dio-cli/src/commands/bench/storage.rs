@@ -1,4 +1,4 @@
-//! How storages are named on the command line.
+//! The names of storages on the command line.
 
 use crate::quote::quoted;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) enum StorageArg {
 }
 
 impl StorageArg {
-    /// The storages that were named, each once.
+    /// Returns the named storages, each once.
     pub(super) fn contenders(named: &[StorageArg]) -> Vec<Contender> {
         let mut contenders = Vec::new();
         for storage in named {
@@ -44,7 +44,7 @@ impl StorageArg {
     }
 }
 
-/// An error that names what was to be done with a path.
+/// Returns an error that names the action and the path that failed.
 pub(super) fn wrong(verb: &str, path: &Path, error: &std::io::Error) -> BenchError {
     BenchError::Asked(format!("cannot {verb} {}: {}", quoted(path), crate::commands::words(error)))
 }

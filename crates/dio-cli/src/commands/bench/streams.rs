@@ -86,7 +86,7 @@ enum PartArg {
     Random,
 }
 
-/// Memory that is taken at once.
+/// Parses a size of memory that is allocated at once.
 fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 4096..=0x4000_0000 => Ok(bytes),
@@ -94,7 +94,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: StreamsArgs) -> Result<String, BenchError> {
     let part = |part: PartArg| match part {
         PartArg::Read => Part::Read,

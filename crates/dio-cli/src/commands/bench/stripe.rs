@@ -12,7 +12,7 @@ use dio_bench::{BenchError, stripe};
 use super::show;
 use super::storage::wrong;
 
-/// Set in the process that is in namespaces of its own.
+/// The environment variable that marks the process inside its own namespaces.
 const ENTERED: &str = "DIO_BENCH_STRIPE_ENTERED";
 
 /// Measure requests over several stripes: waiting for each stripe, for all at once, and
@@ -148,7 +148,7 @@ fn parse_milliseconds(text: &str) -> Result<f64, String> {
     time.ok_or_else(|| "between 0 and 10000 milliseconds".to_owned())
 }
 
-/// Measures, writes the plots that were asked for, and gives the text to print.
+/// Measures, writes the requested plots, and returns the text to print.
 pub(super) fn run(args: StripeArgs) -> Result<String, BenchError> {
     let mut rigs: Vec<Rig> = Vec::new();
     for rig in args.rig {
@@ -163,7 +163,7 @@ pub(super) fn run(args: StripeArgs) -> Result<String, BenchError> {
     }
     let program = std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?;
     let refused = enter(&program, &rigs);
-    // A relative directory would mean another one to a server.
+    // The servers run in other directories, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
     let plan = Plan {
         rigs,
@@ -203,9 +203,9 @@ impl DirectionArg {
     }
 }
 
-/// Goes on in namespaces of its own, if a rig needs that: however this process ends, killed even,
-/// what it mounts and connects goes with it. Comes back when it is there, or where there is no way,
-/// with the reason for each rig.
+/// Executes the program again in namespaces of its own, if a rig needs them: however this process
+/// ends, even if it is killed, its mounts and connections are removed. Returns once it is inside
+/// them or needs none. If they cannot be created, it returns the reason for each rig.
 fn enter(program: &Path, rigs: &[Rig]) -> Vec<(Rig, String)> {
     let mut words = vec!["--mount", "--propagation", "private"];
     if rigs.contains(&Rig::Network) {

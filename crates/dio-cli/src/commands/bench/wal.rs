@@ -142,16 +142,16 @@ pub(in crate::commands) fn parse_method(text: &str) -> Result<Method, String> {
     Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// Bytes of PostgreSQL's own cache: all of the data that are asked for if nothing else is.
+/// Bytes of PostgreSQL's own cache: enough for all of the default size of the data.
 const POOL: u64 = 256 << 20;
 
 impl WalArgs {
-    /// What to do with PostgreSQL, if anything.
+    /// Returns the plan for PostgreSQL, if it is measured.
     fn postgresql(&self) -> Result<Option<LogPlan>, BenchError> {
         if self.postgresql.is_none() {
             return Ok(None);
         }
-        // Servers have directories of their own.
+        // The servers run in directories of their own, so the path must be absolute.
         let directory = self.dir.canonicalize().map_err(|error| wrong("look at", &self.dir, &error))?;
         Ok(Some(LogPlan {
             directory,
@@ -172,7 +172,7 @@ impl WalArgs {
     }
 }
 
-/// Seconds for pgbench, which knows whole ones only.
+/// Returns the seconds for pgbench, which only accepts whole ones.
 fn whole(seconds: f64) -> u64 {
     seconds.ceil().max(1.0) as u64
 }
@@ -195,13 +195,13 @@ impl From<PreallocateArg> for Preallocate {
     }
 }
 
-/// The time of a run.
+/// Returns the duration of a run.
 pub(in crate::commands) fn time(seconds: f64) -> Result<Duration, BenchError> {
     let time = Duration::try_from_secs_f64(seconds);
     time.map_err(|_| BenchError::Asked("--seconds needs a positive number".to_owned()))
 }
 
-/// Measures, and gives the text to print.
+/// Measures, and returns the text to print.
 pub(super) fn run(args: WalArgs) -> Result<String, BenchError> {
     let time = time(args.seconds)?;
     let too_large = |_| BenchError::Asked("the size is too large".to_owned());

@@ -1,4 +1,4 @@
-//! Which files other processes map, from `/proc/PID/maps` (`proc_pid_maps(5)`).
+//! Finds the files that other processes map, from `/proc/PID/maps` (`proc_pid_maps(5)`).
 
 use dio::names::FileId;
 use std::collections::HashMap;
@@ -7,20 +7,20 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Files mapped by processes other than this one, at the moment of the scan.
+/// Files mapped by other processes at the moment of the scan.
 pub(super) struct Mapped {
-    /// The first process found to map the file.
+    /// The first process found to map each file.
     processes: HashMap<FileId, u32>,
-    /// Processes whose mappings may not be read.
+    /// Number of processes whose mappings may not be read.
     pub(super) unreadable: u64,
 }
 
 impl Mapped {
-    /// Reads the mappings of all processes that show in `proc`.
+    /// Reads the mappings of all processes listed in `proc`.
     pub(super) fn scan(proc: &Path) -> Self {
         let mut mapped = Self { processes: HashMap::new(), unreadable: 0 };
         let Ok(entries) = std::fs::read_dir(proc) else {
-            // Nothing at all is known then; one stands for all.
+            // No mapping is known then; this counts as one unreadable process.
             mapped.unreadable = 1;
             return mapped;
         };
@@ -42,7 +42,7 @@ impl Mapped {
         mapped
     }
 
-    /// The process that maps this file, if one does.
+    /// A process that maps this file, if there is one.
     pub(super) fn process_mapping(&self, metadata: &Metadata) -> Option<u32> {
         self.processes.get(&FileId::of_metadata(metadata)).copied()
     }
@@ -55,8 +55,8 @@ impl Mapped {
             };
             let is_new = !self.processes.contains_key(&identity);
             self.processes.entry(identity).or_insert(process);
-            // Where the device has no number of its own (btrfs, overlayfs) `stat` tells another
-            // one.
+            // On file systems without a device number of their own (btrfs, overlayfs), `stat`
+            // reports another device than `maps`.
             if is_new && rustix::fs::major(identity.device()) == 0 {
                 let path = Path::new(std::ffi::OsStr::from_bytes(path));
                 if let Ok(metadata) = std::fs::metadata(path) {
@@ -73,8 +73,8 @@ fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// FileId and path of the file in a line `start-end perms offset major:minor inode   path`; `None`
-/// for memory that is no file's.
+/// Parses a line `start-end perms offset major:minor inode   path` into the identity and path of
+/// the file. `None` for memory that belongs to no file.
 fn parse(line: &[u8]) -> Option<(FileId, &[u8])> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let device = std::str::from_utf8(fields.nth(3)?).ok()?;

@@ -1,4 +1,4 @@
-//! `dio cache`: which pages of files are in the page cache, and their eviction.
+//! `dio cache`: shows which pages of files are in the page cache, and evicts them.
 
 mod mapped;
 mod picture;
@@ -47,7 +47,8 @@ pub struct CacheArgs {
     json: bool,
 }
 
-/// Shows (and evicts) every file; goes on after a failure and then exits with status 1.
+/// Shows (and evicts) every file. After a failure it goes on with the next file, and the exit
+/// status is 1.
 pub fn run(args: CacheArgs) -> ExitCode {
     let mapped = args.keep.then(scan_mappings);
     let mut session = Session {
@@ -70,7 +71,8 @@ pub fn run(args: CacheArgs) -> ExitCode {
     session.finish()
 }
 
-/// Reads all mappings; says aloud what could not be read, since files may be mapped there.
+/// Reads all mappings. Reports how many processes could not be read, because files may be mapped
+/// there.
 fn scan_mappings() -> Mapped {
     let mapped = Mapped::scan(Path::new("/proc"));
     if mapped.unreadable > 0 {
@@ -86,22 +88,22 @@ fn has_pages(file_type: FileType) -> bool {
     file_type.is_file() || file_type.is_block_device()
 }
 
-/// What is known of one file, or of all together.
+/// The figures of one file, or the sums for all files.
 #[derive(Debug, Default)]
 struct Row {
     /// Length in bytes.
     bytes: u64,
     pages: u64,
     resident: u64,
-    /// Not yet written back; `None` if the kernel does not count them.
+    /// Pages not yet written back; `None` if the kernel does not count them.
     dirty: Option<u64>,
     evicted: u64,
-    /// A process that maps the file, for whose sake it was kept.
+    /// A process that maps the file, because of which its pages were kept.
     kept_for: Option<u32>,
 }
 
 impl Row {
-    /// Resident pages of a hundred; `None` for what has no pages.
+    /// Percentage of resident pages; `None` for a file without pages.
     fn percent(&self) -> Option<f64> {
         (self.pages > 0).then(|| self.resident as f64 * 100.0 / self.pages as f64)
     }
@@ -112,18 +114,18 @@ impl Row {
 }
 
 enum Output {
-    /// Lines are printed as they come.
+    /// Each line is printed immediately.
     Table { any: bool },
-    /// Objects are collected.
+    /// Objects are collected and printed at the end.
     Json(Vec<Value>),
 }
 
 /// One run of the command.
 struct Session {
     evict: bool,
-    /// Only with `--keep`.
+    /// The mappings of other processes; only with `--keep`.
     mapped: Option<Mapped>,
-    /// Device and inode of files with several names that were shown.
+    /// Device and inode of the files with several names that were already shown.
     seen: HashSet<FileId>,
     output: Output,
     total: Row,
@@ -137,9 +139,9 @@ impl Session {
         self.failed = true;
     }
 
-    /// Visits the files below a directory, in the order of their names.
+    /// Visits the files below a directory, sorted by name.
     fn walk(&mut self, directory: &Path) {
-        // Paths still to come; the next one is last. The directory itself may be a symbolic link.
+        // A stack of paths to visit. Only the starting directory may be a symbolic link.
         let mut waiting = self.entries(directory);
         while let Some(path) = waiting.pop() {
             match std::fs::symlink_metadata(&path) {
@@ -151,7 +153,7 @@ impl Session {
         }
     }
 
-    /// What is in a directory, the first name last; after a failure, what could be read.
+    /// The entries of a directory in reverse order; after an error, those that could be read.
     fn entries(&mut self, directory: &Path) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         match std::fs::read_dir(directory) {
@@ -178,7 +180,7 @@ impl Session {
             Err(error) => return self.complain("open", path, &words(&error)),
         };
         let mut row = Row::default();
-        // Of a striped file, the objects, one behind the other.
+        // For a striped file, the parts are its objects, in order.
         let parts = match dio::names::objects(&file) {
             Ok(Some(parts)) => parts.into_iter().map(|part| (File::from(part.file), part.end)).collect(),
             Ok(None) => vec![(file, u64::MAX)],
@@ -198,8 +200,8 @@ impl Session {
         }
     }
 
-    /// Drops the pages unless the file must be kept; a failure is said and leaves the rest to be
-    /// shown.
+    /// Drops the pages of a file unless they must be kept. A failure is reported, and the file is
+    /// still shown.
     fn evict(&mut self, path: &Path, file: &File, metadata: &Metadata, row: &mut Row) {
         if let Some(mapped) = &self.mapped {
             row.kept_for = mapped.process_mapping(metadata);
@@ -272,20 +274,20 @@ impl Session {
     }
 }
 
-/// Opens without waiting for what turned into a pipe, and without changing the access time where
-/// allowed.
+/// Opens a file without blocking if it has become a pipe, and without changing its access time if
+/// that is permitted.
 fn open(path: &Path) -> io::Result<File> {
     let quiet = (OFlags::NOATIME | OFlags::NONBLOCK).bits() as i32;
     let plain = OFlags::NONBLOCK.bits() as i32;
     let open = |flags| File::options().read(true).custom_flags(flags).open(path);
     match open(quiet) {
-        // Only the owner may leave the access time alone.
+        // Only the owner of a file may use `O_NOATIME`.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) => open(plain),
         other => other,
     }
 }
 
-/// Looks at files, each up to an end.
+/// Counts the pages of the parts of a file, each up to its end offset.
 fn look(parts: &[(File, u64)], row: &mut Row) -> Result<Picture, ResidencyError> {
     let pages = |bytes: u64| bytes.div_ceil(rustix::param::page_size() as u64);
     let length = |(part, end): &(File, u64)| Ok(residency::length_of(part)?.min(*end));
@@ -321,7 +323,7 @@ fn heading(evict: bool) -> String {
 fn line(row: &Row, evict: bool, map: &str) -> String {
     let evicted = if evict { format!("{:>10} ", row.evicted) } else { String::new() };
     let bytes = units::size(row.resident_bytes());
-    // 100 only if nothing is missing.
+    // The percentage is rounded down, so that 100 means that no page is missing.
     let percent = row.percent().map_or("-".to_owned(), |percent| format!("{:.1}", (percent * 10.0).floor() / 10.0));
     format!("{evicted}{:>10} {:>10} {bytes:>9} {percent:>5}  {map}", row.resident, row.pages)
 }
@@ -341,7 +343,7 @@ fn to_json(path: &Path, row: &Row, picture: &Picture, evict: bool) -> Value {
     })
 }
 
-/// A reader that went away is no failure of the command.
+/// Prints a line. A closed pipe is no failure of the command.
 fn print_line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }

@@ -1,28 +1,29 @@
-//! A file's resident pages, summed up into the few cells that fit on a line.
+//! A map of a file's resident pages, reduced to the few cells that fit on a line.
 
 use std::ops::Range;
 
-/// Cells of a map.
+/// Number of cells in a map.
 pub(super) const CELLS: usize = 32;
 
-/// Blocks of growing height, and what stands for them where only ASCII is shown.
+/// Characters for increasing shares of resident pages, and their substitutes where only ASCII is
+/// shown.
 const BLOCKS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = ['.', '-', '-', ':', ':', '=', '+', '*', '#'];
 
-/// Resident pages of each of [`CELLS`] equal parts of a file.
+/// Number of resident pages in each of [`CELLS`] equal parts of a file.
 pub(super) struct Picture {
-    /// All pages of the file.
+    /// Number of all pages of the file.
     pages: u64,
     resident: [u64; CELLS],
 }
 
 impl Picture {
-    /// Nothing resident of so many pages.
+    /// Creates the map of a file with this number of pages, none of them resident.
     pub(super) fn new(pages: u64) -> Self {
         Self { pages, resident: [0; CELLS] }
     }
 
-    /// Adds a run of resident pages; what lies beyond the file does not count.
+    /// Adds a run of resident pages; pages beyond the end of the file are ignored.
     pub(super) fn add(&mut self, run: Range<u64>) {
         let end = run.end.min(self.pages);
         for cell in 0..CELLS {
@@ -32,23 +33,23 @@ impl Picture {
         }
     }
 
-    /// Pages resident in all.
+    /// Number of all resident pages.
     pub(super) fn resident(&self) -> u64 {
         self.resident.iter().sum()
     }
 
-    /// Pages of one cell: the first for which it stands to the first of the next.
+    /// The range of pages that a cell represents.
     fn part(&self, cell: usize) -> Range<u64> {
         let bound = |cell: usize| {
             let bound = u128::from(self.pages) * cell as u128 / CELLS as u128;
-            // At most `pages`, which has 64 bits.
+            // The quotient is at most `pages`, which has 64 bits.
             bound as u64
         };
         bound(cell)..bound(cell + 1)
     }
 
-    /// For each cell the resident part of its pages, 0 to 1; cells of files with fewer pages than
-    /// cells may have none and show the page they fall into.
+    /// For each cell the resident share of its pages, from 0 to 1. In a file with fewer pages than
+    /// cells, a cell without a page of its own shows the page it falls into.
     pub(super) fn fractions(&self) -> Vec<f64> {
         (0..CELLS).map(|cell| self.fraction(cell)).collect()
     }
@@ -61,13 +62,13 @@ impl Picture {
         if !part.is_empty() {
             return self.resident[cell] as f64 / (part.end - part.start) as f64;
         }
-        // An empty cell lies in the page that the next cell with any starts at.
+        // An empty cell lies in the page at which the next cell that is not empty starts.
         let holder = (cell + 1..CELLS).find(|later| !self.part(*later).is_empty());
         holder.map_or(0.0, |holder| self.fraction(holder))
     }
 
-    /// The map as characters: nothing only where no page is resident, full only where every page
-    /// is.
+    /// Draws the map. A cell is blank only if none of its pages is resident, and full only if all
+    /// are.
     pub(super) fn draw(&self, utf8: bool) -> String {
         let levels = if utf8 { BLOCKS } else { ASCII };
         let level = |fraction: f64| match fraction {

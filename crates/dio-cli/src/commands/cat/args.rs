@@ -1,4 +1,4 @@
-//! The grammar of `dio cat`: GNU cat's options and those of every tool.
+//! The grammar of `dio cat`: GNU cat's options and those common to all tools.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use super::format::{Format, Numbered};
 use crate::grammar::{Grammar, accepted, help, switch, version};
 use crate::tool::{IoArgs, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct CatArgs {
     pub(super) files: Vec<OsString>,

@@ -1,6 +1,6 @@
-//! What `cat` does to text: numbers, `$` at line ends, `^I`, `M-^X`, fewer empty lines.
+//! The formatting of `cat`: line numbers, `$` at line ends, `^I`, `M-^X`, squeezed empty lines.
 //!
-//! [`Formatter`] is a state machine over bytes: the input may come in pieces of any size, the
+//! [`Formatter`] is a state machine over bytes. The input may come in pieces of any size; the
 //! output is the same. Runs that need no change are found quickly and copied whole.
 
 use memchr::{memchr, memchr_iter};
@@ -8,61 +8,61 @@ use memchr::{memchr, memchr_iter};
 use super::number::LineNumber;
 use super::visible;
 
-/// Which lines are numbered.
+/// Rule for numbering lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Numbered {
-    /// None.
+    /// No lines.
     #[default]
     None,
-    /// All (`-n`).
+    /// All lines (`-n`).
     All,
-    /// Those that hold something (`-b`).
+    /// Lines that are not empty (`-b`).
     NonBlank,
 }
 
-/// What to do to the text.
+/// Formatting options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Format {
     /// Lines that get a number.
     pub(super) numbered: Numbered,
-    /// Of several empty lines in a row only the first is kept.
+    /// Only the first of several empty lines in a row is kept.
     pub(super) squeeze: bool,
-    /// A `$` before each newline; `^M$` where a carriage return stands before it.
+    /// A `$` is put before each newline, or `^M$` in place of a carriage return before it.
     pub(super) ends: bool,
     /// Tabs become `^I`.
     pub(super) tabs: bool,
-    /// `^X` for control characters, `M-` for bytes with the high bit; tabs and newlines stay.
+    /// Control characters become `^X` and bytes with the high bit `M-`; tabs and newlines stay.
     pub(super) nonprinting: bool,
 }
 
 impl Format {
-    /// Whether the text stays as it is.
+    /// Returns whether the text is not changed.
     pub(super) fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether something depends on where lines begin and end.
+    /// Returns whether the formatting depends on where lines begin and end.
     fn by_line(&self) -> bool {
         self.numbered != Numbered::None || self.squeeze || self.ends
     }
 }
 
-/// Where the text stands.
+/// Position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Inside a line.
     Inside,
-    /// At the beginning of a line, after this many empty ones (counted to two).
+    /// At the beginning of a line, after this many empty lines (counted up to two).
     Start(u8),
 }
 
-/// Formats text that comes in pieces; it goes on from one file to the next as GNU `cat` does.
+/// Formats text that comes in pieces. It continues from one file to the next, as GNU `cat` does.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
     number: LineNumber,
     place: Place,
-    /// The last byte was a carriage return, and what comes next says how it is shown.
+    /// The last byte was a carriage return. The next byte determines how it is shown.
     carriage_return: bool,
 }
 
@@ -90,14 +90,14 @@ impl Formatter {
         }
     }
 
-    /// Appends what was held back; called after the last file.
+    /// Appends the byte that was held back, if any. Called after the last file.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.carriage_return) {
             out.push(b'\r');
         }
     }
 
-    /// The commonest case, `-n` alone: every line is its number and itself.
+    /// Handles the most common case, `-n` alone: every line is preceded by its number.
     fn only_numbers(&mut self, mut text: &[u8], out: &mut Vec<u8>) {
         if self.place == Place::Inside {
             let end = memchr(b'\n', text).map_or(text.len(), |at| at + 1);
@@ -120,7 +120,7 @@ impl Formatter {
         }
     }
 
-    /// A line, or as much of it as is there; `ended` if a newline follows.
+    /// Formats a line, or as much of it as is available; `ended` says that a newline follows.
     fn line(&mut self, text: &[u8], ended: bool, out: &mut Vec<u8>) {
         let mut text = text;
         if !text.is_empty() {
@@ -142,7 +142,7 @@ impl Formatter {
         }
     }
 
-    /// A newline.
+    /// Handles a newline.
     fn end(&mut self, out: &mut Vec<u8>) {
         let empty_before = match self.place {
             Place::Inside => None,
@@ -166,7 +166,7 @@ impl Formatter {
         out.push(b'\n');
     }
 
-    /// Text whose lines need no attention.
+    /// Formats text in which line ends do not matter.
     fn body(&self, text: &[u8], out: &mut Vec<u8>) {
         match (self.format.nonprinting, self.format.tabs) {
             (true, tabs) => visible::all(text, tabs, out),
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// The rules, one byte after the other, as the manual states them.
+    /// The rules as the manual states them, applied byte by byte.
     fn model(format: Format, input: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let (mut number, mut empty_lines) = (0, 0);
@@ -234,7 +234,7 @@ mod tests {
         })
     }
 
-    /// Text with many of the bytes that matter, and sometimes long plain runs.
+    /// Makes text with many of the bytes that matter, and sometimes long plain runs.
     fn text(rng: &mut Rng) -> Vec<u8> {
         let mut text = Vec::new();
         for _ in 0..rng.range(0..60) {

@@ -1,8 +1,8 @@
-//! `dio cat`: files to standard output, past the page cache.
+//! `dio cat`: copies files to standard output, past the page cache.
 //!
-//! Three ways: without formatting, chunks of the input are moved into the output (`plain`); from
-//! pipe to pipe the kernel moves them (`splice`); with formatting they pass through a
-//! `format::Formatter`.
+//! There are three methods. Without formatting, chunks of the input are moved to the output
+//! (`plain`). From pipe to pipe the kernel moves the bytes (`splice`). With formatting, the text
+//! passes through a `format::Formatter`.
 
 mod args;
 mod format;
@@ -28,12 +28,13 @@ use crate::tool::held::{Broken, Held};
 use crate::tool::{Sink, Source, Tool, plain};
 use format::Formatter;
 
-/// How much text is formatted at a time, in bytes: what it becomes stays in the processor's cache.
+/// Bytes of text that are formatted at a time: few enough that the result stays in the processor's
+/// cache.
 const PIECE: usize = 64 << 10;
 
 pub(crate) const PROGRAM: Program = Program { name: "cat", describe: |_| args::grammar().describe(), run };
 
-/// Runs `dio cat`; returns 0 if every file was written out, else 1.
+/// Runs `dio cat`; returns 0 if every file was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = match args::grammar().resolve(line, Ok) {
         Ok(args) => args,
@@ -61,7 +62,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     tool.finish()
 }
 
-/// Standard output, opened for its first byte: without any, it may be closed or not be writable.
+/// Standard output. It is opened for its first byte, because without output it may be closed or not
+/// writable.
 struct Target {
     tool: Tool,
     stat: Option<Stat>,
@@ -76,8 +78,8 @@ impl Target {
         }
     }
 
-    /// Whether `input` is the same regular file, with something left to read: it would be read for
-    /// ever, for what is read grows by what is written.
+    /// Returns whether `input` is the same regular file and has bytes left to read. Reading it
+    /// would never end, because each write makes it longer.
     fn is(&mut self, input: &Source) -> io::Result<bool> {
         let Some(own) = &self.stat else { return Ok(false) };
         let id = |stat: &Stat| FileId::of(stat);
@@ -86,7 +88,7 @@ impl Target {
             return Ok(false);
         }
         if let Some(sink) = &mut self.sink {
-            // Its size is what it would be if nothing were held back.
+            // The flush makes its size include the bytes held back.
             sink.flush()?;
         }
         let size = dio::names::fstat(input.descriptor())?.st_size as u64;
@@ -97,16 +99,16 @@ impl Target {
 struct Cat {
     tool: Tool,
     output: Target,
-    /// `None` if the text stays as it is.
+    /// `None` if the text is not changed.
     formatter: Option<Formatter>,
-    /// What files have not got yet, from the first input on that may pause.
+    /// Tracks the bytes held back from an output file, from the first input that may pause on.
     held: Option<Held>,
-    /// Formatted text.
+    /// Buffer for formatted text.
     text: Vec<u8>,
 }
 
 impl Cat {
-    /// Writes out all files. An error is one of standard output.
+    /// Copies all files. A returned error is one of standard output.
     fn all(&mut self, files: &[OsString]) -> io::Result<()> {
         for path in files.iter().map(Path::new) {
             match self.file(path) {
@@ -125,7 +127,7 @@ impl Cat {
         self.output.sink.take().map_or(Ok(()), Sink::close)
     }
 
-    /// Writes out one file. After one that cannot be read the next one follows.
+    /// Copies one file. After an error of reading, the caller goes on with the next file.
     fn file(&mut self, path: &Path) -> Result<(), Broken> {
         let mut input = self.tool.open(path).map_err(Broken::Read)?;
         if self.output.is(&input).map_err(Broken::Write)? {
@@ -138,7 +140,7 @@ impl Cat {
         }
         let may_pause = input.file().is_none();
         if may_pause {
-            // A file before this one may have left something.
+            // Bytes of an earlier file may still be held back.
             self.note_held(0, true);
         }
         while let Some(chunk) = self.next(&mut input)? {
@@ -158,7 +160,7 @@ impl Cat {
         input.close().map_err(Broken::Read)
     }
 
-    /// A file was given `bytes`; it may not have them yet.
+    /// Notes that an output file was given `bytes` bytes, which may be held back.
     fn note_held(&mut self, bytes: usize, may_pause: bool) {
         if self.output.sink.as_ref().is_none_or(|sink| sink.file().is_none()) {
             return;
@@ -171,7 +173,8 @@ impl Cat {
         }
     }
 
-    /// The next bytes. While they are waited for, a file gets what was held back.
+    /// Returns the next chunk. While it waits for input, held-back bytes are written to the output
+    /// file.
     fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Broken> {
         if let (Some(held), Some(sink)) = (&mut self.held, &mut self.output.sink) {
             held.wait_for(input, sink)?;

@@ -1,24 +1,24 @@
-//! Line numbers, counted as text.
+//! Line numbers, counted as decimal text.
 
-/// Digits there is room for; a number of lines that long cannot be read.
+/// Maximum number of digits. No input has so many lines.
 const DIGITS: usize = 24;
 
 /// GNU `cat` pads numbers to this width.
 const WIDTH: usize = 6;
 
-/// A line number as it is printed: right-aligned in six columns or more, and a tab.
+/// A line number as it is printed: right-aligned in at least six columns, and a tab.
 ///
-/// Incrementing changes one digit nearly always, which costs less than printing a number.
+/// An increment nearly always changes only one digit, which costs less than formatting a number.
 #[derive(Debug)]
 pub(super) struct LineNumber {
     /// Blanks, digits, and the tab at the end.
     text: [u8; DIGITS + 1],
-    /// Where the first digit stands; before the first line, where the last digit will.
+    /// Index of the first digit. Before the first line, it is the index of the last digit.
     first: usize,
 }
 
 impl LineNumber {
-    /// Before the first line.
+    /// Makes a number that stands before the first line.
     pub(super) fn new() -> Self {
         let mut text = [b' '; DIGITS + 1];
         text[DIGITS] = b'\t';
@@ -29,7 +29,7 @@ impl LineNumber {
     /// Counts one more line and appends its number to `out`.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) {
         self.increment();
-        // The usual width is a constant, so that it is copied by two moves.
+        // The usual width is a constant, so that the copy compiles to two moves.
         if self.first >= DIGITS - WIDTH {
             out.extend_from_slice(&self.text[DIGITS - WIDTH..]);
         } else {

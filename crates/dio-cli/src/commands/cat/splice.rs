@@ -1,4 +1,4 @@
-//! From pipe to pipe: the kernel hands pages over instead of copying bytes (`splice(2)`).
+//! From pipe to pipe: the kernel moves pages instead of copying bytes (`splice(2)`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,17 +10,17 @@ use rustix::io::Errno;
 
 use crate::tool::{Sink, Source, Tool};
 
-/// Most bytes asked for at a time; a pipe holds no more without privilege (`pipe(7)`).
+/// Maximum number of bytes per call. A pipe holds no more without privileges (`pipe(7)`).
 const MOST: usize = 1 << 20;
 
-/// Whether both ends are pipes.
+/// Returns whether both ends are pipes.
 pub(super) fn possible(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
     let is_pipe = |fd| rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
     is_pipe(from) && is_pipe(to)
 }
 
-/// Moves everything, until the end or until the kernel declines to go on, which is no error:
-/// whoever reads `from` next finds what is left. Fails if `to` does.
+/// Moves bytes until the input ends or the kernel refuses to continue. A refusal is no error: the
+/// rest can still be read from `from`. Fails if `to` has no reader (EPIPE).
 pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<()> {
     let (mut read, mut written) = (Counters::default(), Counters::default());
     let moved = loop {
@@ -34,7 +34,7 @@ pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<(
                 tool.progressed(count as u64);
             }
             Err(Errno::PIPE) => break Err(Errno::PIPE.into()),
-            // A kernel that cannot.
+            // The kernel does not support this splice.
             Err(_) => break Ok(()),
         }
     };

@@ -1,19 +1,19 @@
-//! Bytes that do not show, in the notation of `cat -v`: `^X`, `^?`, `M-X`, `M-^X`.
+//! Notation of unprintable bytes as in `cat -v`: `^X`, `^?`, `M-X`, `M-^X`.
 
 use memchr::memchr_iter;
 
-/// How many bytes are looked at together; a power of two that the compiler turns into vector
-/// instructions.
+/// Number of bytes that are checked together: a power of two for which the compiler generates
+/// vector instructions.
 const RUN: usize = 32;
 
-/// The notation of a byte: up to four characters, and how many.
+/// The notation of a byte: up to four characters, and their number.
 #[derive(Clone, Copy)]
 struct Shown {
     text: [u8; 4],
     len: u8,
 }
 
-/// The notation of every byte; newlines and tabs stay what they are.
+/// The notation of every byte; newlines and tabs are unchanged.
 static SHOWN: [Shown; 256] = table();
 
 const fn table() -> [Shown; 256] {
@@ -37,7 +37,8 @@ const fn shown(byte: u8) -> Shown {
     }
 }
 
-/// Appends `text` with everything but newlines made visible; tabs only with `tabs`.
+/// Appends `text` with all unprintable bytes made visible, except newlines. Tabs are made visible
+/// only with `tabs`.
 pub(super) fn all(text: &[u8], tabs: bool, out: &mut Vec<u8>) {
     if tabs { shown_runs::<true>(text, out) } else { shown_runs::<false>(text, out) }
 }
@@ -55,8 +56,8 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
         at += RUN;
     }
     let rest = runs.remainder();
-    // The last bytes of a line can be looked at together too, with some before them that are looked
-    // at again.
+    // The last bytes can be checked together too, if the block reaches back over some bytes that
+    // were already checked.
     if text.last_chunk::<RUN>().is_some_and(|last| is_plain::<TABS>(last)) || is_plain::<TABS>(rest) {
         out.extend_from_slice(&text[plain_from..]);
     } else {
@@ -65,14 +66,14 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether every byte stays as it is.
+/// Returns whether every byte stays unchanged.
 fn is_plain<const TABS: bool>(run: &[u8]) -> bool {
     let stays = |byte: u8| (byte.wrapping_sub(32) < 95) | (byte == b'\n') | (!TABS & (byte == b'\t'));
     run.iter().fold(true, |plain, &byte| plain & stays(byte))
 }
 
-/// Byte for byte through the table. Four bytes are always written and the surplus cut off, which
-/// spares a copy of variable length.
+/// Converts each byte by the table. Four bytes are always written and the surplus is cut off, which
+/// avoids a copy of variable length.
 fn each(text: &[u8], tabs: bool, out: &mut Vec<u8>) {
     let mut shown_text = [0; RUN * 4 + 4];
     for part in text.chunks(RUN) {

@@ -8,18 +8,18 @@ use rustix::io::Errno;
 
 use crate::stop::Stop;
 
-/// Whether a descriptor is a terminal.
+/// Returns whether a descriptor is a terminal.
 pub(crate) fn terminal(fd: impl AsFd) -> bool {
     rustix::termios::isatty(fd)
 }
 
-/// How long an answer is waited for between two looks at the request to stop.
+/// The time between two checks for a request to stop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads an answer from standard input: yes if it begins with `y` or `Y`. A request to stop is a
-/// no; so is an answer that cannot be read.
+/// Reads an answer from standard input: yes if it begins with `y` or `Y`. A request to stop counts
+/// as a no; so does an answer that cannot be read.
 ///
-/// Only the one line is taken: what follows may be the answer to the next question.
+/// It reads only one line, because the next line may answer the next question.
 pub(crate) fn agreed(stop: Option<&Stop>) -> bool {
     let (input, mut first) = (rustix::stdio::stdin(), None);
     let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.as_nanos() as _ };

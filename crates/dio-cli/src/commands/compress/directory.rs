@@ -1,8 +1,8 @@
-//! Directories in which sources and targets lie.
+//! The directories that contain sources and targets.
 //!
-//! A path that is looked up twice may lead to two files where somebody else can rename directories
-//! on the way. So the directory of a file is looked up once: the source is opened in it, the target
-//! is named in it, and the source is removed from it.
+//! If a path is looked up twice, it may lead to two files, because another user may rename
+//! directories on the way. So the directory of a file is looked up once: the source is opened in
+//! it, the target is named in it, and the source is removed from it.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, OsStr, OsString};
@@ -19,36 +19,36 @@ use rustix::io::Errno;
 use crate::tool::deep::LONGEST;
 use crate::tool::target::naming::{open_directory, split};
 
-/// A directory that is opened when it is needed. Closed and opened again, it is the same one, or an
-/// error.
+/// A directory that is opened when it is needed. When it is closed and opened again, it must be the
+/// same directory; otherwise opening fails.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Its path, as it is opened.
+    /// The path by which it is opened.
     path: PathBuf,
-    /// Device and inode, once it has been open.
+    /// Device and inode, once it has been opened.
     identity: Cell<Option<FileId>>,
     open: RefCell<Option<Arc<OwnedFd>>>,
 }
 
 impl Directory {
-    /// The directory that an operand lies in.
+    /// Returns the directory that contains an operand.
     pub(crate) fn of_operand(path: &Path) -> Directory {
         Directory { path: split(path).0.to_owned(), identity: Cell::new(None), open: RefCell::new(None) }
     }
 
-    /// A directory that was opened as `fd`, by `path`.
+    /// Returns a directory that is open as `fd`; `path` was used to open it.
     ///
     /// # Errors
-    /// What `fstat(2)` answers.
+    /// Errors of `fstat(2)`.
     pub(crate) fn opened(path: &Path, fd: OwnedFd) -> Result<Directory, Errno> {
         let identity = Cell::new(Some(FileId::of(&fstat(&fd)?)));
         Ok(Directory { path: path.to_owned(), identity, open: RefCell::new(Some(Arc::new(fd))) })
     }
 
-    /// Its descriptor.
+    /// Returns the descriptor, opening the directory if needed.
     ///
     /// # Errors
-    /// ENOENT if another directory has its path now; what `open(2)` answers.
+    /// ENOENT if the path leads to another directory now; errors of `open(2)`.
     pub(crate) fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(open) = &*self.open.borrow() {
             return Ok(Arc::clone(open));
@@ -62,25 +62,26 @@ impl Directory {
         Ok(Arc::clone(self.open.borrow_mut().insert(Arc::new(fd))))
     }
 
-    /// Closes it until it is needed again, so that a tree may be deeper than there are descriptors.
+    /// Closes the directory until it is needed again, so that a tree may be deeper than the limit
+    /// of descriptors.
     pub(crate) fn close(&self) {
         *self.open.borrow_mut() = None;
     }
 
-    /// Opens what is in it under the last name of `path`, which is a path into it.
+    /// Opens the entry with the last name of `path`, which is a path into this directory.
     ///
     /// # Errors
-    /// ENAMETOOLONG for a path that the system would not take as a whole; what `openat(2)` answers.
+    /// ENAMETOOLONG if the kernel would not accept the whole path; errors of `openat(2)`.
     pub(crate) fn open_entry(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (dir, name) = self.entry(path)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         uninterrupted(|| openat(&dir, name, flags, Mode::empty()))
     }
 
-    /// As [`names::statat`], for the last name of `path`.
+    /// Calls [`names::statat`] for the last name of `path`.
     ///
     /// # Errors
-    /// As [`Directory::open_entry`].
+    /// Errors of [`Directory::open_entry`].
     pub(crate) fn stat_entry(&self, path: &Path, flags: AtFlags) -> Result<Stat, Errno> {
         let (dir, name) = self.entry(path)?;
         names::statat(&dir, name, flags)
@@ -93,8 +94,8 @@ impl Directory {
         Ok((self.open()?, split(path).1))
     }
 
-    /// The paths of what is in it and what each is, in the order of the names; beside them the
-    /// error that ended the reading.
+    /// Returns the paths and file types of the entries, in the order of their names, and the error
+    /// that ended the reading, if any.
     pub(crate) fn list(&self) -> (Vec<(PathBuf, FileType)>, Result<(), Errno>) {
         let mut found: Vec<(OsString, FileType)> = Vec::new();
         let read = self.open().and_then(|fd| read_names(&fd, &mut found));
@@ -103,7 +104,7 @@ impl Directory {
     }
 }
 
-/// Adds the names that are in a directory, and what each is.
+/// Adds the names and file types of a directory's entries.
 fn read_names(fd: &OwnedFd, found: &mut Vec<(OsString, FileType)>) -> Result<(), Errno> {
     let mut buffer = Vec::with_capacity(64 << 10);
     let mut listing = RawDir::new(fd, buffer.spare_capacity_mut());
@@ -114,7 +115,8 @@ fn read_names(fd: &OwnedFd, found: &mut Vec<(OsString, FileType)>) -> Result<(),
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system tells. What is gone is told of when its turn comes.
+            // Not every file system returns the type. If the entry is gone, that is reported when
+            // it is processed.
             FileType::Unknown => statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
             kind => kind,
@@ -124,15 +126,16 @@ fn read_names(fd: &OwnedFd, found: &mut Vec<(OsString, FileType)>) -> Result<(),
     Ok(())
 }
 
-/// Removes the source `path` in `dir`, which was looked at before: what has got its name meanwhile
-/// stays.
+/// Removes the source `path` in `dir`, which was examined before. A file that got its name since
+/// then stays.
 pub(super) fn remove(dir: &OwnedFd, path: &Path, looked_at: FileId) -> Result<(), Errno> {
     let name = CString::new(split(path).1.as_bytes()).map_err(|_| Errno::INVAL)?;
     let now = statat(dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileId::of(&now) == looked_at {
         return names::unlinkat(dir, &name);
     }
-    // A link was followed, by force: it goes, as with the models, and what it leads to stays.
+    // With force, a link was followed. The link is removed, as the original tools do, and its
+    // target stays.
     let is_link = FileType::from_raw_mode(now.st_mode) == FileType::Symlink;
     if is_link { names::unlinkat(dir, &name) } else { Ok(()) }
 }
@@ -159,7 +162,7 @@ mod tests {
         symlink("other", at("here")).unwrap();
         assert_eq!(size(&dir), Ok(4));
         assert_eq!(dir.list().0, [(path.clone(), FileType::RegularFile)]);
-        // Opened again by its path, it would be another one.
+        // By its path, another directory would be opened.
         dir.close();
         assert_eq!(size(&dir), Err(Errno::NOENT));
         std::fs::remove_file(at("here")).unwrap();

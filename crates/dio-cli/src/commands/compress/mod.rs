@@ -1,8 +1,9 @@
-//! What the commands that turn files into compressed ones, and back, have in common: the life of a
-//! file from the first byte read to the removal of the source.
+//! The code that the compressing and decompressing commands share: from the first byte read to the
+//! removal of the source.
 //!
-//! A target has no name until it is whole, so neither an error nor a signal nor `kill -9` leaves a
-//! part of one. A source is removed only after its target, and the name of it, are on the medium.
+//! A target has no name until it is complete, so neither an error nor a signal nor `kill -9` leaves
+//! a partial one. A source is removed only after its target and the target's name are on the
+//! medium.
 
 mod ask;
 mod directory;

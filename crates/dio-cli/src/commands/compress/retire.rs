@@ -1,4 +1,4 @@
-//! The removal of sources whose targets are whole.
+//! Removes sources whose targets are complete.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,10 +13,10 @@ use super::OutputFile;
 use super::directory::remove;
 use crate::tool::free_descriptors;
 
-/// Sources that wait for their targets to be durable.
+/// Sources that are removed once their targets are durable.
 ///
-/// A few are synced one by one. Of many, which are small then, all are synced at once: a sync of
-/// each would commit the journal of the file system as often.
+/// A few targets are synced one by one. If there are many, they are small, and their file system is
+/// synced once: a sync of each would commit the journal of the file system as often.
 #[derive(Debug)]
 pub(crate) struct Retire {
     waiting: Vec<Waiting>,
@@ -27,25 +27,25 @@ pub(crate) struct Retire {
 #[derive(Debug)]
 struct Waiting {
     source: PathBuf,
-    /// The directory that it lies in.
+    /// The directory that contains the source.
     dir: Arc<OwnedFd>,
-    /// Device and inode: what has got the name meanwhile is left alone.
+    /// Device and inode: a file that got the name since then is left alone.
     identity: FileId,
     target: OutputFile,
 }
 
-/// As many wait where descriptors suffice, of which each keeps three at most, and with so many
-/// bytes.
+/// The most sources that may wait, and the most bytes that they may have together. Each source
+/// keeps up to three descriptors, so fewer may wait if descriptors are scarce.
 const MOST: u64 = 100;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Descriptors that are left for other work.
 const OTHERS: u64 = 32;
 
-/// Up to so many are synced one by one.
+/// Up to this many targets are synced one by one.
 const FEW: usize = 3;
 
-/// What went wrong with one source or target.
+/// An error with one source or target.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// A target could not be made durable; its source stays.
@@ -55,20 +55,21 @@ pub(crate) enum Trouble {
 }
 
 impl Retire {
-    /// Nothing waits.
+    /// Creates an empty list.
     pub(crate) fn new() -> Retire {
         let most = (free_descriptors().saturating_sub(OTHERS) / 3).min(MOST);
         Retire { waiting: Vec::new(), bytes: 0, most }
     }
 
-    /// `source`, which lies in `dir` and was `stat`, is to go; `target` is whole and has its name.
+    /// Schedules `source`, which is in `dir` and had the status `stat`, for removal; `target` is
+    /// complete and has its name.
     pub(crate) fn add(&mut self, source: PathBuf, dir: Arc<OwnedFd>, stat: &Stat, target: OutputFile) -> Vec<Trouble> {
         self.bytes += stat.st_size as u64;
         self.waiting.push(Waiting { source, dir, identity: FileId::of(stat), target });
         if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
-    /// Whether the file of which this is the `stat` waits to be removed.
+    /// Returns whether the file with this `stat` waits for its removal.
     pub(crate) fn holds(&self, stat: &Stat) -> bool {
         self.waiting.iter().any(|waiting| waiting.identity == FileId::of(stat))
     }
@@ -96,7 +97,7 @@ impl Retire {
     }
 }
 
-/// Syncs the file system of a target, once for each.
+/// Syncs the file system of a target, once per file system.
 fn sync_all(target: &OutputFile, synced: &mut Vec<(u64, bool)>) -> io::Result<()> {
     let device = rustix::fs::fstat(target.descriptor())?.st_dev;
     if let Some((_, well)) = synced.iter().find(|(known, _)| *known == device) {

@@ -1,5 +1,4 @@
-//! Streams that a codec works on: they notice a request to stop, and the sink remembers
-//! what was wrong with it.
+//! Streams for a codec: they check for a request to stop, and the sink records its error.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -11,17 +10,17 @@ use crate::stop::Stop;
 use crate::tool::held::Broken;
 use crate::tool::{Sink, Tool};
 
-/// How long a pipe is waited for between two looks at the request.
+/// The time between two checks for a request to stop while waiting for a pipe.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A source.
+/// A source that checks for a request to stop.
 pub(crate) struct Watched<'a> {
     tool: &'a Tool,
     input: &'a mut Input,
-    /// Looked at before each read. Without it a signal ends the process, which is right while there
-    /// is nothing to tidy up.
+    /// Checked before each read. Without it a signal ends the process, which is right while there
+    /// is nothing to clean up.
     stop: Option<&'static Stop>,
-    /// Bytes that were looked at, and how many of them were consumed since.
+    /// Bytes that were peeked at; `at` of them have been consumed.
     head: Vec<u8>,
     at: usize,
     /// Bytes consumed.
@@ -33,11 +32,11 @@ impl<'a> Watched<'a> {
         Watched { tool, input, stop, head: Vec::new(), at: 0, read: 0 }
     }
 
-    /// The next bytes, at least `count` unless the input ends before, without consuming them. To be
-    /// asked before anything is read.
+    /// Returns the next bytes, at least `count` unless the input ends before, without consuming
+    /// them. It must be called before anything is read.
     ///
     /// # Errors
-    /// What reading answers.
+    /// Read errors.
     pub(crate) fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
         if self.head.is_empty() && self.fill_buf()?.len() >= count {
             return self.fill_buf();
@@ -55,7 +54,7 @@ impl<'a> Watched<'a> {
         Ok(&self.head)
     }
 
-    /// Waits until something can be read, or a stop is asked for.
+    /// Waits until input is available or a stop is requested.
     fn wait(&mut self) -> io::Result<()> {
         let Some(stop) = self.stop else { return Ok(()) };
         loop {
@@ -99,23 +98,23 @@ impl Read for Watched<'_> {
     }
 }
 
-/// What the bytes go to: a sink, or nothing where they are only looked at.
+/// The destination of the bytes: a sink, or none if they are only verified.
 pub(crate) struct WatchedSink<'a> {
     pub(crate) sink: Option<&'a mut Sink>,
-    /// The error of writing.
+    /// The write error, if any.
     pub(crate) failed: Option<rustix::io::Errno>,
-    /// Blocks of zeros are left out.
+    /// Set if blocks of zeros are skipped.
     pub(crate) holes: Option<Holes>,
 }
 
-/// A file that is made with holes.
+/// The state of a file that is written with holes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Holes {
-    /// Zeros that were not written yet.
+    /// Zeros that were skipped and not yet written.
     skipped: u64,
 }
 
-/// Zeros are left out by so many, aligned: what file systems allocate at least.
+/// Zeros are skipped in aligned blocks of this many bytes, the least that file systems allocate.
 const HOLE: usize = 32 << 10;
 
 impl<'a> WatchedSink<'a> {
@@ -145,13 +144,14 @@ impl<'a> WatchedSink<'a> {
         Ok(())
     }
 
-    /// Bytes of zeros behind the last byte written; the file has to be made longer by them.
+    /// Returns the number of zeros skipped behind the last byte written; the file must be extended
+    /// by them.
     pub(crate) fn zeros_at_end(&self) -> u64 {
         self.holes.map_or(0, |holes| holes.skipped)
     }
 }
 
-/// Whether all bytes are zero.
+/// Returns whether all bytes are zero.
 fn is_zero(bytes: &[u8]) -> bool {
     let mut words = bytes.chunks_exact(64);
     words.all(|word| word.iter().fold(0, |all, byte| all | byte) == 0)
@@ -168,10 +168,10 @@ impl Write for WatchedSink<'_> {
     }
 }
 
-/// Passes on what is not compressed, as it is.
+/// Passes on uncompressed data unchanged.
 ///
 /// # Errors
-/// Which end failed.
+/// The end that failed.
 pub(crate) fn pass(input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Result<Moved, Broken> {
     loop {
         let bytes = input.fill_buf().map_err(Broken::Read)?;

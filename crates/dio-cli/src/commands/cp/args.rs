@@ -1,5 +1,5 @@
-//! The grammar of `dio cp`: GNU cp's options and dio's own. What they mean together is decided in
-//! `options`.
+//! The grammar of `dio cp`: GNU cp's options and dio's own. `options` decides what they mean
+//! together.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use crate::grammar::{
 use crate::size::{parse_positive_size, parse_rate, parse_size};
 use crate::tool::{OWN, When, depth_flag, mode_flag, progress_flag, receipt_flag, strict_flag};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct CpArgs {
     pub(super) files: Vec<OsString>,
@@ -46,7 +46,7 @@ pub(super) enum Update {
     All,
 }
 
-/// What `--preserve` and `--no-preserve` name.
+/// Attributes named in the lists of `--preserve` and `--no-preserve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
     Mode,
@@ -86,7 +86,7 @@ const REFLINK: &[Choice<When>] = &[
     ("never", When::Never, "In no case"),
 ];
 
-/// What `-p` keeps.
+/// Attributes that `-p` preserves.
 const DEFAULT: [Attribute; 3] = [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps];
 
 const DETAILS: &str = "\
@@ -255,14 +255,14 @@ fn own_options() -> [Flag<CpArgs>; 12] {
     ]
 }
 
-/// The items of a list.
+/// Parses a comma-separated list of attributes.
 fn items(option: &str, given: &mut Given<'_>) -> Result<Vec<Attribute>, Refusal> {
     let list = given.take();
     list.as_bytes().split(|byte| *byte == b',').map(|item| meant(option, OsStr::from_bytes(item), ATTRIBUTES)).collect()
 }
 
 impl CpArgs {
-    /// Keeps these attributes, or it is a failure.
+    /// Preserves these attributes, and marks preservation as required.
     fn keep(&mut self, items: &[Attribute]) {
         items.iter().for_each(|item| self.set(*item, true));
         self.preserve.required = true;

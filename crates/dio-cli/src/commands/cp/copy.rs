@@ -1,4 +1,4 @@
-//! Copies one entry, whatever it is.
+//! Copies one entry of any type.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -27,8 +27,8 @@ use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
 impl Session {
-    /// Copies the name `source` in `dir` as `target`; of an operand, which was looked at, `operand`
-    /// is what it is. What goes wrong is told, and the exit status will say so.
+    /// Copies the name `source` in `dir` to `target`. For an operand, whose attributes were already
+    /// read, `operand` holds them. Errors are reported and recorded for the exit status.
     pub(super) fn copy(
         self: &Arc<Self>,
         lane: &mut Lane,
@@ -41,13 +41,14 @@ impl Session {
             self.try_copy(lane, entry, operand)
         });
         match copied {
-            // Nothing holds `dir` open while another directory in it is filled.
+            // `dir` is no longer held open here while a directory in it is filled.
             Ok(listed) => listed.into_iter().for_each(|listed| self.fill(lane, listed)),
             Err(error) => self.tell(error),
         }
     }
 
-    /// Tells an error. That the run was interrupted is told once, at its end.
+    /// Reports an error. An interruption is not printed here, because it is printed once at the end
+    /// of the run.
     fn tell(&self, error: CopyError) {
         match error {
             CopyError::Interrupted => self.report.fail(),
@@ -55,7 +56,7 @@ impl Session {
         }
     }
 
-    /// Whether a symbolic link at `entry` is followed.
+    /// Returns whether a symbolic link at `entry` is followed.
     fn follows(&self, entry: Entry<'_>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
@@ -64,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Looks at the source of `entry`.
+    /// Reads the attributes of the source of `entry`.
     pub(super) fn look(&self, entry: Entry<'_>) -> Result<Stat, CopyError> {
         let flags = if self.follows(entry) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = statat(&entry.open.source, entry.source, flags).at(Doing::Stat, || entry.source_path())?;
@@ -100,7 +101,7 @@ impl Session {
         self.copy_or_link(lane, entry, &stat, found).map(|()| None)
     }
 
-    /// Whether other names of the same inode may come.
+    /// Returns whether the walk may meet other names of the same inode.
     pub(super) fn has_links(&self, entry: Entry<'_>, stat: &Stat) -> bool {
         let options = &self.options;
         options.preserve.links
@@ -110,8 +111,8 @@ impl Session {
                 || (entry.operand && options.dereference == Dereference::Operands))
     }
 
-    /// How many names of an inode can be met: its links, and any number of symbolic ones if they
-    /// are followed.
+    /// Maximum number of names of an inode that can be met: its hard links, or no limit if symbolic
+    /// links are followed.
     fn names(&self, stat: &Stat) -> u64 {
         #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
         if self.options.dereference == Dereference::Never { stat.st_nlink as u64 } else { u64::MAX }
@@ -146,7 +147,7 @@ impl Session {
         }
     }
 
-    /// The inode of `stat` is copied as `first`: links the names that waited for it.
+    /// Records `first` as the copy of the inode of `stat`, and links the names that waited for it.
     fn link_waiting(&self, first: First, stat: &Stat) {
         for one in self.links.copied(stat, first.clone(), self.names(stat)) {
             if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first)) {
@@ -156,7 +157,8 @@ impl Session {
         }
     }
 
-    /// The first name of the inode of `stat` could not be copied: the next one becomes the first.
+    /// After the first name of the inode of `stat` could not be copied, makes the next one the
+    /// first.
     fn retry_waiting(self: &Arc<Self>, lane: &mut Lane, stat: &Stat) {
         for one in self.links.failed(stat) {
             let copied =
@@ -168,8 +170,8 @@ impl Session {
         }
     }
 
-    /// Under `-u`, a target that stays counts as the copy that other links of its source become
-    /// links to.
+    /// Handles a target that `-u` keeps: it counts as the copy, and other links of its source
+    /// become links to it.
     fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
@@ -185,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Makes the target a link to what was copied first.
+    /// Makes the target a link to the first copy of its inode.
     fn link(&self, entry: Entry<'_>, to: &First) -> Result<(), CopyError> {
         let linked = to
             .open()
@@ -193,7 +195,7 @@ impl Session {
         linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.path(), errno })
     }
 
-    /// Makes the target by `link`, if need be in the place of what is there.
+    /// Makes the target by calling `link`. If the name exists and `replace` is set, replaces it.
     fn link_replacing(
         &self,
         entry: Entry<'_>,
@@ -205,19 +207,21 @@ impl Session {
             Err(Errno::EXIST) if replace => {}
             other => return other,
         }
-        // Under another name first, then over the old one, so that the target never lacks.
+        // The link is made under a temporary name and renamed over the old one, so that the
+        // target's name always exists.
         let name = temporary_beside(entry.target);
         link(target, &name)?;
         let renamed = names::renameat(target, &name, entry.target);
-        // Renaming one link of a file over another does nothing and leaves both.
+        // `rename(2)` of one link over another link to the same file does nothing and leaves both
+        // names.
         let _ = names::unlinkat(target, &name);
         renamed?;
         self.report.removed(|| entry.target_path());
         Ok(())
     }
 
-    /// Makes the target, which is not a directory; the inode that it got, if it was looked at and
-    /// other names may become links to it.
+    /// Makes a target that is not a directory. Returns its inode if the inode was read and other
+    /// names may become links to it.
     fn place(
         &self,
         lane: &mut Lane,
@@ -241,7 +245,7 @@ impl Session {
         Ok(made)
     }
 
-    /// Several operands: the name must not be overwritten by a later one.
+    /// If there are several operands, records this name, which a later operand must not overwrite.
     fn remember_created(&self, entry: Entry<'_>) {
         if let Some(created) = self.created.as_ref().filter(|_| entry.operand) {
             created.lock().insert(entry.target_path());
@@ -257,12 +261,12 @@ impl Session {
     ) -> Result<Option<FileId>, CopyError> {
         let preserve = &self.options.preserve;
         let owned = entry.dir.creates_as.get() == Some(&(stat.st_uid, stat.st_gid));
-        // While a file may still change hands, only its owner may look at it.
+        // Until the owner is set, only the present owner may access the file.
         let omitted = if preserve.ownership && !owned { 0o077 } else { 0 };
         let mut mode = stat.st_mode & 0o777 & !omitted;
         if !self.root {
-            // Attributes cannot be set on a file that may not be written, nor can such a file be
-            // opened a second time, for direct I/O or to verify it.
+            // The owner needs these bits to set attributes, and to open the file a second time for
+            // direct I/O or to verify it. Root needs none of them.
             mode |= 0o600;
         }
         let contents = Contents {
@@ -289,7 +293,7 @@ impl Session {
     }
 
     /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created
-    /// with.
+    /// with, or `None` if it existed before.
     fn finish_contents(
         &self,
         (entry, stat): (Entry<'_>, &Stat),
@@ -336,8 +340,8 @@ impl Session {
         .apply();
     }
 
-    /// Makes a symbolic link, a fifo, a socket or a device; the inode that it got, if it was looked
-    /// at.
+    /// Makes a symbolic link, a fifo, a socket or a device. Returns its inode if the inode was
+    /// read.
     fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
         let (dir, name) = (entry.open.target.as_fd(), entry.target);
         let preserve = &self.options.preserve;
@@ -404,7 +408,8 @@ impl Session {
         Ok(Some(FileId::of(&made)))
     }
 
-    /// Opens the source as a place: what was looked at, which may be a symbolic link itself.
+    /// Opens the source with `O_PATH` and checks that it is the inode in `stat`; that may be a
+    /// symbolic link.
     fn open_source_place(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !self.follows(entry) {
@@ -419,26 +424,28 @@ impl Session {
         Ok(source)
     }
 
-    /// An entry of `dir`, or its listing, is done; finishes directories that have no more to come.
+    /// Marks an entry of `dir`, or its listing, as done. Finishes each directory that has nothing
+    /// pending.
     pub(super) fn leave(&self, dir: Arc<Dir>) {
         let mut next = Some(dir);
         while let Some(dir) = next.take_if(|dir| dir.leave()) {
             self.finish_directory(&dir);
-            // Names in it may still be links' first ones, but they are found again.
+            // Names in it may still be the first ones of links. The directory is opened again for
+            // them.
             dir.close();
             next = dir.parent.clone();
         }
     }
 }
 
-/// Whether the target's name is a symbolic link, so that what was looked at or written through it
-/// has another name.
+/// Returns whether the target's name is a symbolic link, so that the file read or written through
+/// it has another name.
 fn leads_elsewhere(entry: Entry<'_>) -> bool {
     is_link(entry.open.target.as_fd(), entry.target)
 }
 
-/// The copy of `entry`, for links to it: `made` if its inode was looked at, else what has its name
-/// now.
+/// Describes the copy of `entry` for later links to it. Its inode is `made` if known, else that of
+/// the file that has the name now.
 fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
     let inode = match made {
         Some(made) => made,
@@ -450,7 +457,7 @@ fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> 
     Ok(First { dir: Arc::clone(entry.dir), name: entry.target.to_owned(), inode })
 }
 
-/// A name in the target's directory that nothing else uses.
+/// Makes an unused name in the target's directory.
 fn temporary_beside(target: &CStr) -> CString {
     let name = target.to_bytes();
     let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);

@@ -1,8 +1,8 @@
 //! A pair of directories, source and target, and when the target is finished.
 //!
-//! A tree may be deeper than there are descriptors: directories far above those that are worked in
-//! are closed. They are opened again by their names from one above them that is open, and are the
-//! same if device and inode are.
+//! A tree may be deeper than the number of descriptors, so directories far above those in use are
+//! closed. They are opened again by their names from an open directory above them, and are checked
+//! by device and inode.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::tool::deep::open_in_steps;
 pub(crate) enum Handle {
     Working,
     Open(OwnedFd),
-    /// Of all operands.
+    /// A directory that all operands share.
     Shared(Arc<OwnedFd>),
 }
 
@@ -38,7 +38,7 @@ impl AsFd for Handle {
     }
 }
 
-/// Source and target directory, open.
+/// Source and target directory, both open.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) source: Handle,
@@ -50,29 +50,31 @@ pub(crate) struct Pair {
 pub(crate) struct Operand {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    /// Device and inode of the first directory made for this operand: met again as a source, the
-    /// copy would go round for ever.
+    /// Device and inode of the first directory made for this operand. If the walk meets it as a
+    /// source, the copy would never end.
     pub(crate) first_made: OnceLock<FileId>,
 }
 
-/// What a target directory needs once its contents are there.
+/// Attributes that a target directory gets once its contents are complete.
 #[derive(Debug)]
 pub(crate) struct Finish {
     pub(crate) name: CString,
     pub(crate) stat: Stat,
     /// Device and inode of the target.
     pub(crate) identity: FileId,
-    /// It was made by this run, with this mode (and the owner's rwx in any case).
+    /// The mode that this run made it with (which always includes the owner's rwx); `None` if it
+    /// existed before.
     pub(crate) made: Option<u32>,
-    /// Its mode while it is filled.
+    /// Its mode while it is being filled.
     pub(crate) mode: u32,
-    /// Permissions held back until now.
+    /// Permissions that are withheld until now.
     pub(crate) omitted: u32,
-    /// Owner and group as they are now.
+    /// Its present owner and group.
     pub(crate) owner: (u32, u32),
 }
 
-/// A directory below the target directory of all operands.
+/// How to find again a target directory that was closed, by its path below the target directory of
+/// all operands.
 #[derive(Debug)]
 pub(crate) struct Again {
     pub(crate) directory: Arc<OwnedFd>,
@@ -80,7 +82,7 @@ pub(crate) struct Again {
     pub(crate) identity: FileId,
 }
 
-/// The target directory that an operand stands in.
+/// The target directory that an operand's name is in.
 #[derive(Debug)]
 pub(crate) struct OperandPlace {
     pub(crate) target: Handle,
@@ -88,40 +90,42 @@ pub(crate) struct OperandPlace {
     pub(crate) again: Option<Again>,
 }
 
-/// A source directory and the target directory its entries go to.
+/// A source directory and the target directory that its entries are copied to.
 ///
-/// The last of its entries to be done finishes it (times, mode), because creating an entry changes
-/// the directory's times.
+/// The last entry to be done finishes the directory (times, mode), because creating an entry
+/// changes the directory's times.
 #[derive(Debug)]
 pub(crate) struct Dir {
     pub(crate) operand: Arc<Operand>,
     pub(crate) parent: Option<Arc<Dir>>,
-    /// Where the target is found again that an operand under `--parents` stands in.
+    /// How to reopen the target directory of an operand with `--parents`.
     again: Option<Again>,
-    /// None while they are closed. Those that operands stand in stay open until all is copied.
+    /// `None` while they are closed. The directories that operands are in stay open until all is
+    /// copied.
     open: Mutex<Option<Arc<Pair>>>,
-    /// The name of the source in the source of `parent`.
+    /// The source's name in the source directory of `parent`.
     name: CString,
     shown_source: PathBuf,
     shown_target: PathBuf,
-    /// Device and inode of the source directory; `None` for the place operands stand in.
+    /// Device and inode of the source directory; `None` for the directory that operands are in.
     pub(crate) identity: Option<FileId>,
-    /// The target directory was made by this run: nothing in it exists yet.
+    /// The target directory was made by this run, so nothing in it exists yet.
     pub(crate) fresh: bool,
-    /// The target directory has a default ACL, which decides the mode of what is created in it.
+    /// The target directory has a default ACL, which determines the mode of files created in it.
     pub(crate) default_acl: bool,
-    /// User and group that files created in the target directory get, learnt from the first one.
+    /// User and group of files created in the target directory, read from the first such file.
     pub(crate) creates_as: OnceLock<(u32, u32)>,
-    /// Files created in the target directory are striped; looked at before the first one.
+    /// Whether files created in the target directory are striped; determined before the first one.
     pub(crate) stripes: OnceLock<bool>,
     pub(crate) finish: Option<Finish>,
-    /// Invariant: one for the listing itself and one for each entry handed out and not done.
+    /// Invariant: counts one for the listing itself, and one for each entry handed out and not
+    /// done.
     pending: AtomicUsize,
 }
 
 impl Dir {
-    /// The place an operand stands in: source names start at the working directory, target names
-    /// in `target`, which is shown as `shown`.
+    /// Makes the pair of directories for an operand. Source names are relative to the working
+    /// directory, target names to `target`, which messages call `shown`.
     pub(crate) fn top(operand: Operand, place: OperandPlace, default_acl: bool) -> Arc<Self> {
         let OperandPlace { target, shown, again } = place;
         Arc::new(Self {
@@ -142,7 +146,8 @@ impl Dir {
         })
     }
 
-    /// The directory `source` in `parent` and the directory `target` its entries go to.
+    /// Makes the pair for the directory `source` in `parent` and the directory `target` that its
+    /// entries are copied to.
     pub(crate) fn below(
         parent: &Arc<Dir>,
         (source, target): (&CStr, &CStr),
@@ -173,7 +178,7 @@ impl Dir {
         self.open.lock()
     }
 
-    /// Both directories, opened again if they were closed.
+    /// Returns both directories, and opens them again if they were closed.
     pub(crate) fn open(&self) -> Result<Arc<Pair>, CopyError> {
         let (open, closed) = self.nearest_open();
         let Some(open) = open else { return Err(Errno::BADF).at(Doing::Access, || self.shown_source.clone()) };
@@ -187,7 +192,7 @@ impl Dir {
         Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
     }
 
-    /// The nearest directories that are open, from these upwards, and the closed ones on the way,
+    /// Returns the nearest open pair, from this one upwards, and the closed ones below it,
     /// innermost first.
     fn nearest_open(&self) -> (Option<Arc<Pair>>, Vec<&Dir>) {
         let (mut here, mut closed) = (self, Vec::new());
@@ -203,12 +208,12 @@ impl Dir {
         }
     }
 
-    /// Its name in the target of the directory above.
+    /// The target's name in the target directory of `parent`.
     fn target_name(&self) -> &CStr {
         self.finish.as_ref().map_or(c".", |finish| &finish.name)
     }
 
-    /// Acts in the target directory. If it was closed, it is opened for that time only.
+    /// Calls `act` with the target directory. A closed directory is opened only for this call.
     pub(crate) fn in_target<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
         let (open, closed) = self.nearest_open();
         let top = match open {
@@ -225,7 +230,7 @@ impl Dir {
         act(target.as_fd())
     }
 
-    /// Where the target is found again that the operand stands in.
+    /// How to reopen the target directory of the operand.
     fn top_again(&self) -> Option<&Again> {
         let mut top = self;
         while let Some(parent) = &top.parent {
@@ -234,15 +239,15 @@ impl Dir {
         top.again.as_ref()
     }
 
-    /// All is copied: closes what can be found again.
+    /// Closes the directories after all their entries are copied, if they can be opened again.
     pub(crate) fn close(&self) {
         if self.parent.is_some() || self.again.is_some() {
             *self.lock() = None;
         }
     }
 
-    /// Closes the directory so many levels above this one. Called for each directory below another,
-    /// it leaves that many levels open.
+    /// Closes the directory `levels` levels above this one. Called for each new subdirectory, it
+    /// keeps that many levels open.
     pub(crate) fn close_above(&self, levels: usize) {
         let mut dir = self;
         for _ in 0..levels {
@@ -254,12 +259,12 @@ impl Dir {
         }
     }
 
-    /// One more entry is under way.
+    /// Counts one more pending entry.
     pub(crate) fn enter(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One entry, or the listing, is done; true for the last.
+    /// Counts one entry, or the listing, as done; returns true for the last.
     pub(crate) fn leave(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -272,7 +277,7 @@ impl Dir {
         join(&self.shown_target, name)
     }
 
-    /// Whether a directory of this identity is being copied above.
+    /// Returns whether a directory of this identity is being copied here or above.
     pub(crate) fn is_below(&self, identity: FileId) -> bool {
         let mut dir = Some(self);
         while let Some(here) = dir {
@@ -285,23 +290,24 @@ impl Dir {
     }
 }
 
-/// The path through directories, of which the innermost comes first.
+/// Joins the names of nested directories into a path. The innermost directory comes first in
+/// `dirs`.
 fn path_of(dirs: &[&Dir], name: fn(&Dir) -> &CStr) -> Vec<u8> {
     dirs.iter().rev().map(|dir| name(dir).to_bytes()).collect::<Vec<_>>().join(&b'/')
 }
 
-/// Opens a directory of this device and inode again.
+/// Opens a directory again and checks its device and inode.
 fn reopen(above: BorrowedFd<'_>, path: &[u8], identity: FileId) -> Result<Handle, Errno> {
     let fd = match open_in_steps(above, path, OFlags::RDONLY) {
         Err(Errno::ACCESS) => open_in_steps(above, path, OFlags::PATH)?,
         opened => opened?,
     };
     let stat = fstat(&fd)?;
-    // Something else has its name now.
+    // Another directory has its name now.
     if FileId::of(&stat) != identity { Err(Errno::NOENT) } else { Ok(Handle::Open(fd)) }
 }
 
-/// `dir/name` as GNU shows it: one slash between them, whatever `dir` ends in.
+/// Joins `dir` and `name` as GNU shows them: with one slash between, whatever `dir` ends in.
 pub(crate) fn join(dir: &Path, name: &CStr) -> PathBuf {
     let (dir, name) = (dir.as_os_str().as_bytes(), name.to_bytes());
     if dir.is_empty() {
@@ -324,7 +330,7 @@ mod tests {
         rustix::fs::open(path, OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap()
     }
 
-    /// The directory `name` below `parent`, in the trees `s` and `t` of `scratch`.
+    /// Makes the pair for the directory `name` in `parent`, in the trees `s` and `t` of `scratch`.
     fn below(parent: &Arc<Dir>, name: &CStr, scratch: &Path) -> Arc<Dir> {
         let [source, target] = [("s", parent.source_path(name)), ("t", parent.target_path(name))]
             .map(|(tree, path)| opened(&scratch.join(tree).join(path)));
@@ -349,7 +355,7 @@ mod tests {
         let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
         let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, false);
-        // The trees do not begin in the working directory.
+        // The trees do not start in the working directory.
         let open =
             Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
         *top.lock() = Some(Arc::new(open));
@@ -366,7 +372,7 @@ mod tests {
         assert_eq!(inode(&again.source), b.identity.unwrap().inode());
         assert_eq!(inode(&again.target), b.finish.as_ref().unwrap().identity.inode());
         assert!(is_open(&b) && !is_open(&a));
-        // Something else has the name.
+        // Another directory gets the name.
         for tree in ["t", "s"] {
             *b.lock() = None;
             std::fs::rename(root.join(tree).join("a/b"), root.join(tree).join("a/x")).unwrap();
@@ -399,7 +405,7 @@ mod tests {
         a.close();
         assert_eq!(FileId::of(&fstat(first.open().unwrap()).unwrap()), inode);
         assert!(a.lock().is_none(), "it does not stay open");
-        // Another directory with a file of that name.
+        // Another directory gets the name and contains a file of the same name.
         std::fs::rename(root.join("t/a"), root.join("t/gone")).unwrap();
         std::fs::create_dir(root.join("t/a")).unwrap();
         std::fs::write(&copy, "other").unwrap();

@@ -1,9 +1,9 @@
 //! Durability: when `dio cp` exits with status 0, contents and names are on the medium.
 //!
-//! The one place that decides how. Few files: the data layer syncs each file as it is done, and
-//! here the directories of their names are synced at the end. A tree: one `syncfs` for each target
-//! file system at the end, because syncing 30,000 small files one by one would commit the journal
-//! 30,000 times. `--no-sync` leaves all of it to the kernel.
+//! This module alone decides how. For few files, the data layer syncs each file when it is
+//! complete, and this module syncs the directories of their names at the end. For a tree, it calls
+//! `syncfs` once for each target file system at the end, because syncing 30,000 small files one by
+//! one would commit the journal 30,000 times. `--no-sync` leaves all writing back to the kernel.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,27 +19,28 @@ use super::dirs::{Dir, Handle};
 use super::error::{At, CopyError, Doing};
 use crate::tool::synced;
 
-/// Operands up to this many, none of them a directory, are synced one by one.
+/// Maximum number of operands that are synced one by one; none of them may be a directory.
 pub(super) const FEW: usize = 16;
 
-/// What has to be synced at the end of a run.
+/// Collects what has to be synced at the end of a run.
 pub(crate) struct Durable {
     policy: Policy,
-    /// File systems by device and 0; directories and block devices by device and inode.
+    /// Descriptors to sync. The key of a file system is its device and inode 0; that of a directory
+    /// or block device is its device and inode.
     places: Mutex<HashMap<FileId, Place>>,
-    /// File systems of which nothing could be opened so far that may be synced, and a directory
-    /// there.
+    /// File systems on which no file that can be synced has been opened so far, with a directory on
+    /// each.
     missing: Mutex<HashMap<u64, PathBuf>>,
-    /// There are some of these: files are asked for their descriptors.
+    /// `missing` is not empty, so files are considered as descriptors for it.
     any_missing: AtomicBool,
     syncs: AtomicU64,
 }
 
-/// What is synced at the end.
+/// A descriptor to sync at the end.
 struct Place {
     fd: OwnedFd,
     shown: PathBuf,
-    /// Its whole file system, rather than only itself.
+    /// Sync its whole file system, rather than only this file.
     whole: bool,
 }
 
@@ -66,7 +67,8 @@ impl Durable {
         }
     }
 
-    /// Names are made in the target of `dir`, or below the directory part of `name` in it.
+    /// Notes that names are made in the target of `dir`, or below it in the directory part of
+    /// `name`.
     pub(super) fn names_in(&self, dir: &Dir, name: &std::ffi::CStr) -> Result<(), CopyError> {
         if self.policy == Policy::Never {
             return Ok(());
@@ -83,19 +85,19 @@ impl Durable {
                 let key = if whole { whole_system(stat.st_dev) } else { FileId::of(&stat) };
                 self.add(key, Place { fd, shown: shown(), whole });
             }
-            // A directory that may not be read cannot be synced by itself.
+            // A directory that cannot be read cannot be synced by itself.
             Err(Errno::ACCESS | Errno::PERM) => {
                 let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 self.file_system_above(&open(path).at(Doing::Sync, shown)?, shown());
             }
-            // What cannot be opened at all is told when something is to be made in it.
+            // A directory that cannot be opened at all gives an error when a file is made in it.
             Err(_) => {}
         }
         Ok(())
     }
 
-    /// An existing target directory on device `dev` is copied into: it may be on another file
-    /// system than the one above it.
+    /// Notes that an existing target directory on device `dev` is copied into. It may be on another
+    /// file system than its parent.
     pub(super) fn file_system_of(&self, dir: &impl AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
         if self.policy != Policy::Tree || self.places().contains_key(&whole_system(dev)) {
             return;
@@ -106,15 +108,15 @@ impl Durable {
         }
     }
 
-    /// The contents of an open target are complete. It may be on a file system that no directory
-    /// led to, at the end of a symbolic link or where no directory may be read; `fresh` says that
-    /// it is new.
+    /// Notes that the contents of an open target are complete. It may be on a file system that no
+    /// directory led to: at the end of a symbolic link, or where no directory can be read. `fresh`
+    /// says that it is new.
     pub(super) fn file(&self, target: BorrowedFd<'_>, fresh: bool, shown: impl FnOnce() -> PathBuf) {
         let wanted = self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
         let Some(stat) = wanted.then(|| fstat(target).ok()).flatten() else { return };
         let (key, whole) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => (whole_system(stat.st_dev), true),
-            // Syncing the file system that its name is on would not reach it.
+            // Syncing the file system that contains its name would not sync the device.
             FileType::BlockDevice => (FileId::of(&stat), false),
             _ => return,
         };
@@ -127,8 +129,8 @@ impl Durable {
         }
     }
 
-    /// Looks for something on the file system of `dir`, which may not be read, that may: the
-    /// directories above it.
+    /// Finds a descriptor for the file system of `dir`, which cannot be read, among the directories
+    /// above it.
     fn file_system_above(&self, dir: &impl AsFd, shown: PathBuf) {
         let device = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| FileId::of(&stat));
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -177,7 +179,7 @@ impl Durable {
         outcome
     }
 
-    /// Syncs of directories and file systems so far.
+    /// Number of syncs of directories and file systems so far.
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -193,13 +195,13 @@ pub(super) fn parent_of(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Where the directory part of `name` is, for callers that need its attributes.
+/// Opens the directory part of `name`, for callers that need its attributes.
 pub(super) fn open_parent(handle: &Handle, name: &std::ffi::CStr) -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(handle, parent_of(name.to_bytes()), flags, Mode::empty())
 }
 
-/// Stands for all of a file system, by the number of its device: no file has the inode 0.
+/// A key for a whole file system, by its device number: no file has inode 0.
 fn whole_system(device: u64) -> FileId {
     FileId::from_numbers(device, 0)
 }

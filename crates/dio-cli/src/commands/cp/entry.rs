@@ -1,4 +1,4 @@
-//! One name to copy, and what has its name in the target.
+//! One name to copy, and the file that has its name in the target.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::dirs::{Dir, Pair};
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) dir: &'a Arc<Dir>,
-    /// The directories of `dir`.
+    /// The open directories of `dir`.
     pub(crate) open: &'a Pair,
     pub(crate) source: &'a CStr,
     pub(crate) target: &'a CStr,
@@ -30,12 +30,12 @@ impl Entry<'_> {
     }
 }
 
-/// A target as it was found, or as it is after an existing one was removed.
+/// The state of a target, as found or after an existing one was removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
-    /// Nothing is there.
+    /// No such file exists.
     pub(super) fresh: bool,
-    /// What is there.
+    /// Attributes of the existing file, if they were read.
     pub(super) stat: Option<Stat>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a copy, in the words of GNU cp.
+//! Errors of a copy, with the messages of GNU cp.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
 
-/// An operation on one name that failed; it reads as the start of the message.
+/// An operation on one name that can fail. It is displayed as the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Stat,
@@ -74,7 +74,7 @@ impl fmt::Display for Doing {
     }
 }
 
-/// Why a file was not copied, or not wholly.
+/// The reason why a file was not copied, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
     /// A system call failed.
@@ -106,7 +106,7 @@ pub(crate) enum CopyError {
     Replaced(PathBuf),
     #[error("{} has unknown file type", quoted(.0))]
     UnknownType(PathBuf),
-    /// The library's own words: operation, path, offset, cause and cure.
+    /// The library's own message: operation, path, offset, cause and cure.
     #[error("{0}")]
     Transfer(String),
     #[error("cannot start I/O: {0}")]
@@ -134,7 +134,7 @@ impl From<CopyError> for Refusal {
 
 /// Turns an errno into a [`CopyError::At`].
 pub(crate) trait At<T> {
-    /// The path is made only when there is an error to tell.
+    /// Adds the operation and the path. `path` is called only if there is an error.
     fn at(self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError>;
 }
 

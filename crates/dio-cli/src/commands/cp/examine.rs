@@ -1,4 +1,4 @@
-//! Looks at a target before it is touched: whether it exists, and whether it may be replaced.
+//! Examines a target before it is changed: whether it exists, and whether it may be replaced.
 
 use std::path::Path;
 
@@ -15,22 +15,22 @@ use super::options::{CpOptions, Dereference, Existing};
 use super::session::Session;
 use crate::quote::quoted;
 
-/// Whether to go on with an entry.
+/// The decision about an entry.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Proceed(Target),
-    /// The target stays as it is; nothing is wrong.
+    /// The target stays as it is; this is no error.
     Keep,
-    /// The target is newer (`-u`): it stays, and further links of the source are links to it. The
-    /// name led to this inode.
+    /// The target is newer (`-u`) and stays. Further links of the source become links to it. The
+    /// field is the inode that the name led to.
     KeepAsCopy(FileId),
 }
 
-/// What the comparison of source and target says.
+/// The result of comparing source and target.
 enum Sameness {
     Different,
     Same,
-    /// They are one file already, and that is what was asked for.
+    /// They are already one file, and that is what the options ask for.
     Done,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn kind(stat: &Stat) -> FileType {
 }
 
 impl Session {
-    /// Decides what becomes of the target of `entry`, and removes it where the options say so.
+    /// Decides what to do with the target of `entry`, and removes it if the options say so.
     pub(super) fn examine(&self, entry: Entry<'_>, source: &Stat) -> Result<Verdict, CopyError> {
         if entry.dir.fresh {
             return Ok(Verdict::Proceed(Target::FRESH));
@@ -50,7 +50,7 @@ impl Session {
         let verdict = match statat(&entry.open.target, entry.target, flags) {
             Ok(target) => self.examine_existing(entry, source, target)?,
             Err(Errno::NOENT) => Verdict::Proceed(Target::FRESH),
-            // A loop of links cannot be opened; with -f it is then removed.
+            // A loop of links cannot be opened. With -f it is removed later.
             Err(Errno::LOOP) if options.force => Verdict::Proceed(Target { fresh: false, stat: None }),
             Err(errno) => return Err(errno).at(Doing::Stat, || entry.target_path()),
         };
@@ -102,8 +102,8 @@ impl Session {
         let replace_links = options.preserve.links && target.st_nlink > 1;
         let replace_special = options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
         if options.remove_destination || replace_links || replace_special {
-            // Under --atomic the new file takes the name once it is complete; until then the old
-            // one keeps it.
+            // With --atomic the new file takes the name once it is complete. Until then the old
+            // file keeps the name.
             let renamed = options.transfer.atomic && !options.hard_link && kind(source) == FileType::RegularFile;
             if !renamed {
                 self.remove(entry)?;
@@ -122,12 +122,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether an earlier operand of this run made the target's name.
+    /// Returns whether an earlier operand of this run created the target's name.
     fn was_created(&self, entry: Entry<'_>) -> bool {
         self.created.as_ref().is_some_and(|names| names.lock().contains(&entry.target_path()))
     }
 
-    /// A link made by an earlier operand must not carry a later one elsewhere.
+    /// Refuses to write through a link that an earlier operand created, because it may lead
+    /// elsewhere.
     fn refuse_new_symlink(&self, entry: Entry<'_>) -> Result<(), CopyError> {
         if !self.was_created(entry) {
             return Ok(());
@@ -158,8 +159,8 @@ impl Session {
     }
 }
 
-/// Whether the target itself counts, not what a link there leads to: only regular files are written
-/// through links, and only where the link is not to be replaced.
+/// Returns whether the target's own name is examined, rather than the file that a link there leads
+/// to. Only regular files are written through links, and only if the link is not to be replaced.
 fn looks_at_itself(options: &CpOptions, source: &Stat) -> bool {
     let written_as_regular = match kind(source) {
         FileType::RegularFile => true,
@@ -169,16 +170,16 @@ fn looks_at_itself(options: &CpOptions, source: &Stat) -> bool {
     !written_as_regular || options.hard_link || options.remove_destination
 }
 
-/// Whether `target` was last modified before `source`.
+/// Returns whether `target` was last modified before `source`.
 fn older(target: &Stat, source: &Stat) -> bool {
     (target.st_mtime, target.st_mtime_nsec) < (source.st_mtime, source.st_mtime_nsec)
 }
 
-/// Whether source and target are a descriptor of a striped file and a copy of it: removing or
-/// truncating the one would take the bytes of the other.
+/// Returns whether source and target are the descriptor of a striped file and a copy of that
+/// descriptor. Removing or truncating one would then destroy the bytes of the other.
 ///
 /// # Errors
-/// EAGAIN if the owner of one of them holds a lease on it: what it is cannot be known.
+/// EAGAIN if the owner of one of them holds a lease on it, so that its type cannot be determined.
 fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Result<bool, CopyError> {
     if !may_be_striped(source) || !may_be_striped(target) || FileId::of(source) == FileId::of(target) {
         return Ok(false);
@@ -187,7 +188,7 @@ fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Res
     let id = |dir: &Handle, name, stat| {
         let fd = match LeaseWait::Briefly.open(|more| openat(dir, name, flags | more, Mode::empty())) {
             Err(errno @ Errno::AGAIN) => return Err(errno),
-            // What may not be read is not recognised.
+            // A file that cannot be read is treated as not striped.
             other => other.ok(),
         };
         let found = fd.and_then(|fd| descriptor_of(&fd, stat, Path::new(""), LeaseWait::Briefly).ok()?);
@@ -198,7 +199,7 @@ fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Res
     Ok(source.is_some() && source == target()?)
 }
 
-/// Whether copying `source` over `target` would destroy it, because they are one file.
+/// Compares source and target: copying a file over itself would destroy it.
 fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
     let one_inode = FileId::of(source) == FileId::of(target);
     if one_inode && options.hard_link {
@@ -226,12 +227,12 @@ fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat)
     same_through_links(options, entry, &source_link, &target_link)
 }
 
-/// The part of [`sameness`] that looks at the names themselves: `source` and `target` may be links.
+/// The part of [`sameness`] that compares the names themselves; `source` and `target` may be links.
 fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
     let (source_is_link, target_is_link) = (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
     let one_inode = FileId::of(source) == FileId::of(target);
     if options.remove_destination {
-        // Removing a link, or one of several names, leaves the source's contents where they are.
+        // Removing a link, or one of several names, does not affect the source's contents.
         let another_name = one_inode && target.st_nlink > 1 && !same_name(entry);
         if target_is_link && (options.dereference == Dereference::Never || !same_name(entry)) || another_name {
             return Sameness::Different;
@@ -261,7 +262,7 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
     }
 }
 
-/// Whether source and target are one directory entry.
+/// Returns whether source and target are one directory entry.
 fn same_name(entry: Entry<'_>) -> bool {
     fn parts(dir: &Handle, name: &std::ffi::CStr) -> Option<(FileId, Vec<u8>)> {
         let bytes = name.to_bytes();
@@ -276,7 +277,7 @@ fn same_name(entry: Entry<'_>) -> bool {
     matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b)) if a == b)
 }
 
-/// `rwxr-xr-x` as `ls -l` shows it.
+/// Formats a mode as `ls -l` does, such as `rwxr-xr-x`.
 fn permission_letters(mode: u32) -> String {
     let mut letters = String::with_capacity(9);
     for (shift, special, low, high) in [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')] {

@@ -1,7 +1,8 @@
-//! Hard links within the set of files copied.
+//! Hard links within the set of copied files.
 //!
-//! The first worker that meets an inode copies it; others that meet it meanwhile leave their names
-//! with it, and it links them when it is done. Nobody waits.
+//! The first worker that meets an inode copies it. Workers that meet it during that time leave
+//! their names in a list and go on; the first worker links these names when the copy is done. No
+//! worker waits.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -18,13 +19,13 @@ use rustix::io::Errno;
 use super::dirs::{Dir, Pair};
 use super::entry::{Entry, Target};
 
-/// The name under which an inode was copied.
+/// The first copy of an inode.
 #[derive(Clone, Debug)]
 pub(super) struct First {
     pub(super) dir: Arc<Dir>,
     /// Its name in the target of `dir`.
     pub(super) name: CString,
-    /// What that name was given to.
+    /// The inode that the name was given to.
     pub(super) inode: FileId,
 }
 
@@ -33,10 +34,11 @@ impl First {
         self.dir.target_path(&self.name)
     }
 
-    /// Opens the copy as a place.
+    /// Opens the copy with `O_PATH`.
     ///
     /// # Errors
-    /// `ESTALE` if something else has its name, or the name of its directory; those of `open(2)`.
+    /// `ESTALE` if another file has its name, or another directory the name of its directory;
+    /// errors of `open(2)`.
     pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = self.dir.in_target(|dir| openat(dir, &*self.name, flags, Mode::empty()))?;
@@ -44,16 +46,16 @@ impl First {
     }
 }
 
-/// Gives an open file, or what is open as a place, the name `name` in `dir`.
+/// Gives an open file the name `name` in `dir`. The file may be open with `O_PATH` only.
 pub(super) fn link_open(file: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match linkat(file, c"", dir, name, AtFlags::EMPTY_PATH) {
-        // Without CAP_DAC_READ_SEARCH, older kernels refuse it.
+        // Older kernels refuse this without CAP_DAC_READ_SEARCH.
         Err(Errno::NOENT) => linkat(CWD, fd_path(file), dir, name, AtFlags::SYMLINK_FOLLOW),
         linked => linked,
     }
 }
 
-/// A name that becomes a link once the first is copied. Its directory counts it as pending.
+/// A name that becomes a link once the first copy is done. It counts as pending in its directory.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) dir: Arc<Dir>,
@@ -70,14 +72,14 @@ impl Waiting {
     }
 }
 
-/// What to do with a name of an inode that has several.
+/// The action for a name of an inode that has several names.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// Copy it, then say so with [`Links::copied`] or [`Links::failed`].
+    /// Copy it, then call [`Links::copied`] or [`Links::failed`].
     First,
-    /// Nothing: the first one's worker makes the link.
+    /// Do nothing: the worker that copies the first name makes the link.
     Left,
-    /// Link it to this one.
+    /// Link it to this copy.
     Link(First),
 }
 
@@ -87,8 +89,8 @@ enum Slot {
     Copied { first: First, names_left: u64 },
 }
 
-/// Inodes met so far by device and inode. An inode is forgotten when all its names were met, so the
-/// map holds only files whose other links are still to come (or lie outside the copy).
+/// Inodes met so far, by device and inode. An inode is removed when all its names have been met, so
+/// the map holds only files whose other links are still to come (or lie outside the copy).
 #[derive(Debug, Default)]
 pub(super) struct Links {
     slots: Mutex<HashMap<FileId, Slot>>,
@@ -129,8 +131,8 @@ impl Links {
         claim
     }
 
-    /// The first name is there; returns those to link to it now. `names` is how many times
-    /// the inode can be met in all.
+    /// Records the first copy; returns the names to link to it now. `names` is the total number of
+    /// times that the inode can be met.
     pub(super) fn copied(&self, stat: &Stat, first: First, names: u64) -> Vec<Waiting> {
         let key = FileId::of(stat);
         let mut slots = self.slots.lock();
@@ -145,7 +147,7 @@ impl Links {
         waiting
     }
 
-    /// The first name could not be copied; returns those to try in its stead.
+    /// Records that the first name could not be copied; returns the names to try instead.
     pub(super) fn failed(&self, stat: &Stat) -> Vec<Waiting> {
         let mut slots = self.slots.lock();
         match slots.remove(&FileId::of(stat)) {

@@ -1,5 +1,4 @@
-//! A directory that this process made just now, opened (what is no directory:
-//! [`crate::tool::made`]).
+//! Opens a directory that this process has just made (for other files, see [`crate::tool::made`]).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,14 +11,14 @@ use super::durable::parent_of;
 use super::metadata::{Object, set_mode};
 use crate::tool::made::may_be_ours;
 
-/// Bytes for the entries of a directory that should have none but itself and the one above.
+/// Bytes for the entries of an empty directory, which are `.` and `..`.
 const SHORT_LISTING: usize = 1 << 10;
 
-/// Opens the directory that was made as `name` in `dir`. If the umask kept its owner out, it is
-/// opened to its owner; then the mode that it had before is there, too.
+/// Opens the directory that was made as `name` in `dir`. If the umask denies access to its owner,
+/// the directory's mode is changed to 0700 first; the returned attributes have the original mode.
 ///
 /// # Errors
-/// `ESTALE` for a directory that is not as it was made; those of `open(2)`.
+/// `ESTALE` for a directory that is not as it was made; errors of `open(2)`.
 pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (fd, mode) = match openat(dir, name, flags | OFlags::RDONLY, Mode::empty()) {
@@ -36,7 +35,7 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedF
     };
     let mut stat = fstat(&fd)?;
     let above = statat(dir, parent_of(name.to_bytes()), AtFlags::empty())?;
-    // Nothing is mounted on a new directory.
+    // A new directory is not a mount point.
     let made_here = stat.st_dev == above.st_dev && may_be_ours(fd.as_fd(), &stat);
     if !made_here || (others_may_rename_in(&above) && !is_empty(&fd)?) {
         return Err(Errno::STALE);
@@ -45,7 +44,8 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedF
     Ok((fd, stat))
 }
 
-/// Whether users whom this process does not trust may rename what it makes in a directory.
+/// Returns whether users whom this process does not trust may rename what it creates in a
+/// directory.
 fn others_may_rename_in(dir: &Stat) -> bool {
     !is_trusted(dir.st_uid) || (dir.st_mode & 0o022 != 0 && dir.st_mode & 0o1000 == 0)
 }

@@ -1,7 +1,7 @@
 //! Owner, times, mode, ACLs and extended attributes of a copy.
 //!
-//! System calls are made only where the target differs from what creating it already gave: over
-//! tens of thousands of small files each call counts.
+//! System calls are made only where the target differs from what its creation already gave: for
+//! tens of thousands of small files, each call matters.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -21,8 +21,8 @@ use super::session::Session;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// Attributes that are not copied although they are listed: the kernel or the file system makes
-/// them itself, or they are permissions and come with the mode. From attr's xattr.conf(5).
+/// Attributes that are listed but not copied. The kernel or the file system sets them itself, or
+/// they are permissions, which are copied with the mode. From attr's xattr.conf(5).
 const NOT_COPIED: [&str; 9] = [
     "system.nfs4_acl",
     "system.nfs4acl",
@@ -35,45 +35,47 @@ const NOT_COPIED: [&str; 9] = [
     "afs.",
 ];
 
-/// A file whose attributes are read or set. Never by its name: another file may have that by then.
+/// A file whose attributes are read or set. It is never accessed by its name, which another file
+/// may have by then.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Object<'a> {
     /// Open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// Open only as a place (`O_PATH`): a link, a fifo, a device, a directory that may not be read.
+    /// Open only with `O_PATH`: a link, a fifo, a device, a directory that cannot be read.
     Place(BorrowedFd<'a>),
 }
 
-/// What is known of the target before anything is set.
+/// Known attributes of the target before any are set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     /// User and group.
     pub(super) owner: (u32, u32),
-    /// Permission bits, where known.
+    /// Permission bits, if known.
     pub(super) mode: Option<u32>,
-    /// It was made by this run.
+    /// The target was made by this run.
     pub(super) fresh: bool,
-    /// It may have an ACL of its own, inherited or from before.
+    /// The target may have an ACL of its own, inherited or from before.
     pub(super) acl: bool,
 }
 
-/// One copy, as far as its attributes go.
+/// One copy, with what is needed to set its attributes.
 pub(super) struct Attributes<'a> {
     pub(super) session: &'a Session,
     pub(super) source: Object<'a>,
     pub(super) target: Object<'a>,
-    /// The source.
+    /// Attributes of the source.
     pub(super) stat: &'a Stat,
     pub(super) now: Now,
     pub(super) symlink: bool,
     pub(super) directory: bool,
-    /// The mode to set when the source's is not preserved, if any.
+    /// The mode to set if the source's mode is not preserved, if any.
     pub(super) plain_mode: Option<u32>,
     pub(super) shown: &'a dyn Fn() -> PathBuf,
 }
 
 impl Attributes<'_> {
-    /// Sets what the options ask for; what fails is told, and the rest still set.
+    /// Sets what the options ask for. An error is reported, and the remaining attributes are still
+    /// set.
     pub(super) fn apply(&self) {
         let preserve = &self.session.options.preserve;
         if preserve.timestamps {
@@ -87,7 +89,8 @@ impl Attributes<'_> {
                 mode_now = self.close_to_others().or(mode_now);
             }
             if !self.set_owner() {
-                // A stranger's file must not run with the copier's rights.
+                // The set-id bits would make the file run with the rights of the user who copies
+                // it.
                 wanted &= 0o777;
             }
             // Changing the owner clears the set-id bits of some files.
@@ -99,13 +102,13 @@ impl Attributes<'_> {
         }
         if preserve.mode {
             if self.directory && wanted & 0o7000 == 0 {
-                // A set-group-id bit inherited from the directory above stays, as with GNU cp.
+                // A set-group-id bit inherited from the parent directory stays, as with GNU cp.
                 wanted |= self.now.mode.unwrap_or(0) & 0o7000;
             }
             self.set_permissions(wanted, mode_now, acl);
         } else if let Some(plain) = self.plain_mode {
-            // Default permissions are those of the umask, not of an ACL that the directory hands
-            // down.
+            // Default permissions come from the umask, not from an ACL inherited from the
+            // directory.
             let inherited = preserve.default_mode && self.now.acl;
             if inherited {
                 self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
@@ -122,8 +125,8 @@ impl Attributes<'_> {
         }
     }
 
-    /// Before an existing file changes hands, takes away what the new owner's group and others
-    /// would not be given; the new mode, if one was set.
+    /// Before the owner of an existing file changes, removes the permissions that group and others
+    /// of the new owner would not get. Returns the new mode, if one was set.
     fn close_to_others(&self) -> Option<u32> {
         let old = self.now.mode?;
         let safe = old & self.stat.st_mode & 0o700;
@@ -137,7 +140,7 @@ impl Attributes<'_> {
         set.ok().map(|()| safe)
     }
 
-    /// Whether the owner is now the source's.
+    /// Sets the owner and group of the source. Returns whether both are now the source's.
     fn set_owner(&self) -> bool {
         let (uid, gid) = (self.stat.st_uid, self.stat.st_gid);
         let both = set_owner(&self.target, Some(uid), gid);
@@ -146,13 +149,14 @@ impl Attributes<'_> {
         if !expected {
             self.tell(Doing::Owner, both);
         } else {
-            // Only the superuser may give files away; the group may still be one of ours.
+            // Only the superuser may give files away. The group can still be set if the user is a
+            // member of it.
             let _ = set_owner(&self.target, None, gid);
         }
         false
     }
 
-    /// Copies extended attributes if `wanted`; the source's access ACL, if it has one.
+    /// Copies extended attributes if `wanted`. Returns the source's access ACL, if it has one.
     fn copy_attributes(&self, wanted: bool) -> Option<Vec<u8>> {
         if !wanted {
             let acl = self.session.options.preserve.mode && !self.symlink;
@@ -211,13 +215,13 @@ impl Attributes<'_> {
     }
 }
 
-/// Whether files made in `dir` get an ACL from it.
+/// Returns whether files made in `dir` inherit an ACL from it.
 pub(super) fn has_default_acl(dir: &Object<'_>) -> bool {
     matches!(get(dir, ACL_DEFAULT), Ok(Some(_)))
 }
 
-/// Whether files made in `dir`, which was there before, may get an ACL from it: its owner can give
-/// it one at any time.
+/// Returns whether files made in `dir`, an existing directory, may inherit an ACL. An untrusted
+/// owner can add one at any time.
 pub(super) fn may_hand_down_acl(dir: &Object<'_>, stat: &Stat) -> bool {
     !is_trusted(stat.st_uid) || has_default_acl(dir)
 }
@@ -237,8 +241,8 @@ pub(super) fn set_mode(target: &Object<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_bits_retain(mode & 0o7777);
     match target {
         Object::Open(fd) => fchmod(fd, mode),
-        // No call takes the mode of a place on older kernels; this name leads to that inode and no
-        // other.
+        // Older kernels have no call that sets the mode through an `O_PATH` descriptor. This path
+        // leads to exactly that inode.
         Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
     }
 }
@@ -255,7 +259,7 @@ fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errn
 /// (`XATTR_LIST_MAX`).
 const LARGEST: usize = 64 << 10;
 
-/// Calls `read` with a small buffer, which nearly always does, and then with one that always does.
+/// Calls `read` with a small buffer, which is nearly always enough, then with the largest one.
 fn grow(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut small = [0; 256];
     match read(&mut small) {
@@ -276,7 +280,8 @@ fn list(object: &Object<'_>) -> Result<Vec<u8>, Errno> {
     })
 }
 
-/// The value of an attribute; `None` where there is none or the file system knows none.
+/// Returns the value of an attribute; `None` if it does not exist or the file system does not
+/// support attributes.
 fn get(object: &Object<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
     let value = grow(|buffer| match object {
         Object::Open(fd) => fgetxattr(fd, name, buffer),

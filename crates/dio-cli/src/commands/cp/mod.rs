@@ -1,8 +1,9 @@
-//! `dio cp`: GNU cp's grammar, tree walk, metadata and words, with the contents moved by dio.
+//! `dio cp`: GNU cp's grammar, tree walk, metadata and messages, with the contents moved by dio.
 //!
-//! `args` → `options` (validated) → `operands` (where each goes) → `copy` (one entry: `examine` the
-//! target, then make it) and `tree` (directories, shared out through `queue`). `data` moves bytes;
-//! `metadata` sets the rest; `durable` decides how all of it gets onto the medium.
+//! `args` parses the command line and `options` validates it; `operands` decides where each operand
+//! goes. `copy` copies one entry: it lets `examine` check the target, then makes it. `tree` copies
+//! directories, whose entries are distributed through `queue`. `data` moves bytes, `metadata` sets
+//! attributes, and `durable` decides how everything reaches the medium.
 
 mod args;
 mod copy;
@@ -42,7 +43,7 @@ use session::Session;
 
 pub(crate) const PROGRAM: Program = Program { name: "cp", describe: |_| args::grammar().describe(), run };
 
-/// Runs `dio cp`: prints what there is to say, and returns 0 if everything was copied, else 1.
+/// Runs `dio cp`: prints messages, and returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let decided = args::grammar().resolve(line, |args| {
         let (options, operands) = CpOptions::resolve(args)?;
@@ -55,7 +56,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let sources = &operands.sources;
-    // Directories that --parents makes have names to be synced too.
+    // The names of directories that --parents makes have to be synced too.
     let per_file_sync = !options.parents && !operands::is_tree(sources, options.recursive, durable::FEW);
     let session = Session::new(options, sources.len() > 1, per_file_sync);
     if let Err(error) = session.data.check_engine() {
@@ -86,8 +87,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Opens the receipt before anything is copied. It is neither a source nor what a source is copied
-/// to.
+/// Opens the receipt before anything is copied. It must be neither a source nor the target of one.
 fn receipt(options: &CpOptions, operands: &Operands, place: &Place) -> Result<Option<Destination>, Refusal> {
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {

@@ -1,5 +1,5 @@
-//! Opens source and target of a file's contents under the rules of GNU cp. The data layer calls
-//! this, with the flags its mode needs.
+//! Opens source and target of a file's contents by the rules of GNU cp. The data layer calls this
+//! module, with the flags that its mode needs.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,23 +17,23 @@ use super::report::Report;
 use crate::stop::Stop;
 use crate::tool::fifo::open_fifo;
 
-/// A file whose contents are to be copied: names, not descriptors, because the data layer may open
-/// either side more than once (direct and not) and under a temporary name.
+/// A file whose contents are copied. It holds names, not descriptors, because the data layer may
+/// open either side more than once (direct and not) and under a temporary name.
 pub(crate) struct Contents<'a> {
     pub(crate) entry: Entry<'a>,
-    /// The source, looked at just before.
+    /// Attributes of the source, read just before.
     pub(crate) stat: &'a Stat,
     /// A source that is a symbolic link is followed.
     pub(crate) follow: bool,
-    /// There is no target yet.
+    /// No target exists yet.
     pub(crate) fresh: bool,
     /// The target is a FIFO.
     pub(crate) into_fifo: bool,
-    /// The mode a new target is created with; the umask still applies.
+    /// The mode that a new target is created with; the umask still applies.
     pub(crate) mode: u32,
     /// The process's file mode creation mask.
     pub(crate) umask: u32,
-    /// Remove a target that cannot be opened, and make it anew.
+    /// A target that cannot be opened is removed and created again.
     pub(crate) force: bool,
     pub(crate) report: &'a Report,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Contents<'a> {
 /// An open target.
 pub(crate) struct OpenTarget {
     pub(crate) fd: OwnedFd,
-    /// It was made just now.
+    /// The target was created by this call.
     pub(crate) fresh: bool,
 }
 
@@ -62,15 +62,15 @@ impl Contents<'_> {
         self.entry.target_path()
     }
 
-    /// Opens the source for reading, with `extra` flags, and makes sure it is still the file that
-    /// was looked at.
+    /// Opens the source for reading, with `extra` flags, and checks that it is still the same file
+    /// as in `stat`.
     pub(crate) fn open_source(&self, extra: OFlags) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
         if !self.follow {
             flags |= OFlags::NOFOLLOW;
         }
         if FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile {
-            // Should a fifo have taken its place, opening it must not wait for a writer.
+            // If a fifo has replaced it, opening must not wait for a writer.
             flags |= OFlags::NONBLOCK;
         }
         let (dir, name) = self.source_dir();
@@ -84,7 +84,7 @@ impl Contents<'_> {
         Ok(fd)
     }
 
-    /// Opens the target for writing, with `extra` flags such as TRUNC; a new one is created
+    /// Opens the target for writing, with `extra` flags such as TRUNC. A new one is created
     /// exclusively.
     pub(crate) fn open_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
         let (dir, name) = self.target_dir();
@@ -105,12 +105,12 @@ impl Contents<'_> {
         self.create_target(extra)
     }
 
-    /// Whether the target, which was created just now, may have to be striped, because its
-    /// directory has that by default.
+    /// Returns whether the target, which was just created, may have to be striped because that is
+    /// its directory's default.
     fn may_be_striped_by_default(&self) -> bool {
         let has = || self.path_of_target().parent().is_some_and(dio::names::has_default);
-        // The names of operands may lead through several directories; of entries, only one is
-        // asked.
+        // The names of operands may lead through several directories. All entries of a directory
+        // share one, so it is checked once.
         if self.entry.operand { has() } else { !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has) }
     }
 
@@ -130,13 +130,13 @@ impl Contents<'_> {
                 Ok(OpenTarget { fd, fresh: !striped })
             }
             Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
-            // POSIX has a file made where the link leads.
+            // POSIX demands that the file be created where the link leads.
             Err(Errno::EXIST) if is_link(dir, name) && std::env::var_os("POSIXLY_CORRECT").is_some() => {
                 let fd = openat(dir, name, flags - OFlags::EXCL, Mode::from_bits_retain(self.mode));
                 Ok(OpenTarget { fd: fd.at(Doing::Create, || self.target_path())?, fresh: true })
             }
-            // Where such a link leads, a file could be made; but between looking and making it
-            // could lead elsewhere.
+            // A file could be created where the link leads, but the link could change between the
+            // check and the creation.
             Err(Errno::EXIST) if is_link(dir, name) => Err(CopyError::Dangling(self.target_path())),
             Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => {
                 Err(Errno::NOTDIR).at(Doing::Create, || self.target_path())
@@ -146,8 +146,8 @@ impl Contents<'_> {
     }
 }
 
-/// What opening answers: calls `open` with flags to add. The wait for the other end of a FIFO ends
-/// when a stop is asked for.
+/// Calls `open` with flags to add, and returns its result. For a FIFO, the wait for the other end
+/// is interrupted when the run is asked to stop.
 fn open_or_stop(
     is_fifo: bool,
     open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
@@ -158,7 +158,7 @@ fn open_or_stop(
     }
 }
 
-/// Whether the name is a symbolic link.
+/// Returns whether the name is a symbolic link.
 pub(super) fn is_link(dir: BorrowedFd<'_>, name: &CStr) -> bool {
     readlinkat_raw(dir, name, &mut [0; 1]).is_ok()
 }

@@ -1,4 +1,4 @@
-//! The operands, one after another: where each goes, and what must be known before anything starts.
+//! The operands, one after another: where each is copied to, and the checks before anything starts.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -26,15 +26,15 @@ use super::session::{Job, Session};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 
-/// Where the operands go.
+/// Destination of the operands.
 pub(crate) enum Place {
-    /// Into a directory, open as far as looking names up goes.
+    /// Into a directory. It can be opened with `O_PATH`.
     Into(PathBuf),
     /// To exactly this name.
     At(PathBuf),
 }
 
-/// Asks the file system what the last operand is.
+/// Determines the destination from what the last operand is in the file system.
 pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal> {
     let open =
         |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
@@ -58,20 +58,20 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal
     Ok(place)
 }
 
-/// One operand at a time, because later ones depend on what earlier ones made.
+/// Starts one operand at a time, because later ones depend on what earlier ones made.
 pub(crate) struct Walk<'a> {
     session: &'a Arc<Session>,
     place: Place,
-    /// The target directory, from the first operand on.
+    /// The target directory, opened for the first operand.
     into: Option<Arc<OwnedFd>>,
-    /// Names handed to workers. A second operand of the same name waits for the first.
+    /// Target names given to workers. A second operand with the same name waits for the first.
     started: HashSet<PathBuf>,
-    /// Operands seen, by device and inode.
+    /// Operands so far, by device and inode: their sources and targets.
     seen: HashMap<FileId, Vec<(PathBuf, PathBuf)>>,
     several: bool,
-    /// The target directory will be synced at the end.
+    /// The target directory is noted for the sync at the end.
     synced: bool,
-    /// Whether the target directory gives its files an ACL.
+    /// Whether files in the target directory inherit an ACL from it.
     default_acl: OnceLock<bool>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Copies `source`, or has it copied.
+    /// Copies `source`, or hands it to a worker.
     pub(crate) fn operand(&mut self, lane: &mut Lane, source: &Path) {
         if let Err(error) = self.try_operand(lane, source) {
             self.session.report.error(error);
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
         let source_name = c_string(source);
         let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
         let default_acl = self.default_acl(handle, &target);
-        // Where a link leads, an operand before this one may be making the file.
+        // An earlier operand may still be creating the file that this link leads to.
         let leads_on = self.several && is_link(handle.as_fd(), &target);
         if leads_on {
             session.queue().drain(session, lane);
@@ -116,8 +116,7 @@ impl<'a> Walk<'a> {
         let open = dir.open()?;
         let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
-        // Which of several linked operands is copied, and which are links to it, is settled by
-        // their order.
+        // The order of linked operands determines which one is copied and which become links to it.
         let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
         if !self.is_new(source, &shown_target, &stat) {
             return Ok(());
@@ -128,7 +127,7 @@ impl<'a> Walk<'a> {
         if self.several && !self.started.insert(shown_target) {
             session.queue().drain(session, lane);
         }
-        // Operands that go into one directory need it synced once.
+        // Operands that go into the same directory need it synced only once.
         if !std::mem::replace(&mut self.synced, parents.is_none()) {
             session.durable.names_in(&dir, &target)?;
         }
@@ -145,8 +144,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Where the copy of `source` goes: the directory, its name there, and under `--parents` the
-    /// directories made for it.
+    /// Determines where `source` is copied to: the directory, the name in it, and with `--parents`
+    /// the directories made for it.
     fn place_of(&mut self, source: &Path) -> Result<(OperandPlace, CString, Option<Parents>), CopyError> {
         let path = match &self.place {
             Place::At(path) => {
@@ -194,7 +193,7 @@ impl<'a> Walk<'a> {
         if self.session.options.parents { ask() } else { *self.default_acl.get_or_init(ask) }
     }
 
-    /// Warns of an operand that was given before; false for one that is to be left out.
+    /// Warns of an operand that was given before; returns false if it is to be skipped.
     fn is_new(&mut self, source: &Path, target: &Path, stat: &Stat) -> bool {
         if !self.several {
             return true;
@@ -212,7 +211,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether two names lead to one entry of one directory.
+/// Returns whether two names lead to the same entry of the same directory.
 fn same_entry(a: &Path, b: &Path) -> bool {
     let parent = |path: &Path| statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| FileId::of(&stat));
     a == b || (a.file_name() == b.file_name() && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
@@ -221,7 +220,7 @@ fn same_entry(a: &Path, b: &Path) -> bool {
 /// Refuses to copy a directory into itself before anything is made: the target's directory must not
 /// be the source or below it.
 fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), CopyError> {
-    // Copying a directory onto itself is "the same file", and told later.
+    // Copying a directory onto itself gives the error "the same file" later.
     let handle = &dir.open()?.target;
     let Ok(mut above) = open_parent(handle, target) else { return Ok(()) };
     loop {
@@ -243,7 +242,7 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
     }
 }
 
-/// The name `source` gets in the target directory: its last part, or all of it under `--parents`.
+/// The name of `source` in the target directory: its last part, or all of it with `--parents`.
 pub(super) fn name_in_directory(source: &Path, parents: bool) -> CString {
     let bytes = source.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
@@ -255,7 +254,8 @@ pub(super) fn name_in_directory(source: &Path, parents: bool) -> CString {
         let start = trimmed.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
         &trimmed[start..]
     };
-    // The parent of anything, and the root, have no name of their own: their contents go in.
+    // `..` and the root have no name of their own, so their contents are copied into the directory
+    // itself.
     let name = if name.is_empty() || (name == b".." && !parents) { b"." } else { name };
     CString::new(name).expect("operands come from the command line and hold no NUL")
 }
@@ -264,7 +264,8 @@ fn c_string(path: &Path) -> CString {
     CString::new(path.as_os_str().to_owned().into_vec()).expect("operands come from the command line and hold no NUL")
 }
 
-/// Whether any of `sources` may be a directory to descend into, or there are more than `few`.
+/// Returns whether any of `sources` may be a directory to descend into, or there are more than
+/// `few`.
 pub(crate) fn is_tree(sources: &[PathBuf], recursive: bool, few: usize) -> bool {
     let directory =
         |path: &PathBuf| statat(CWD, path, AtFlags::empty()).is_ok_and(|stat| kind(&stat) == FileType::Directory);

@@ -1,4 +1,4 @@
-//! From flags to decisions: everything that can be known to be wrong before a file is looked at.
+//! Turns flags into decisions. All errors that do not depend on files are found here.
 
 use std::path::PathBuf;
 
@@ -30,26 +30,26 @@ pub(crate) struct CpOptions {
     pub(crate) sync: bool,
     pub(crate) progress: When,
     pub(crate) transfer: Transfer,
-    /// Where the account goes; `-` is standard output.
+    /// Path of the receipt; `-` is standard output.
     #[allow(dead_code, reason = "read by whoever writes the receipt")]
     pub(crate) receipt: Option<PathBuf>,
 }
 
-/// The operands, before the file system was asked what the last one is.
+/// The operands, before it is known whether the last one is a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) target: Target,
 }
 
-/// Where copies go.
+/// Destination of the copies.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// `-t`: into this directory.
     Into(PathBuf),
     /// `-T`: exactly this name.
     Exactly(PathBuf),
-    /// Into it if it is a directory, else exactly there (one source only).
+    /// Into it if it is a directory, else exactly this name (one source only).
     Either(PathBuf),
 }
 
@@ -57,10 +57,11 @@ impl CpOptions {
     /// Decides what the command line means.
     ///
     /// # Errors
-    /// What contradicts itself, or is missing.
+    /// Options contradict each other, or an operand is missing.
     pub(super) fn resolve(args: CpArgs) -> Result<(Self, Operands), Refusal> {
         if args.context {
-            // No SELinux support: asking for a context is refused, doing without is what happens.
+            // SELinux is not supported: a request for a context is refused, and without one there
+            // is none.
             return Err(Refusal::plain("cannot preserve security context without an SELinux-enabled kernel"));
         }
         let existing = if args.update == Some(Update::None) { Existing::Keep } else { args.existing };
@@ -75,7 +76,7 @@ impl CpOptions {
         if transfer.resume && transfer.atomic {
             return Err(Refusal::usage("--resume and --atomic cannot be used together"));
         }
-        // Without a flag, links in a tree are copied as links, and elsewhere followed.
+        // Without a flag, links are copied as links with `-r`, and followed otherwise.
         let in_tree = args.recursive && !args.link;
         let options = Self {
             recursive: args.recursive,

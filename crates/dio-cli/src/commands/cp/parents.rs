@@ -1,4 +1,4 @@
-//! `--parents`: the directories that lead to a source are made in the target directory.
+//! `--parents`: makes the directories that lead to a source in the target directory.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,25 +20,27 @@ pub(super) struct Parents {
     made: Vec<Parent>,
 }
 
-/// It is not held open: there may be more of them than descriptors.
+/// One such directory. It is not kept open, because there may be more of them than descriptors.
 struct Parent {
-    /// The source, relative to the working directory as the target is.
+    /// Path of the source, relative to the working directory.
     name: CString,
     shown: PathBuf,
     stat: Stat,
     now: Stat,
     fresh: bool,
-    /// A link led there. If it was there before, it may be anybody's, and stays as it is.
+    /// A symbolic link led there. If the directory existed before, it may belong to anybody, and
+    /// its attributes are not changed.
     elsewhere: bool,
 }
 
 impl Parents {
-    /// Makes the directories above `name` in `directory`, which is open and shown as its path, as
-    /// they are above the source: `name` is the source's own name without leading slashes. The
-    /// innermost one is returned open as a place, unless that is `directory`.
+    /// Makes the directories above `name` in `directory`, which is open and which messages call
+    /// `shown`. Each gets the attributes of the one above the source; `name` is the source's own
+    /// name without leading slashes. The innermost directory is returned, opened with `O_PATH`,
+    /// unless it is `directory`.
     ///
-    /// Each is made and found in the one before, which stays the same whatever becomes of its name.
-    /// As with GNU cp, a link that is there is followed.
+    /// Each directory is made and opened relative to the one before, which stays the same even if
+    /// its name changes. As with GNU cp, an existing link is followed.
     pub(super) fn make(
         session: &Session,
         (directory, shown): (BorrowedFd<'_>, &Path),
@@ -71,7 +73,7 @@ impl Parents {
         Ok((Self { made }, here))
     }
 
-    /// Makes or finds `part` in `above`. `elsewhere` says that a link led there.
+    /// Makes or opens `part` in `above`. `elsewhere` says that a link led to `above`.
     fn make_one(
         session: &Session,
         (above, part): (BorrowedFd<'_>, &CStr),
@@ -145,7 +147,7 @@ impl Parents {
 }
 
 impl Parent {
-    /// Source and target, if they are what they were.
+    /// Opens source and target, and checks that they are still the same directories.
     fn open(&self) -> Result<(OwnedFd, OwnedFd), CopyError> {
         let same = |fd: OwnedFd, then: &Stat| {
             let now = fstat(&fd)?;
@@ -159,16 +161,16 @@ impl Parent {
     }
 }
 
-/// How a directory is opened as a place.
+/// Flags for opening a directory with `O_PATH`.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory, to read its attributes or to set them.
+/// Opens a directory, to read or set its attributes.
 fn open_to_read(path: impl rustix::path::Arg + Copy) -> Result<OwnedFd, Errno> {
     let read = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, path, read, Mode::empty()).or_else(|_| openat(CWD, path, PLACE, Mode::empty()))
 }
 
-/// Whether a name leads to anything.
+/// Returns whether a name leads to a file of any type.
 fn is_there(dir: BorrowedFd<'_>, path: &CStr) -> bool {
     statat(dir, path, AtFlags::empty()).is_ok()
 }

@@ -1,7 +1,7 @@
-//! The bounded queue of work and the workers that empty it.
+//! The bounded queue of jobs, and the workers that process it.
 //!
-//! Whoever finds the queue full does the work itself, depth first; so memory is bounded, nothing
-//! waits on anything but the queue, and with no workers at all a copy runs in GNU cp's order.
+//! A thread that finds the queue full does the job itself, depth first. This bounds memory, and no
+//! thread waits for anything but the queue. Without workers, a copy runs in GNU cp's order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Jobs waiting, newest first: a tree is walked depth first, which bounds the directories open.
+/// Waiting jobs, newest first: a tree is walked depth first, which bounds the number of open
+/// directories.
 pub(crate) struct Queue<J> {
     state: Mutex<State<J>>,
     changed: Condvar,
-    /// Jobs that may wait.
+    /// Maximum number of waiting jobs.
     limit: usize,
-    /// Threads that may be started; 0 runs everything in the caller.
+    /// Maximum number of threads; with 0, the caller runs everything.
     workers: usize,
 }
 
 struct State<J> {
     jobs: Vec<J>,
-    /// Jobs waiting and running.
+    /// Number of jobs that are waiting or running.
     outstanding: usize,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
@@ -29,7 +30,7 @@ struct State<J> {
     panicked: bool,
 }
 
-/// What a worker needs: it takes jobs until there are no more.
+/// The context of the workers: it runs their jobs.
 pub(crate) trait Work<J>: Send + Sync + 'static {
     /// A worker's own state, made in its thread.
     type Lane;
@@ -49,12 +50,12 @@ impl<J: Send + 'static> Queue<J> {
         self.state.lock()
     }
 
-    /// Whether work is shared out at all.
+    /// Returns whether there are workers at all.
     pub(crate) fn parallel(&self) -> bool {
         self.workers > 0
     }
 
-    /// Hands `job` to a worker, or back if all are busy and enough is waiting.
+    /// Gives `job` to a worker, or returns it if enough jobs are waiting.
     pub(crate) fn offer<W: Work<J>>(&self, work: &Arc<W>, job: J) -> Option<J> {
         if self.workers == 0 {
             return Some(job);
@@ -71,7 +72,7 @@ impl<J: Send + 'static> Queue<J> {
             });
             match started {
                 Ok(thread) => state.threads.push(thread),
-                // Without any thread nobody would come for the job.
+                // Without any thread the job would never run.
                 Err(_) if state.threads.is_empty() => return Some(job),
                 Err(_) => {}
             }
@@ -83,12 +84,12 @@ impl<J: Send + 'static> Queue<J> {
         None
     }
 
-    /// Helps until nothing waits or runs.
+    /// Runs jobs in the caller until none is waiting or running.
     pub(crate) fn drain<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) {
         self.serve(work, lane, false);
     }
 
-    /// Helps to the end and dismisses the workers; false if one of them panicked.
+    /// Runs the remaining jobs and ends the workers; returns false if one of them panicked.
     pub(crate) fn close<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) -> bool {
         self.drain(work, lane);
         let threads = {
@@ -101,7 +102,8 @@ impl<J: Send + 'static> Queue<J> {
         joined && !self.lock().panicked
     }
 
-    /// Takes jobs; a worker stays until the queue is closed, others until it is empty and idle.
+    /// Processes jobs. With `stay`, a worker continues until the queue is closed; else the call
+    /// returns when no job is waiting or running.
     fn serve<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane, stay: bool) {
         let mut state = self.lock();
         loop {
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A job of n makes n jobs of n - 1.
+    /// A job `n` makes `n` jobs `n - 1`.
     struct Tree {
         queue: Queue<u32>,
         ran: AtomicUsize,

@@ -1,5 +1,4 @@
-//! Where messages go: standard error for what went wrong, standard output for `-v`, one line at a
-//! time.
+//! Messages: errors go to standard error, and `-v` output to standard output, one line at a time.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
@@ -12,12 +11,12 @@ use crate::quote::{as_shown_on, quoted};
 use crate::tool::called_as;
 use crate::tool::said::{is_lost, say};
 
-/// The name messages start with: `cp` where that is the name of the link that was called.
+/// The name that messages start with: `cp` if the program was called by a link of that name.
 pub(super) fn name() -> String {
     called_as("cp")
 }
 
-/// Collects the outcome of a run and tells it.
+/// Records the outcome of a run and prints messages.
 pub(crate) struct Report {
     failed: AtomicBool,
     verbose: bool,
@@ -33,19 +32,19 @@ impl Report {
         Self { failed: AtomicBool::new(false), verbose, out: Mutex::new(BufWriter::new(out)), flush_lines }
     }
 
-    /// Tells an error; the exit status will be 1.
+    /// Prints an error; the exit status will be 1.
     pub(crate) fn error(&self, error: impl Display) {
         self.failed.store(true, Ordering::Relaxed);
         self.note(error);
     }
 
-    /// Tells something that does not change the exit status.
+    /// Prints a message that does not change the exit status.
     pub(crate) fn note(&self, text: impl Display) {
         self.flush();
         say(format!("{}: {text}\n", name()));
     }
 
-    /// Remembers a failure that was told already.
+    /// Records a failure that was already reported.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -54,7 +53,7 @@ impl Report {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// `'source' -> 'target'` under `-v`.
+    /// Prints `'source' -> 'target'` with `-v`.
     pub(crate) fn copying(
         &self,
         source: impl FnOnce() -> std::path::PathBuf,
@@ -65,7 +64,7 @@ impl Report {
         }
     }
 
-    /// `source -> target` under `-v`, for the directories that `--parents` makes.
+    /// Prints `source -> target` with `-v`, for directories that `--parents` makes.
     pub(crate) fn parent_made(&self, source: &Path, target: &Path) {
         if self.verbose {
             let line = format!("{} -> {}", source.display(), target.display());
@@ -73,7 +72,7 @@ impl Report {
         }
     }
 
-    /// `removed 'target'` under `-v`.
+    /// Prints `removed 'target'` with `-v`.
     pub(crate) fn removed(&self, target: impl FnOnce() -> std::path::PathBuf) {
         if self.verbose {
             self.line(format_args!("removed {}", quoted(target())));
@@ -95,7 +94,7 @@ impl Report {
         }
     }
 
-    /// Asks `question` on standard error; only an answer that starts with `y` or `Y` is a yes.
+    /// Asks `question` on standard error. Only an answer that starts with `y` or `Y` means yes.
     pub(crate) fn ask(&self, question: impl Display) -> bool {
         self.flush();
         say(format!("{}: {question}", name()));
@@ -106,7 +105,7 @@ impl Report {
         }
     }
 
-    /// Writes out what is left; whether all went well.
+    /// Writes out buffered lines; returns whether there was no failure.
     pub(crate) fn finish(&self) -> bool {
         if let Err(error) = self.out.lock().flush() {
             let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);

@@ -1,4 +1,4 @@
-//! What one run of `dio cp` shares among its workers.
+//! State that the workers of one run of `dio cp` share.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -19,29 +19,29 @@ use super::report::{self, Report};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
 
-/// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
-/// besides the listings of the directories it is in.
+/// Maximum number of waiting jobs. With up to [`CHUNK`] names each, this limits what a copy keeps
+/// in memory besides the listings of the directories in use.
 const WAITING: usize = 1024;
-/// Entries handed to a worker at once. Creating files locks their directory, so workers in one
-/// directory mostly wait for each other: only large ones are shared.
+/// Number of entries given to a worker at once. Creating files locks their directory, so workers in
+/// one directory mostly wait for each other: only large directories are shared.
 pub(super) const CHUNK: usize = 128;
 
-/// A deep tree keeps two directories open for each level: as many descriptors are asked for as the
-/// system lets us have, up to this.
+/// Maximum number of descriptors to request from the system. A deep tree keeps two directories open
+/// for each level.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Descriptors that a worker may have open at a time beside those of levels: a directory that it
-/// comes to, or a file as the copy loop needs it.
+/// Descriptors that a worker may have open at a time besides those of levels: for a directory that
+/// it enters, or for a file in the copy loop.
 const WORKERS_DESCRIPTORS: u64 = 12;
 
-/// Descriptors that are left for the engine, the libraries and what is opened in passing.
+/// Descriptors reserved for the engine, the libraries and files that are opened briefly.
 const OTHER_DESCRIPTORS: u64 = 40;
 
-/// A piece of work.
+/// A job for a worker.
 pub(crate) enum Job {
     /// Entries of a directory, under the same names in the target.
     Entries { dir: Arc<Dir>, names: Vec<CString> },
-    /// An operand, looked at already.
+    /// An operand, with its attributes.
     Operand { dir: Arc<Dir>, source: CString, target: CString, stat: Box<Stat> },
 }
 
@@ -54,29 +54,28 @@ pub(crate) struct Session {
     pub(crate) progress: Arc<Progress>,
     pub(crate) ledger: Arc<Ledger>,
     pub(super) links: Links,
-    /// Names created for operands, when there are several: none of them may be overwritten by a
-    /// later one.
+    /// Names created for operands, if there are several. A later operand must not overwrite them.
     pub(super) created: Option<Mutex<HashSet<PathBuf>>>,
-    /// Directories named as operands and the first one made for each, by device and inode, with the
-    /// target's name: met again while walking, a copy would go into itself.
+    /// The first directory made for each operand, by device and inode, with its name. If the walk
+    /// meets one as a source, the copy would go into itself.
     pub(super) roots: Mutex<HashMap<FileId, PathBuf>>,
     queue: Queue<Job>,
-    /// Levels of a tree that are open, counted from one that is worked in.
+    /// Number of levels of a tree that stay open, counted upwards from a directory in use.
     pub(super) levels: usize,
     /// The process's file mode creation mask.
     pub(super) umask: u32,
-    /// User and group that files get where the directory does not say otherwise.
+    /// The effective user is root.
     pub(super) root: bool,
 }
 
 impl Session {
-    /// A run with `options`; `several` operands are given, `tree` says that directories may be
-    /// among them.
+    /// Makes the state for a run with `options`. `several` says that there is more than one
+    /// operand; `per_file_sync` that each file is synced by itself.
     pub(crate) fn new(options: CpOptions, several: bool, per_file_sync: bool) -> Arc<Self> {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         crate::tool::allow_descriptors(DESCRIPTORS);
-        // Questions and their answers belong to one file at a time.
+        // Questions are asked about one file at a time, so there are no workers.
         let most = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
         let (workers, levels) = means(crate::tool::free_descriptors(), most);
         let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
@@ -100,7 +99,7 @@ impl Session {
 }
 
 impl Session {
-    /// Writes the receipt, if one was asked for.
+    /// Writes the receipt, if one was requested.
     pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
         let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
         self.ledger.count_syncs(self.durable.syncs());
@@ -138,16 +137,17 @@ impl Work<Job> for Session {
     }
 }
 
-/// Of so many workers those, and of the levels of a tree as many open for each, as there are
-/// descriptors for. With few of them everything is done by one thread in one directory.
+/// Returns how many of `workers` workers to use, and how many levels of a tree to keep open for
+/// each, with `free` descriptors. With few descriptors, one thread does everything and keeps one
+/// level.
 fn means(free: u64, workers: usize) -> (usize, usize) {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
     let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
     (workers, (free / 4 / (workers + 1)).max(1))
 }
 
-/// Four times the processors, because on a cold disk workers mostly wait; more than 16 only fight
-/// over directories.
+/// Number of workers: four times the processors, because on a cold disk workers mostly wait; but no
+/// more than 16, which would only contend for directories.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
 }

@@ -1,4 +1,4 @@
-//! Directories: making them, sharing out what is in them, finishing them.
+//! Directories: makes them, distributes their entries, and finishes them.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ use super::options::Dereference;
 use super::queue::Work;
 use super::session::{CHUNK, Job, Session};
 
-/// Bytes of directory entries read at once.
+/// Bytes of directory entries that are read at once.
 const LISTING: usize = 64 << 10;
 
 /// An open target directory.
@@ -32,7 +32,8 @@ struct Made {
 }
 
 impl Session {
-    /// Makes a directory, and lists what is to be copied into it. It is left when that is done.
+    /// Makes a directory, and lists the entries to copy into it. The caller leaves the directory
+    /// when they are done.
     pub(super) fn copy_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Listed, CopyError> {
         self.refuse_loop(entry, stat)?;
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -40,8 +41,8 @@ impl Session {
             flags |= OFlags::NOFOLLOW;
         }
         let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
-        // What is listed must be what was looked at: its owner, mode and ACL are those that the
-        // copy gets.
+        // The listed directory must be the one in `stat`, because the copy gets the owner, mode and
+        // ACL from there.
         if source.as_ref().is_ok_and(|fd| !is_same(fd, stat)) {
             return Err(CopyError::Replaced(entry.source_path()));
         }
@@ -54,7 +55,7 @@ impl Session {
                 (fd, names.at(Doing::ReadDirectory, || entry.source_path()))
             }
             Err(errno) => {
-                // The directory itself can still be made, as the rest of the tree expects it.
+                // The directory is still made, because the rest of the tree needs it.
                 let fd = openat(&entry.open.source, entry.source, flags | OFlags::PATH, Mode::empty());
                 let fd = fd.and_then(|fd| if is_same(&fd, stat) { Ok(fd) } else { Err(Errno::STALE) });
                 (fd.at(Doing::Access, || entry.source_path())?, Err(errno).at(Doing::Access, || entry.source_path()))
@@ -71,7 +72,7 @@ impl Session {
         Ok(Listed { dir, names })
     }
 
-    /// Refuses directories that would be copied for ever.
+    /// Refuses directories whose copy would never end.
     fn refuse_loop(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
         let identity = FileId::of(stat);
         if entry.operand {
@@ -87,7 +88,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the target directory, unless it is there, and opens it.
+    /// Makes the target directory, unless it exists, and opens it.
     fn make_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Made, CopyError> {
         let preserve = &self.options.preserve;
         let shown = || entry.target_path();
@@ -96,7 +97,7 @@ impl Session {
         let omitted = if preserve.ownership { bits & 0o077 } else { bits & 0o022 };
         let fresh = found.fresh;
         if fresh {
-            // The owner needs rwx to fill it; what the source lacks is taken away at the end.
+            // The owner needs rwx to fill it. Bits that the source lacks are removed at the end.
             let mode = Mode::from_bits_retain((bits & 0o1777 & !omitted) | 0o700);
             mkdirat(dir, name, mode).at(Doing::CreateDirectory, shown)?;
         }
@@ -108,14 +109,14 @@ impl Session {
         } else {
             let open = |access| openat(dir, name, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
             let fd = match open(OFlags::RDONLY) {
-                // One can put files into a directory that one may not list.
+                // Files can be created in a directory that cannot be listed.
                 Err(Errno::ACCESS) => open(OFlags::PATH),
                 opened => opened,
             };
             (fd.at(Doing::Stat, shown)?, None)
         };
         let now = fstat(&fd).at(Doing::Stat, shown)?;
-        // Whoever may rename there must not lead the copy elsewhere.
+        // A user who can rename files there must not redirect the copy.
         if found.stat.is_some_and(|before| !fresh && FileId::of(&before) != FileId::of(&now)) {
             return Err(CopyError::Replaced(shown()));
         }
@@ -130,7 +131,7 @@ impl Session {
             self.durable.file_system_of(&fd, now.st_dev, shown);
         }
         let matters = preserve.mode || preserve.ownership || preserve.default_mode;
-        // The directory itself is asked, not the one above: that may have changed meanwhile.
+        // The directory itself is checked, not its parent, whose ACL may have changed meanwhile.
         let hands_down = |dir| if fresh { has_default_acl(&dir) } else { may_hand_down_acl(&dir, &now) };
         let default_acl = matters && hands_down(object(fd.as_fd()));
         let finish = Finish {
@@ -145,8 +146,7 @@ impl Session {
         Ok(Made { fd, fresh, default_acl, finish })
     }
 
-    /// Gives the entries of a directory to whoever is free, copies the rest, and leaves the
-    /// directory.
+    /// Gives the entries of a directory to free workers, copies the rest, and leaves the directory.
     pub(super) fn fill(self: &Arc<Self>, lane: &mut Lane, listed: Listed) {
         let Listed { dir, names } = listed;
         self.share_out(lane, &dir, names);
@@ -154,7 +154,7 @@ impl Session {
     }
 
     fn share_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, mut names: Vec<Name>) {
-        // Inodes are near each other on the disk when their numbers are.
+        // Inodes with near numbers are usually near each other on the disk.
         names.sort_unstable_by_key(|name| name.inode);
         if !self.queue().parallel() {
             for Name { name, .. } in names {
@@ -186,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Sets what filling a directory would have changed: times, owner, mode.
+    /// Sets the attributes that filling a directory would have changed: times, owner, mode.
     pub(super) fn finish_directory(&self, dir: &Dir) {
         let Some(finish) = &dir.finish else { return };
         let open = match dir.open() {
@@ -223,18 +223,18 @@ impl Session {
     }
 }
 
-/// A directory, which may be open only as a place.
+/// Wraps a directory, which may be open with `O_PATH` only.
 pub(super) fn object(fd: BorrowedFd<'_>) -> Object<'_> {
     let place = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
     if place { Object::Place(fd) } else { Object::Open(fd) }
 }
 
-/// Whether an open directory is the one that was looked at.
+/// Returns whether an open directory is the one in `stat`.
 fn is_same(fd: &OwnedFd, stat: &Stat) -> bool {
     fstat(fd).is_ok_and(|opened| FileId::of(&opened) == FileId::of(stat))
 }
 
-/// A directory that is made, and what is to be copied into it.
+/// A directory that was made, and the entries to copy into it.
 pub(super) struct Listed {
     dir: Arc<Dir>,
     names: Vec<Name>,

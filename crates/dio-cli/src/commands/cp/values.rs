@@ -1,26 +1,26 @@
-//! What options stand for.
+//! Values of options.
 
 use crate::tool::{Mode, When};
 
-/// Most bytes in the buffers of all copiers together.
+/// Maximum total size of the buffers of all copiers, in bytes.
 pub(super) const MOST_BUFFERS: usize = 48 << 20;
 
-/// The largest block that may be asked for, in bytes: two of them fit, so that reads and writes
+/// The largest permitted block, in bytes. Two of them fit in the buffers, so that reads and writes
 /// overlap.
 pub(super) const MOST_BLOCK: u64 = MOST_BUFFERS as u64 / 2;
 
-/// Which symbolic links in the source are followed.
+/// Rule for following symbolic links in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dereference {
-    /// None: links are copied as links.
+    /// No link is followed; links are copied as links.
     Never,
-    /// Those named on the command line.
+    /// Links named on the command line are followed.
     Operands,
-    /// All.
+    /// All links are followed.
     Always,
 }
 
-/// What becomes of a target file that exists.
+/// Rule for a target file that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Existing {
     /// It is replaced.
@@ -32,7 +32,7 @@ pub(crate) enum Existing {
     Keep,
 }
 
-/// The attributes a copy takes over from its source.
+/// Attributes that a copy takes from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preserve {
     /// Permission bits and ACLs.
@@ -41,32 +41,32 @@ pub(crate) struct Preserve {
     pub(crate) ownership: bool,
     /// Times of access and modification.
     pub(crate) timestamps: bool,
-    /// Hard links within the set of files copied.
+    /// Hard links within the set of copied files.
     pub(crate) links: bool,
     /// Extended attributes.
     pub(crate) xattr: bool,
-    /// Extended attributes were asked for by name: failing to copy one is an error.
+    /// Extended attributes were requested by name, so failing to copy one is an error.
     pub(crate) xattr_required: bool,
-    /// Failing to keep mode, ownership or times makes the exit status 1.
+    /// An option such as `--preserve` or `-p` was given.
     pub(crate) required: bool,
     /// `--no-preserve=mode`: new files get the default permissions, whatever the source has.
     pub(crate) default_mode: bool,
 }
 
-/// How the bytes of a file are moved; the data layer's part.
+/// How the data layer moves the bytes of a file.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "read by the data layer")]
 pub(crate) struct Transfer {
     pub(crate) mode: Mode,
     pub(crate) strict: bool,
-    /// Bytes.
+    /// Size of a block in bytes.
     pub(crate) block: Option<u64>,
     pub(crate) depth: Option<u32>,
-    /// Bytes: up to this, files take the small way under `Mode::Auto`.
+    /// Maximum size in bytes of files that are copied by the small method with `Mode::Auto`.
     pub(crate) small: u64,
     pub(crate) atomic: bool,
     pub(crate) verify: bool,
-    /// Bytes per second.
+    /// Limit in bytes per second.
     pub(crate) limit: Option<u64>,
     pub(crate) resume: bool,
     pub(crate) sparse: When,

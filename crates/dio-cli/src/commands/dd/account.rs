@@ -1,4 +1,4 @@
-//! Records in and out, and the report that tells them.
+//! Counts records in and out, and prints the report.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -9,29 +9,30 @@ use super::flags::Level;
 use super::human;
 use crate::tool::said::say;
 
-/// Records of one side.
+/// Records of one side, input or output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) full: u64,
     pub(super) partial: u64,
-    /// Bytes of a record that is not full yet.
+    /// Bytes of the record in progress, which is not full yet.
     rest: u64,
-    /// No full record came after the last partial one.
+    /// No full record followed the last partial one.
     ends_short: bool,
 }
 
 impl Side {
-    /// Whether at most the last record was a partial one.
+    /// Returns whether no record except perhaps the last is partial.
     pub(super) fn is_full_but_for_the_last(&self) -> bool {
         self.partial == 0 || self.partial == 1 && self.ends_short
     }
 
-    /// Full records alone.
+    /// Makes a count of full records only.
     pub(super) fn of(full: u64) -> Side {
         Side { full, ..Side::default() }
     }
 
-    /// Bytes of a stream that is cut into records of `record` bytes, wherever the pieces end.
+    /// Counts bytes of a stream that is cut into records of `record` bytes, wherever the pieces
+    /// end.
     pub(super) fn stream(&mut self, record: u64, bytes: u64) {
         let all = u128::from(self.rest) + u128::from(bytes);
         let full = (all / u128::from(record)) as u64;
@@ -40,7 +41,7 @@ impl Side {
         self.rest = (all % u128::from(record)) as u64;
     }
 
-    /// The record under way ends here; true if there was one.
+    /// Ends the record in progress; returns true if there was one.
     pub(super) fn cut(&mut self) -> bool {
         let short = std::mem::take(&mut self.rest) > 0;
         self.partial += u64::from(short);
@@ -48,36 +49,35 @@ impl Side {
         short
     }
 
-    /// The same as if the record under way had not been begun.
+    /// Returns the counts without the record in progress.
     pub(super) fn without_rest(self) -> Side {
         Side { rest: 0, ..self }
     }
 
-    /// Bytes of the record under way.
+    /// Bytes of the record in progress.
     pub(super) fn rest(&self) -> u64 {
         self.rest
     }
 }
 
-/// What was counted.
+/// All counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) input: Side,
     pub(super) output: Side,
     pub(super) truncated: u64,
-    /// Bytes written, or sought over because they were zeros.
+    /// Bytes written, or skipped by seeking because they were zeros.
     pub(super) bytes: u64,
 }
 
 impl Counts {
-    /// Bytes as they are told: a record that is under way is not written yet, as far as anybody is
-    /// concerned.
+    /// Bytes for the report. A record in progress does not count as written yet.
     fn told(&self) -> u64 {
         self.bytes - self.output.rest.min(self.bytes)
     }
 }
 
-/// The account of a run; shared with the thread that answers signals.
+/// The account of a run. It is shared with the thread that handles signals.
 #[derive(Debug)]
 pub(super) struct Account {
     started: Instant,
@@ -88,33 +88,31 @@ pub(super) struct Account {
 #[derive(Debug)]
 struct State {
     counts: Counts,
-    /// When the next line of progress is due.
+    /// Elapsed time at which the next progress line is due.
     due: Duration,
-    /// Characters of the line of progress on the terminal.
+    /// Length in characters of the progress line on the terminal.
     shown: usize,
 }
 
-/// Time between two lines of progress.
+/// Time between two progress lines.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Account {
-    /// An account from now on.
+    /// Starts an account.
     pub(super) fn new(level: Level) -> Account {
         let state = State { counts: Counts::default(), due: STEP, shown: 0 };
         Account { started: Instant::now(), level, state: Mutex::new(state) }
     }
 
-    /// Changes the counts.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
         change(&mut self.lock().counts)
     }
 
-    /// The counts now.
     pub(super) fn counts(&self) -> Counts {
         self.lock().counts
     }
 
-    /// Shows the line of progress when that is wanted and due.
+    /// Shows the progress line if it is enabled and due.
     pub(super) fn tick(&self) {
         if self.level != Level::Progress {
             return;
@@ -131,7 +129,7 @@ impl Account {
         say(format!("\r{line}{:blank$}", ""));
     }
 
-    /// Prints the report, as at the end; nothing with `status=none`.
+    /// Prints the report, also before the end. Prints nothing with `status=none`.
     pub(super) fn report(&self) {
         if self.level == Level::None {
             return;
@@ -162,7 +160,7 @@ impl Account {
     }
 }
 
-/// Bytes, time and rate in a line, on the way in whole seconds.
+/// Formats bytes, time and rate as a line. With `on_the_way` the time is in whole seconds.
 fn transfer(bytes: u64, elapsed: Duration, on_the_way: bool) -> String {
     let (decimal, binary) = (human::size(bytes, 1000), human::size(bytes, 1024));
     let amount = match (bytes, decimal.ends_with(" B"), binary.ends_with(" B")) {

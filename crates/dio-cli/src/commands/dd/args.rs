@@ -1,12 +1,12 @@
-//! The grammar of `dio dd` as far as it is that of other tools; the operands have one of their own,
-//! see `operands`.
+//! The part of `dio dd`'s grammar that it shares with other tools. The operands have a grammar of
+//! their own, see `operands`.
 
 use std::ffi::OsString;
 
 use crate::grammar::{Grammar, help, version};
 use crate::tool::{IoArgs, io_flags};
 
-/// What the operands mean, for `--help`.
+/// Description of the operands for `--help`.
 const OPERANDS: &str = "\
 Operands:
   if=FILE, of=FILE    read from FILE instead of standard input, write to FILE instead of standard output
@@ -31,7 +31,7 @@ KiB, MiB ...; NxM is a product. If N of count, skip or seek contains a B, it cou
 Blocks are what the result looks like; requests to the disk are of --block bytes, whatever bs is.
 SIGUSR1 prints the statistics so far, SIGINT prints them and ends the copy.";
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct DdArgs {
     pub(super) operands: Vec<OsString>,

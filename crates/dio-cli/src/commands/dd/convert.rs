@@ -1,10 +1,10 @@
-//! The conversions, as a transformer of a stream that comes in pieces of any size: code page and
-//! case, then bytes swapped, then records.
+//! The conversions, which transform a stream that comes in pieces of any size: swapping of bytes,
+//! code page and case, then records.
 
 use super::ebcdic::{TO_ASCII, TO_EBCDIC, TO_IBM};
 use super::flags::{Set, conv};
 
-/// A conversion under way.
+/// The conversions of a stream.
 #[derive(Debug)]
 pub(super) struct Converter {
     table: Option<Box<[u8; 256]>>,
@@ -12,31 +12,31 @@ pub(super) struct Converter {
     records: Records,
     newline: u8,
     space: u8,
-    /// Records that `block` cut off so far.
+    /// Number of records that `block` has truncated so far.
     truncated: u64,
-    /// Room for what passes between the steps.
+    /// Buffer for bytes between two steps.
     translated: Vec<u8>,
 }
 
-/// Pairs of bytes exchanged; pairs go on over the ends of pieces.
+/// Exchanges the bytes of each pair. Pairs may span two pieces.
 #[derive(Debug, Default)]
 struct Swap {
     odd: Option<u8>,
 }
 
-/// What happens to records of `size` bytes.
+/// Conversion of records of `size` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Records {
-    /// Nothing.
+    /// No conversion.
     None,
-    /// Lines become records: padded with spaces, or cut off.
+    /// Lines become records: they are padded with spaces, or truncated.
     Block { size: u64, column: u64 },
     /// Records become lines, without the spaces at their ends.
     Unblock { size: u64, column: u64, spaces: u64 },
 }
 
 impl Converter {
-    /// What the symbols ask for; `None` where bytes stay as they are. `cbs` is the size of a
+    /// Makes the conversions for `symbols`; `None` if bytes are not changed. `cbs` is the size of a
     /// record.
     pub(super) fn new(symbols: Set, cbs: u64) -> Option<Converter> {
         if !symbols.any(conv::CHANGING) {
@@ -64,13 +64,13 @@ impl Converter {
         })
     }
 
-    /// Records cut off so far.
+    /// Number of records truncated so far.
     pub(super) fn truncated(&self) -> u64 {
         self.truncated
     }
 
-    /// Most bytes to feed at a time, so that what comes of them takes no more than about `room`
-    /// bytes, or one record.
+    /// Maximum number of bytes to feed at a time, so that the output takes no more than about
+    /// `room` bytes, or one record.
     pub(super) fn portion(&self, room: usize) -> usize {
         match self.records {
             Records::Block { size, .. } => (room / usize::try_from(size).unwrap_or(room).max(1)).max(1),
@@ -78,7 +78,7 @@ impl Converter {
         }
     }
 
-    /// Converts the next bytes and puts what comes of them behind `out`.
+    /// Converts the next bytes and appends the result to `out`.
     pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut translated = std::mem::take(&mut self.translated);
         translated.clear();
@@ -93,7 +93,7 @@ impl Converter {
         self.translated = translated;
     }
 
-    /// There are no more bytes: what was held back comes out.
+    /// Ends the stream: appends the bytes that were held back.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(odd) = self.swap.as_mut().and_then(|swap| swap.odd.take()) {
             let odd = self.table.as_ref().map_or(odd, |table| table[usize::from(odd)]);
@@ -129,7 +129,7 @@ impl Converter {
             }
             match column.cmp(&size) {
                 std::cmp::Ordering::Less => out.push(byte),
-                // Counted once for each line, at its first byte too many.
+                // The record is counted once, at its first surplus byte.
                 std::cmp::Ordering::Equal => self.truncated += 1,
                 std::cmp::Ordering::Greater => {}
             }
@@ -176,8 +176,8 @@ fn fill(out: &mut Vec<u8>, byte: u8, count: u64) {
     out.resize(length, byte);
 }
 
-/// Code page and case in one step: case is a matter of ASCII, so it is changed after coming from
-/// EBCDIC and before going there.
+/// Combines code page and case in one table. Case applies to ASCII, so it is changed after the
+/// conversion from EBCDIC and before the conversion to it.
 fn table(symbols: Set) -> Option<Box<[u8; 256]>> {
     if !symbols.any(conv::ASCII.and(conv::EBCDIC).and(conv::IBM).and(conv::LCASE).and(conv::UCASE)) {
         return None;
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use dio_test::Rng;
 
-    /// The same by the definition, on the whole input at once.
+    /// The same conversions by their definition, on the whole input at once.
     fn model(input: &[u8], symbols: Set, cbs: usize) -> (Vec<u8>, u64) {
         let mut bytes: Vec<u8> =
             input.iter().map(|byte| table(symbols).map_or(*byte, |t| t[usize::from(*byte)])).collect();
@@ -222,7 +222,7 @@ mod tests {
         let mut truncated = 0;
         if symbols.any(conv::BLOCK) {
             let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == newline).collect();
-            // Behind the last newline is no line.
+            // No line follows the last newline.
             if lines.last() == Some(&&[][..]) {
                 lines.pop();
             }

@@ -1,5 +1,5 @@
-//! The copy itself: large blocks from files, records from everything else, through the conversions
-//! to the target.
+//! The copy itself: reads large blocks of files, or records of everything else, and passes them
+//! through the conversions to the target.
 
 use std::fmt::Display;
 use std::io;
@@ -21,23 +21,23 @@ use crate::quote::{named, quoted, words};
 use crate::receipt::{FileLine, Role, main_way};
 use crate::tool::{Source, Tool, errno_of};
 
-/// Converted bytes that are put together before they are written.
+/// Number of converted bytes that are collected before they are written.
 const ROOM: usize = 1 << 20;
 
-/// Why a copy ended before its end. Failures were told, but for those of writing.
+/// The reason why a copy ended early. Failures have been reported, except those of writing.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// Reading, seeking or opening failed.
     Failed,
     /// Writing failed.
     Write(io::Error),
-    /// A signal asked for it.
+    /// A signal stopped the copy.
     Stopped,
-    /// After a failure the output could not be synced either; GNU dd then says no more.
+    /// After a failure, syncing the output failed too. GNU dd then prints no report.
     Silent,
 }
 
-/// A copy.
+/// State of a copy.
 pub(super) struct Copy<'run> {
     pub(super) tool: &'run Tool,
     pub(super) plan: &'run Plan,
@@ -49,9 +49,10 @@ pub(super) struct Copy<'run> {
     converted: Vec<u8>,
 }
 
-/// Where the bytes come from.
+/// Source of the bytes.
 enum Feed {
-    /// A file, in chunks; most bytes to read, and where it began.
+    /// A file that is read in chunks: `left` is the maximum number of bytes to read, and `start`
+    /// the offset of the first.
     Chunks {
         source: Box<Source>,
         left: u64,
@@ -73,7 +74,7 @@ impl<'run> Copy<'run> {
         Copy { tool, plan, account, signals, input, target, converter, converted: Vec::new() }
     }
 
-    /// Copies what there is, and writes everything that was held back.
+    /// Copies all input, and writes all bytes that were held back.
     pub(super) fn run(&mut self, skipping: Option<Records>, ahead: bool) -> Result<(), Halt> {
         let copied = self.feed(skipping, ahead).and_then(|feed| match feed {
             Some(feed) => self.all(feed),
@@ -81,13 +82,13 @@ impl<'run> Copy<'run> {
         });
         match copied {
             Err(Halt::Write(error)) => Err(Halt::Write(error)),
-            // Also when the copy was stopped: what was read and could not be written is told.
+            // Also after a stop: if bytes that were read cannot be written, that error is returned.
             other => self.finish().and(other),
         }
     }
 
-    /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed
-    /// to skip.
+    /// Decides how to read the input; `None` if nothing is to be read. `skipping` is the reader
+    /// that was used to skip, if any.
     fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, Halt> {
         let (plan, input) = (self.plan, self.input);
         if plan.most_bytes() == Some(0) {
@@ -109,12 +110,13 @@ impl<'run> Copy<'run> {
         }
     }
 
-    /// The input as a source that reads no further ahead than is wanted.
+    /// Opens the input as a source that reads no further ahead than needed.
     fn source(&self, start: u64, left: u64) -> io::Result<Source> {
         let how = self.tool.stream_options();
         let left = left.min(self.input.size().map_or(u64::MAX, |size| size.saturating_sub(start)));
         let block = align_up(left.min(how.block as u64), 4096).max(4096);
-        // The target may hold as many chunks as it likes, so only a single one may do with less.
+        // The target may keep any number of chunks, so the depth is reduced only if there is a
+        // single one.
         let depth = if left <= block { 1 } else { how.depth };
         let how = StreamOptions { block: block as usize, depth, ..*how };
         let fd = self.input.fd.try_clone()?;
@@ -126,24 +128,24 @@ impl<'run> Copy<'run> {
             Feed::Records(records) => self.records(*records),
             Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
         };
-        // What is there of the last record goes out, also when the copy is stopped or reading
-        // failed.
+        // The bytes of an incomplete last record are written too, also after a stop or a read
+        // error.
         if !matches!(copied, Err(Halt::Write(_))) {
             self.end_of_input()?;
         }
         copied
     }
 
-    /// Large blocks of a file, at most `left` bytes from `at` on.
+    /// Copies at most `left` bytes of a file from `at` on, in large blocks.
     ///
-    /// A source is made for what the file holds when it is opened; what was added since is read by
-    /// another one.
+    /// A source covers the bytes that the file has when it is opened. Bytes that were appended
+    /// since are read by another source.
     fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), Halt> {
         loop {
             let held = left.min(source.len().map_or(u64::MAX, |size| size.saturating_sub(at)));
             let count = match self.some_chunks(&mut source, held)? {
                 Some(count) => count,
-                // Record by record, to get to the one that cannot be read.
+                // Reads record by record from here, to find the one that cannot be read.
                 None => {
                     let records = Records::of_source(source, self.input, self.plan);
                     return self.records(records.map_err(|error| tell(self.tool, self.input, &error))?);
@@ -151,7 +153,7 @@ impl<'run> Copy<'run> {
             };
             let closed = source.close();
             (left, at) = (left - count, at + count);
-            // The chunk read last may reach further than what was wanted of it.
+            // The last chunk read may reach beyond the bytes that were wanted.
             let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(at));
             closed.map_err(|error| tell(self.tool, self.input, &error))?;
             if self.signals.stop() {
@@ -164,8 +166,8 @@ impl<'run> Copy<'run> {
         }
     }
 
-    /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes
-    /// read, at most `held`; nothing when some could not be read.
+    /// Copies chunks of one source, directly to the target if nothing is converted. Returns the
+    /// number of bytes read, at most `held`, or `None` if some could not be read.
     fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
         let mut left = held;
         while left > 0 && !self.signals.stop() {
@@ -180,8 +182,8 @@ impl<'run> Copy<'run> {
             left -= count;
             self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
             match self.converter {
-                // What is behind the producer's back is lent; of short chunks, as many as it likes
-                // to hold would be too many.
+                // The target may keep a chunk for a while. Short chunks are copied instead, because
+                // it may keep too many of them.
                 None if chunk.len() < self.tool.stream_options().block => {
                     self.target.put(&chunk).map_err(Halt::Write)?
                 }
@@ -192,7 +194,7 @@ impl<'run> Copy<'run> {
         Ok(Some(held - left))
     }
 
-    /// Record by record, as they come.
+    /// Copies record by record.
     fn records(&mut self, mut records: Records) -> Result<(), Halt> {
         loop {
             self.account.tick();
@@ -233,12 +235,12 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Passes over a record that cannot be read, where that is asked for.
+    /// Skips a record that cannot be read, if `conv=noerror` is given.
     fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), Halt> {
         if !self.plan.conv.any(conv::NOERROR) || !records.can_pass_over() {
             return Err(self.fail(self.not_read(error)));
         }
-        // What is passed over as asked is no failure.
+        // Skipping a record on request is no failure.
         if self.plan.level != Level::None {
             self.tool.note(self.not_read(error));
         }
@@ -250,7 +252,7 @@ impl<'run> Copy<'run> {
             self.cut();
             return self.target.end_record().map_err(Halt::Write);
         }
-        // The record counts as a short one, of which all is missing.
+        // The record counts as a short one, and all its bytes are missing.
         self.account.update(|counts| {
             if !counts.input.cut() {
                 counts.input.partial += 1;
@@ -263,7 +265,7 @@ impl<'run> Copy<'run> {
         failure(format_args!("error reading {}", quoted(&self.input.name)), errno)
     }
 
-    /// The record read last is short and over; gives what it lacks.
+    /// Ends the record in progress; returns the number of bytes it lacks.
     fn cut(&mut self) -> u64 {
         let ibs = self.plan.ibs;
         self.account.update(|counts| {
@@ -272,7 +274,7 @@ impl<'run> Copy<'run> {
         })
     }
 
-    /// The bytes of a short record have been passed on.
+    /// Ends a short record, after its bytes have been passed on.
     fn after_cut(&mut self, missing: u64) -> Result<(), Halt> {
         if self.plan.conv.any(conv::SYNC) {
             self.pad(missing)?;
@@ -280,7 +282,7 @@ impl<'run> Copy<'run> {
         self.target.end_record().map_err(Halt::Write)
     }
 
-    /// Fills a record up.
+    /// Fills a record up with `missing` bytes.
     fn pad(&mut self, mut missing: u64) -> Result<(), Halt> {
         let padding = [self.plan.padding(); 4096];
         while missing > 0 {
@@ -291,7 +293,7 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Bytes go through the conversions to the target.
+    /// Passes bytes through the conversions to the target.
     fn pass_on(&mut self, bytes: &[u8]) -> Result<(), Halt> {
         let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(Halt::Write) };
         for portion in bytes.chunks(converter.portion(ROOM)) {
@@ -331,7 +333,8 @@ impl<'run> Copy<'run> {
     }
 }
 
-/// Passes over what is to be skipped. What cannot seek is read; the same reading must then go on.
+/// Skips input as `skip=` demands. Input that cannot seek is read and discarded; its reader is
+/// returned, because the copy must continue with it.
 pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> Result<Option<Records>, Halt> {
     let fail = |message: String| {
         tool.error(message);
@@ -349,7 +352,8 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
     if let Some(start) = open::place(input) {
         let to = open::advance(input, offset)
             .map_err(|errno| fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno)))?;
-        // The size now: the output may be the same file, and have been cut off.
+        // The size is read now, because the output may be the same file and may have been
+        // truncated.
         if input.size().is_some_and(|size| to > start.max(size)) {
             cannot();
         }
@@ -368,8 +372,8 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
     }
 }
 
-/// Tells what the input failed with: the library's words where it knows the place, and perhaps the
-/// cure.
+/// Reports an error of the input. The library's message is used if there is one, as it gives the
+/// offset and perhaps a cure.
 fn tell(tool: &Tool, input: &End, error: &io::Error) -> Halt {
     match error.get_ref().is_some_and(|error| error.is::<dio::FileError>()) {
         true => tool.error(error),

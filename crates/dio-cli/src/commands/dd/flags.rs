@@ -2,32 +2,31 @@
 
 use rustix::fs::OFlags;
 
-/// A set of symbols, a bit each.
+/// A set of symbols, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Set(u32);
 
 impl Set {
-    /// Adds all of `other`.
     pub(super) fn insert(&mut self, other: Set) {
         self.0 |= other.0;
     }
 
-    /// Takes all of `other` out.
+    /// Removes all of `other`.
     pub(super) fn remove(&mut self, other: Set) {
         self.0 &= !other.0;
     }
 
-    /// Whether any of `other` is in it.
+    /// Returns whether the set contains any of `other`.
     pub(super) fn any(self, other: Set) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// How many of `other` are in it.
+    /// Number of symbols of `other` that the set contains.
     pub(super) fn count(self, other: Set) -> u32 {
         (self.0 & other.0).count_ones()
     }
 
-    /// Both.
+    /// The union of both sets.
     pub(super) const fn and(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
@@ -54,8 +53,8 @@ pub(super) mod conv {
     pub(in super::super) const FDATASYNC: Set = Set(1 << 14);
     pub(in super::super) const FSYNC: Set = Set(1 << 15);
 
-    /// What changes bytes or their number: output is then gathered into blocks of `obs`, with `bs=`
-    /// too.
+    /// Symbols that change bytes or their number. Output is then gathered into blocks of `obs`,
+    /// even with `bs=`.
     pub(in super::super) const CHANGING: Set =
         ASCII.and(EBCDIC).and(IBM).and(BLOCK).and(UNBLOCK).and(LCASE).and(UCASE).and(SWAB);
 }
@@ -80,8 +79,8 @@ pub(super) mod flag {
     pub(in super::super) const SEEK_BYTES: Set = Set(1 << 13);
 }
 
-/// `conv=`, by name. A code page brings its record conversion along, which without `cbs=` does
-/// nothing.
+/// Symbols of `conv=`, by name. A code page implies its record conversion, which has no effect
+/// without `cbs=`.
 pub(super) const CONVERSIONS: &[(&str, Set)] = &[
     ("ascii", conv::ASCII.and(conv::UNBLOCK)),
     ("ebcdic", conv::EBCDIC.and(conv::BLOCK)),
@@ -101,7 +100,7 @@ pub(super) const CONVERSIONS: &[(&str, Set)] = &[
     ("fsync", conv::FSYNC),
 ];
 
-/// `iflag=` and `oflag=`, by name.
+/// Symbols of `iflag=` and `oflag=`, by name.
 pub(super) const FLAGS: &[(&str, Set)] = &[
     ("append", flag::APPEND),
     ("direct", flag::DIRECT),
@@ -119,26 +118,26 @@ pub(super) const FLAGS: &[(&str, Set)] = &[
     ("seek_bytes", flag::SEEK_BYTES),
 ];
 
-/// What is told at the end and on the way; the last one given counts.
+/// How much is reported at the end and during the copy. The last level given counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Level {
-    /// Errors alone.
+    /// Only errors.
     None,
     /// Records, without bytes and time.
     NoXfer,
     /// Records, bytes and time.
     #[default]
     All,
-    /// That, and the bytes once a second.
+    /// As `All`, and the bytes once a second.
     Progress,
 }
 
-/// `status=`, by name.
+/// Symbols of `status=`, by name.
 pub(super) const LEVELS: &[(&str, Level)] =
     &[("none", Level::None), ("noxfer", Level::NoXfer), ("progress", Level::Progress)];
 
-/// What `open(2)` is to be told. `O_DIRECT` is not: dio reads and writes directly in its own way,
-/// whatever the block size.
+/// Flags for `open(2)`. `O_DIRECT` is not among them: dio does direct I/O by itself, whatever the
+/// block size.
 pub(super) fn open_flags(flags: Set) -> OFlags {
     let known = [
         (flag::APPEND, OFlags::APPEND),

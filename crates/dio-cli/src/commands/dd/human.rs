@@ -1,22 +1,22 @@
 //! Sizes, rates and seconds as GNU dd prints them.
 
-/// Letters of the powers.
+/// Letters of the units, by power.
 const POWERS: &[u8] = b"KMGTPEZYRQ";
 
-/// A size rounded to its power of 1000 (`kB`) or 1024 (`KiB`): a tenth is shown below ten. To the
-/// nearest, halves to the even neighbour.
+/// Formats a size in units of a power of 1000 (`kB`) or 1024 (`KiB`), with one decimal below ten.
+/// Rounds to nearest, halves to even.
 pub(super) fn size(bytes: u64, base: u64) -> String {
     exact(u128::from(bytes), u128::from(base))
 }
 
-/// `bytes` in `nanoseconds`, for each second.
+/// Formats the rate of `bytes` in `nanoseconds`, per second.
 pub(super) fn rate(bytes: u64, nanoseconds: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let (long, odd) = (nanoseconds > SECOND, |a: u64, b: u64| a % b != 0);
     if nanoseconds == 0 {
         return "Infinity B/s".to_owned();
     }
-    // Where the division has no remainder, as for whole seconds, it is done in whole numbers.
+    // If the division has no remainder, as for whole seconds, integers are used.
     if !long && !odd(SECOND, nanoseconds) {
         return exact(u128::from(bytes) * u128::from(SECOND / nanoseconds), 1000) + "/s";
     }
@@ -37,7 +37,7 @@ pub(super) fn rate(bytes: u64, nanoseconds: u64) -> String {
     format!("{text} {}/s", unit(power, 1000))
 }
 
-/// A rounded whole number with its unit.
+/// Formats an integer, rounded, with its unit.
 fn exact(amount: u128, base: u128) -> String {
     let mut power = 0;
     let mut scale = 1u128;
@@ -58,7 +58,7 @@ fn exact(amount: u128, base: u128) -> String {
     format!("{whole} {}", unit(power, base))
 }
 
-/// `amount / scale` to the nearest, halves to the even neighbour.
+/// Computes `amount / scale`, rounded to nearest, halves to even.
 fn rounded(amount: u128, scale: u128) -> u128 {
     let (whole, twice) = (amount / scale, amount % scale * 2);
     whole + u128::from(twice > scale || (twice == scale && whole % 2 == 1))
@@ -73,7 +73,7 @@ fn unit(power: usize, base: u128) -> String {
     if base == 1024 { format!("{letter}iB") } else { format!("{letter}B") }
 }
 
-/// Seconds in the manner of `printf("%g")`: six digits that count, no noughts at the end.
+/// Formats seconds as `printf("%g")` does: six significant digits, without trailing zeros.
 pub(super) fn seconds(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -97,7 +97,7 @@ fn without_noughts(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What GNU dd 9.1 prints of these amounts.
+    /// The expected strings are what GNU dd 9.1 prints for these amounts.
     #[test]
     fn sizes_are_rounded_as_gnu_does() {
         for (bytes, decimal, binary) in [

@@ -1,13 +1,14 @@
-//! `dio dd`: GNU dd's operands, records and words, with files moved in large blocks whatever `bs`
-//! is.
+//! `dio dd`: GNU dd's operands, records and messages, with files moved in large blocks whatever
+//! `bs` is.
 //!
-//! `operands` (their text, `number`, `flags`) → `plan` (taken together) → `open` → `copy`: chunks
-//! of files or the records of `source`, through `convert`, to `target`. `account` counts records
-//! and prints the report, which `signals` may ask for at any time.
+//! `operands` parses each operand (with `number` and `flags`), `plan` combines them, `open` opens
+//! the files, and `copy` passes chunks of files or the records of `source` through `convert` to
+//! `target`. `account` counts records and prints the report, which `signals` may request at any
+//! time.
 //!
-//! What the user asked for is what the *result* looks like. A block of a file is nothing but a
-//! place in it, so how many of them were read is computed; where reading decides (a pipe gives what
-//! it has), records are read and counted as they come.
+//! The operands describe the *result*. A block of a file is only a range in it, so the number of
+//! blocks read is computed. Where the reads decide (a pipe returns what it has), records are read
+//! and counted as they come.
 
 mod account;
 mod args;
@@ -46,7 +47,7 @@ use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 pub(crate) const PROGRAM: Program = Program { name: "dd", describe: |_| args::grammar().describe(), run };
 
-/// Runs `dio dd`; 0 if everything was copied, else 1.
+/// Runs `dio dd`; returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let decided = args::grammar().resolve(line, |args| {
         let mut given = operands::parse(&args.operands)?;
@@ -79,7 +80,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Opens both ends, copies and reports.
+/// Opens input and output, copies, and prints the report.
 fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
     if plan.oflag.any(flag::APPEND) && !plan.conv.any(conv::NOTRUNC) {
         tool.note("you probably want conv=notrunc with oflag=append");
@@ -94,7 +95,7 @@ fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
     let copied = copy(tool, plan, &account, &signals, &input, &output);
     match &copied {
         Ok(()) => forget_pages(tool, plan, &input, &output),
-        // From closing, the last thing that can fail.
+        // Closing the output is the last step that can fail.
         Err(Halt::Write(error)) => write_failed(tool, &output, error, "error writing"),
         Err(_) => {}
     }
@@ -132,8 +133,8 @@ fn copy(
     };
     let to = open::place(output).unwrap_or(0);
     let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
-    // What the kernel does for a ring interrupts the reads of the same thread, of which each is a
-    // record here.
+    // The kernel's work for a ring interrupts reads of the same thread, and here each read is a
+    // record. Threads are used instead of a ring.
     let how = StreamOptions { on_threads: input.has_records(), ..*tool.stream_options() };
     let opened = output.fd.try_clone().and_then(|fd| tool.output_with(fd, &output.path, &how));
     let target = Target::new(opened.map_err(Halt::Write)?, plan, account, signals, output.has_records(), !ahead);
@@ -150,20 +151,21 @@ fn copy(
         halt => halt,
     });
     let synced = match copied {
-        // The stream would answer with its first error; what reached the file can still be synced.
+        // The stream would return its first error again. Bytes that reached the file can still be
+        // synced.
         Err(Halt::Failed) => sync_descriptor(tool, plan, output),
         _ => sync(tool, plan, output, &mut target),
     };
     let closed = target.close().map_err(Halt::Write);
     match (copied, synced) {
         (Err(_), Err(_)) => Err(Halt::Silent),
-        // What was not written was told.
+        // The write error was already reported.
         (Err(halt), Ok(())) => Err(halt),
         (Ok(()), synced) => synced.and(closed),
     }
 }
 
-/// Makes the output durable, where that is asked for, whether or not all of it was copied.
+/// Makes the output durable if that is requested, whether or not everything was copied.
 fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Result<(), Halt> {
     let (data, all) = (plan.conv.any(conv::FDATASYNC), plan.conv.any(conv::FSYNC));
     let by_flag = plan.oflag.any(flag::SYNC.and(flag::DSYNC));
@@ -174,15 +176,16 @@ fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Resu
     if !data && !all && !by_flag {
         return Ok(());
     }
-    // Standard output cannot be given the flags after it was opened, so it is synced at the end.
+    // These flags cannot be set on standard output after it was opened, so it is synced at the end.
     let data_only = !all && !plan.oflag.any(flag::SYNC);
     sink.sync(data_only).map_err(|error| not_synced(tool, output, data_only, errno_of(&error)))?;
     tool.set_durable();
     Ok(())
 }
 
-/// As [`sync`], of what has no stream: it says itself what it cannot do, but fdatasync(2) is then
-/// followed by fsync(2).
+/// Works as [`sync`], for an output without a stream. Only fsync(2) is called, because an
+/// unsupported fdatasync(2) would be followed by it anyway. Its error is reported, even if the
+/// output just does not support syncing.
 fn sync_descriptor(tool: &Tool, plan: &Plan, output: &End) -> Result<(), Halt> {
     if !plan.conv.any(conv::FDATASYNC.and(conv::FSYNC)) {
         return Ok(());
@@ -196,15 +199,15 @@ fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt 
     Halt::Failed
 }
 
-/// A closed pipe ends the process as it ends every tool that writes into one; the rest is told.
+/// Reports a write error. A closed pipe ends the process, as for every tool that writes to one.
 fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
     let errno = errno_of(error);
     die_of_a_closed_pipe(errno);
     tool.error(failure(format_args!("{what} {}", quoted(&output.name)), errno));
 }
 
-/// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do,
-/// so a refusal is told.
+/// Drops the cached pages of files with the flag `nocache`. A refusal is reported only if there is
+/// nothing to copy, because dropping pages is then the whole task.
 fn forget_pages(tool: &Tool, plan: &Plan, input: &End, output: &End) {
     for (flags, end) in [(plan.iflag, input), (plan.oflag, output)] {
         if !flags.any(flag::NOCACHE) {

@@ -1,31 +1,31 @@
 //! Numbers as dd writes them: `4096`, `8M`, `2x80x18b`, `100kB`, and `512B`, which counts bytes
 //! where blocks are counted.
 
-/// A number that was read.
+/// A parsed number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
-    /// Its value, as much as fits.
+    /// The value, which is at most the permitted maximum.
     pub(super) value: u64,
-    /// It holds a `B`: an amount of blocks is then one of bytes.
+    /// The text contains a `B`, so that an amount of blocks becomes one of bytes.
     pub(super) bytes: bool,
-    /// It starts with `0x`, which multiplies with nought and is not hexadecimal.
+    /// The text starts with `0x`, which multiplies by zero and does not mean hexadecimal.
     pub(super) zero_multiplier: bool,
 }
 
-/// Why a text is no number.
+/// The reason why a text is not a valid number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberError {
-    /// It has another form.
+    /// The text has another form.
     Invalid,
-    /// It exceeds what an offset can be.
+    /// The value exceeds the permitted maximum.
     TooLarge,
 }
 
-/// Letters of the powers of 1024 and, with a `B` behind them, of 1000; `k` is `K`.
+/// Letters of the powers of 1024 or, if a `B` follows, of 1000. `k` counts as `K`.
 const POWERS: &[u8] = b"KMGTPEZYRQ";
 
-/// Reads a number of at most `max`: factors with `x` between them, each digits and a suffix, or a
-/// suffix alone.
+/// Parses a number of at most `max`. It consists of factors with `x` between them; each has digits
+/// and a suffix, or a suffix alone.
 pub(super) fn parse(text: &[u8], max: u64) -> Result<Number, NumberError> {
     let mut product = 1u128;
     for (place, factor) in text.split(|&byte| byte == b'x').enumerate() {
@@ -39,13 +39,13 @@ pub(super) fn parse(text: &[u8], max: u64) -> Result<Number, NumberError> {
     Ok(Number { value, bytes: text.contains(&b'B'), zero_multiplier: text.starts_with(b"0x") })
 }
 
-/// Without the white space and the `+` that `strtoumax(3)` passes over.
+/// Removes the white space and the `+` that `strtoumax(3)` skips.
 fn unsigned(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_start();
     text.strip_prefix(b"+").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit)).unwrap_or(text)
 }
 
-/// Too much stays too much, unless it is multiplied with nought.
+/// Multiplies. A product that is too large saturates, but a factor of zero makes it zero.
 fn saturating(a: u128, b: u128) -> u128 {
     if a == 0 || b == 0 { 0 } else { a.saturating_mul(b) }
 }
@@ -67,7 +67,7 @@ fn parse_factor(text: &[u8]) -> Result<u128, NumberError> {
             let letter = if letter == b'k' { b'K' } else { letter };
             let power = POWERS.iter().position(|&known| known == letter).ok_or(NumberError::Invalid)? as u32 + 1;
             match rest {
-                // This B says which power it is, so another one cannot follow.
+                // This B is part of the unit, so another one must not follow.
                 b"iB" => (1024u128.pow(power), &rest[2..]),
                 b"B" => (1000u128.pow(power), &rest[1..]),
                 _ => (1024u128.pow(power), rest),

@@ -1,4 +1,4 @@
-//! Opening what is read and what is written, as the flags ask for it.
+//! Opens the input and the output with the given flags.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -18,23 +18,23 @@ use super::plan::Plan;
 use crate::quote::{quoted, words};
 use crate::tool::device;
 
-/// An open end of the copy.
+/// An open end of the copy: input or output.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) fd: OwnedFd,
-    /// Its name in messages.
+    /// The name for messages.
     pub(super) name: PathBuf,
-    /// Its name in the receipt: `-` for standard input and output.
+    /// The name for the receipt: `-` for standard input and output.
     pub(super) path: PathBuf,
     pub(super) stat: Stat,
-    /// Its bytes are not behind the descriptor.
+    /// The file is striped: its bytes are in other files.
     pub(super) striped: bool,
 }
 
-/// What went wrong before anything was copied, in words.
+/// The message for an error that occurs before anything is copied.
 pub(super) type Failure = String;
 
-/// `what`, and the reason.
+/// Makes a message of `what` and the reason.
 pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
     format!("{what}: {}", words(errno))
 }
@@ -45,18 +45,18 @@ impl End {
         Ok(End { fd, name, path, stat, striped })
     }
 
-    /// Size of a regular file now, in bytes.
+    /// The present size of a regular file, in bytes.
     pub(super) fn size(&self) -> Option<u64> {
         let regular = self.kind() == FileType::RegularFile;
         regular.then(|| dio::names::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
     }
 
-    /// Whether a regular file holds bytes beyond `at`.
+    /// Returns whether a regular file has bytes beyond `at`.
     pub(super) fn reaches_beyond(&self, at: u64) -> bool {
         self.size().is_some_and(|size| size > at)
     }
 
-    /// What it is.
+    /// The type of the file.
     pub(super) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
@@ -71,7 +71,7 @@ impl End {
         device::has_records(&self.stat)
     }
 
-    /// Whether it is the same file or device as another.
+    /// Returns whether both are the same file or device.
     pub(super) fn is(&self, other: &End) -> bool {
         let (a, b) = (&self.stat, &other.stat);
         let devices = self.kind() == FileType::BlockDevice && other.kind() == FileType::BlockDevice;
@@ -79,7 +79,7 @@ impl End {
     }
 }
 
-/// Opens what is read.
+/// Opens the input.
 pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
     let Some(name) = &plan.input else {
         if was_closed(0) {
@@ -91,8 +91,8 @@ pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
     End::new(fd, name.into(), name.into())
 }
 
-/// Opens what is written, and cuts it to the place where writing starts; the second is what that
-/// failed with.
+/// Opens the output, and truncates it where writing starts. The second value is the error of
+/// truncating, if any.
 pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     let Some(name) = &plan.output else {
         if was_closed(1) {
@@ -104,7 +104,7 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     let mut flags = open_flags(plan.oflag);
     flags.set(OFlags::CREATE, !plan.conv.any(conv::NOCREAT));
     flags.set(OFlags::EXCL, plan.conv.any(conv::EXCL));
-    // A seek of less than a block cuts everything off, as with GNU.
+    // A seek of less than a block truncates the whole file, as with GNU dd.
     let seeks = plan.seek.records > 0;
     flags.set(OFlags::TRUNC, truncate && !seeks);
     let length = if truncate && seeks { Some(length(plan)?) } else { None };
@@ -117,7 +117,7 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     Ok((end, cut))
 }
 
-/// The length at which the output is cut off: where writing starts.
+/// The length to truncate the output to, which is the offset where writing starts.
 fn length(plan: &Plan) -> Result<u64, Failure> {
     plan.seek.offset(plan.obs).ok_or_else(|| {
         let (records, obs) = (plan.seek.records, plan.obs);
@@ -125,7 +125,7 @@ fn length(plan: &Plan) -> Result<u64, Failure> {
     })
 }
 
-/// Cuts the output off; gives what that failed with. Devices have no end to be moved.
+/// Truncates the output; returns the error, if any. Devices cannot be truncated.
 fn cut(length: u64, end: &End) -> Option<Failure> {
     match dio::names::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
@@ -144,7 +144,7 @@ fn not_opened(name: &OsStr, errno: Errno) -> Failure {
     failure(format_args!("failed to open {}", quoted(name)), errno)
 }
 
-/// Standard input or output, with the flags that an open descriptor can take on.
+/// Duplicates standard input or output, and sets those flags that an open descriptor can get.
 fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Failure> {
     let setting = |errno| failure(format_args!("setting flags for {}", quoted(name)), errno);
     let fd = fd.map_err(|error| setting(Errno::from_io_error(&error).unwrap_or(Errno::BADF)))?;
@@ -160,13 +160,13 @@ fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Fail
     Ok(end)
 }
 
-/// Where a descriptor is; `None` for what has no places.
+/// The file offset of a descriptor; `None` if it cannot seek.
 pub(super) fn place(end: &End) -> Option<u64> {
     rustix::fs::tell(&end.fd).ok()
 }
 
-/// Leaves the input, of which more was read ahead, behind the records that are told as read. They
-/// began at `from`, and are all of `ibs` bytes: otherwise nothing is moved.
+/// Sets the input's file offset behind the records that were reported as read, because more was
+/// read ahead. They began at `from` and each has `ibs` bytes; otherwise the offset is not changed.
 pub(super) fn leave_behind(input: &End, from: u64, read: Side, ibs: u64) {
     if input.kind() == FileType::RegularFile && read.partial == 0 {
         let end = read.full.saturating_mul(ibs).saturating_add(from);
@@ -174,10 +174,10 @@ pub(super) fn leave_behind(input: &End, from: u64, read: Side, ibs: u64) {
     }
 }
 
-/// Moves a descriptor on by `offset` bytes, which is `None` when there is no such place.
+/// Moves a descriptor forward by `offset` bytes; `None` means that the offset is not valid.
 ///
 /// # Errors
-/// What `lseek(2)` answers; EOVERFLOW.
+/// `lseek(2)` failed; EOVERFLOW for an invalid offset.
 pub(super) fn advance(end: &End, offset: Option<u64>) -> Result<u64, Errno> {
     let offset = offset.and_then(|offset| i64::try_from(offset).ok()).ok_or(Errno::OVERFLOW)?;
     rustix::fs::seek(&end.fd, SeekFrom::Current(offset))

@@ -1,5 +1,5 @@
-//! The operands, `name=value`, as they stand on the command line. What they mean together is
-//! decided in `plan`.
+//! The operands, `name=value`, as given on the command line. `plan` decides what they mean
+//! together.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,14 +9,14 @@ use super::number::{self, NumberError};
 use crate::grammar::Refusal;
 use crate::quote::marked;
 
-/// An amount of blocks, or of bytes.
+/// An amount of blocks, or of bytes if `bytes` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) value: u64,
     pub(super) bytes: bool,
 }
 
-/// What was given; the last of several counts, but symbols add up.
+/// The given operands. The last of several counts, but symbols add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Operands {
     pub(super) input: Option<OsString>,
@@ -32,15 +32,15 @@ pub(super) struct Operands {
     pub(super) iflag: Set,
     pub(super) oflag: Set,
     pub(super) level: Level,
-    /// What to tell although it is no error.
+    /// Warnings to print; they are no errors.
     pub(super) warnings: Vec<String>,
 }
 
-/// The largest size of a block: an offset less one.
+/// Maximum size of a block: the largest offset less one.
 const MOST_BLOCK: u64 = i64::MAX as u64 - 1;
 const MOST: u64 = i64::MAX as u64;
 
-/// Reads the operands from left to right, up to the first that makes no sense.
+/// Parses the operands from left to right, up to the first invalid one.
 pub(super) fn parse(operands: &[OsString]) -> Result<Operands, Refusal> {
     let mut given = Operands::default();
     for operand in operands {

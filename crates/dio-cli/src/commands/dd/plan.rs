@@ -1,4 +1,4 @@
-//! What is to be done: the operands taken together.
+//! The plan of a copy: all operands combined.
 
 use std::ffi::OsString;
 
@@ -6,13 +6,13 @@ use super::flags::{Level, Set, conv, flag};
 use super::operands::{Amount, Operands};
 use crate::grammar::Refusal;
 
-/// Size of a block where none is given.
+/// Size of a block in bytes if none is given.
 const BLOCK: u64 = 512;
 
-/// Largest record of a conversion, which is put together in memory.
+/// Maximum size of a record for conversions, in bytes. A record is assembled in memory.
 const MOST_RECORD: u64 = 1 << 30;
 
-/// An amount in whole blocks and the bytes after them.
+/// An amount as whole blocks and the bytes after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) records: u64,
@@ -27,19 +27,19 @@ impl Extent {
         }
     }
 
-    /// In bytes; `None` when that is no offset.
+    /// Converts to bytes; `None` if the result is no valid offset.
     pub(super) fn offset(self, block: u64) -> Option<u64> {
         let bytes = u128::from(self.records) * u128::from(block) + u128::from(self.bytes);
         u64::try_from(bytes).ok().filter(|bytes| i64::try_from(*bytes).is_ok())
     }
 
-    /// Nothing at all.
+    /// Returns whether the amount is zero.
     pub(super) fn is_none(self) -> bool {
         self == Extent::default()
     }
 }
 
-/// What is to be done.
+/// The plan of a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) input: Option<OsString>,
@@ -47,7 +47,7 @@ pub(super) struct Plan {
     pub(super) ibs: u64,
     pub(super) obs: u64,
     pub(super) cbs: u64,
-    /// A record read is a record written: `bs=` alone, with nothing that changes bytes.
+    /// Each record read is written as one record: `bs=` is given and no conversion changes bytes.
     pub(super) single: bool,
     pub(super) count: Option<Extent>,
     pub(super) skip: Extent,
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Takes the operands together.
+    /// Combines the operands.
     pub(super) fn of(given: Operands) -> Result<Plan, Refusal> {
         let single = given.bs.is_some() && !given.conv.any(conv::CHANGING);
         let ibs = given.bs.or(given.ibs).unwrap_or(BLOCK);
@@ -97,13 +97,13 @@ impl Plan {
         if self.conv.any(conv::BLOCK.and(conv::UNBLOCK)) { b' ' } else { 0 }
     }
 
-    /// Most bytes to copy; `None` for all there are.
+    /// Maximum number of bytes to copy; `None` for all.
     pub(super) fn most_bytes(&self) -> Option<u64> {
         self.count.map(|count| count.offset(self.ibs).unwrap_or(u64::MAX))
     }
 
-    /// Whether a short read is worth a word, since blocks are counted and so fewer bytes than asked
-    /// come over.
+    /// Returns whether a short read causes a warning. It does if blocks are counted, because fewer
+    /// bytes than requested are then copied or skipped, and for direct I/O.
     pub(super) fn warns_of_partial_reads(&self) -> bool {
         let counted = self.count.is_some_and(|count| count.records > 0 && count.records < i64::MAX as u64);
         let direct = self.iflag.any(flag::DIRECT) || self.oflag.any(flag::DIRECT);
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Symbols that exclude each other.
+/// Rejects symbols that exclude each other.
 fn check(conversions: Set, iflag: Set, oflag: Set) -> Result<(), Refusal> {
     let both = |set: Set, one: Set, other: Set| set.any(one) && set.any(other);
     if conversions.count(conv::ASCII.and(conv::EBCDIC).and(conv::IBM)) > 1 {

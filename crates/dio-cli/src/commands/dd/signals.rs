@@ -1,4 +1,4 @@
-//! SIGUSR1 asks how far the copy is, SIGINT ends it with a report.
+//! Signals: SIGUSR1 prints the statistics so far, SIGINT ends the copy with a report.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,34 +15,34 @@ use signal_hook::{flag, low_level};
 use super::account::Account;
 use crate::stop::that_end;
 
-/// The input pauses when it gives nothing for this long.
+/// If the input gives nothing for this long, it counts as paused.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// What a thread of its own makes of signals: the copy may be blocked in a read or write when they
-/// come.
+/// Handles signals in a thread of its own, because the copy may be blocked in a read or write when
+/// they come.
 #[derive(Debug)]
 pub(super) struct Signals {
     shared: Arc<Shared>,
-    /// Readable once the copy is to stop.
+    /// Becomes readable when the copy has to stop.
     woken: UnixStream,
-    /// Keeps it from being that where there is no thread.
+    /// If there is no thread, this other end keeps `woken` from becoming readable.
     _quiet: Option<UnixStream>,
 }
 
 #[derive(Debug)]
 struct Shared {
     stop: Arc<AtomicBool>,
-    /// The copy may be blocked in a write that nobody takes. Nothing is then left to be written
-    /// elsewhere.
+    /// The copy may be blocked in a write that has no reader. No other bytes are waiting to be
+    /// written then.
     writing: AtomicBool,
 }
 
 impl Signals {
-    /// Handles the signals from now on, but SIGINT not where it is ignored. Where no thread can be
-    /// had, nobody reports: SIGUSR1 does nothing, and SIGINT just ends the process.
+    /// Handles the signals from now on; SIGINT only if it is not ignored. If no thread can be
+    /// started, there are no reports: SIGUSR1 does nothing, and SIGINT ends the process.
     ///
     /// # Errors
-    /// What making sockets or a handler answers.
+    /// A socket or a handler could not be made.
     pub(super) fn handle(account: &Arc<Account>) -> io::Result<Signals> {
         let shared = Arc::new(Shared { stop: Arc::default(), writing: AtomicBool::new(false) });
         let (usr1, told_usr1) = UnixStream::pair()?;
@@ -53,7 +53,7 @@ impl Signals {
         let (account, theirs) = (Arc::clone(account), Arc::clone(&shared));
         let int = heeded.then_some(int);
         let watch = move || watch(&account, &theirs, &usr1, int, wake);
-        // First the thread: a signal that nobody waits for would end nothing.
+        // The thread is started first: without it, a handled signal would have no effect.
         if std::thread::Builder::new().name("signals".to_owned()).spawn(watch).is_err() {
             flag::register(SIGUSR1, Arc::default())?;
             return Ok(Signals { shared, woken, _quiet: Some(quiet) });
@@ -69,16 +69,16 @@ impl Signals {
         Ok(Signals { shared, woken, _quiet: None })
     }
 
-    /// Whether the copy is to stop.
+    /// Returns whether the copy has to stop.
     pub(super) fn stop(&self) -> bool {
         self.shared.stop.load(SeqCst)
     }
 
-    /// Waits until `fd` can be read; false when the copy is to stop. `idle` is called once when
-    /// nothing comes for [`PAUSE`].
+    /// Waits until `fd` can be read; returns false when the copy has to stop. `idle` is called once
+    /// if nothing comes for [`PAUSE`].
     ///
     /// # Errors
-    /// What `poll(2)` answers.
+    /// `poll(2)` failed.
     pub(super) fn wait_for(&self, fd: BorrowedFd<'_>, idle: &mut dyn FnMut()) -> Result<bool, Errno> {
         let mut both = [PollFd::from_borrowed_fd(fd, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
         let mut pause = Some(PAUSE);
@@ -94,7 +94,7 @@ impl Signals {
         }
     }
 
-    /// Runs a write that may wait for whoever takes the bytes.
+    /// Runs a write that may wait for a reader.
     pub(super) fn while_writing<T>(&self, write: impl FnOnce() -> T) -> T {
         self.shared.writing.store(true, SeqCst);
         let result = write();
@@ -102,8 +102,8 @@ impl Signals {
         result
     }
 
-    /// Ends the process by the signal that asked for it, after the report; returns if there was
-    /// none.
+    /// If SIGINT stopped the copy, ends the process by that signal, after the report. Otherwise
+    /// returns.
     pub(super) fn die_if_asked(&self) {
         if self.stop() {
             let _ = low_level::emulate_default_handler(SIGINT);
@@ -111,7 +111,7 @@ impl Signals {
     }
 }
 
-/// Answers signals until the process ends. Without `int`, SIGINT is ignored.
+/// Handles signals until the process ends. Without `int`, SIGINT is not handled.
 fn watch(account: &Account, shared: &Shared, usr1: &UnixStream, mut int: Option<UnixStream>, wake: UnixStream) {
     let mut wake = Some(wake);
     loop {
@@ -127,19 +127,20 @@ fn watch(account: &Account, shared: &Shared, usr1: &UnixStream, mut int: Option<
         if stopped {
             int = None;
             shared.stop.store(true, SeqCst);
-            // Closing it is what wakes a copy that waits for something to read.
+            // Closing this end wakes a copy that waits for input.
             drop(wake.take());
             stop(account, shared);
         }
     }
 }
 
-/// Takes what handlers wrote; false when there is nothing.
+/// Reads the bytes that handlers wrote; returns false if there are none.
 fn drain(from: &UnixStream) -> bool {
     matches!(rustix::io::read(from.as_fd(), &mut [0; 64][..]), Ok(count) if count > 0)
 }
 
-/// The copy notices by itself, unless it is blocked where nothing but its end helps.
+/// Ends the process if the copy is blocked in a write. Otherwise the copy notices the stop by
+/// itself.
 fn stop(account: &Account, shared: &Shared) {
     std::thread::sleep(std::time::Duration::from_millis(20));
     if shared.writing.load(SeqCst) {

@@ -1,5 +1,5 @@
-//! What is read, as it comes: pipes, terminals and devices record by record, and files where each
-//! record matters.
+//! Reads records as they come, from pipes, terminals and devices, and from files where each record
+//! matters.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,60 +16,64 @@ use super::plan::Plan;
 use super::signals::Signals;
 use crate::tool::{Source, Tool, errno_of};
 
-/// Most bytes read at a time where several records are read at once.
+/// Maximum number of bytes to read at a time if several records are read at once.
 const STEP: u64 = 1 << 20;
 
-/// Largest record that is read by one call, as GNU does; what is larger comes in parts.
+/// Maximum size of a record that is read by one call, as GNU does; a larger one comes in parts.
 pub(super) const MOST: u64 = 64 << 20;
 
-/// What one reading gave.
+/// The result of one read.
 #[derive(Debug)]
 pub(super) enum Got {
-    /// Nothing more.
+    /// The input has ended.
     End,
-    /// The copy is to stop.
+    /// The copy has to stop.
     Stopped,
-    /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the
-    /// last record is short and over.
+    /// `count` bytes are in the buffer; the record could have had `asked` bytes. `cut` says that
+    /// the last record is short and ends here.
     Bytes { count: usize, asked: u64, cut: bool },
-    /// A record that could not be read, this many bytes of it; none when its beginning came before.
+    /// A record could not be read, and `lost` bytes of it are missing; 0 if its beginning was
+    /// returned before.
     Bad { error: Errno, lost: u64 },
 }
 
-/// Where bytes come from.
+/// The underlying input.
 #[derive(Debug)]
 enum From {
-    /// read(2). Of a pipe, several records at a time are read only as far as they are there, so
-    /// that none is cut short that would not be if each were read by itself; `eager` after that was
-    /// done. An `endless` device is read until the buffer is full: it always has more, so what one
-    /// read(2) gave too little of was cut off by whatever interrupted it.
+    /// A descriptor that is read with read(2).
+    ///
+    /// From a pipe, several records are read at a time only if they are completely available, so
+    /// that no record is cut short that would not be short if read by itself; `eager` says that the
+    /// last read did so. An `endless` device is read until the buffer is full: it always has more
+    /// bytes, so a short read was only interrupted.
     Descriptor { fd: OwnedFd, waits: bool, pipe: bool, endless: bool, eager: bool },
-    /// A file, at a position, past the page cache.
+    /// A file that is read past the page cache from `position`. `careful` counts the reads that
+    /// must be made record by record.
     File { source: Box<Source>, position: u64, careful: u64 },
 }
 
-/// A source whose records are experienced.
+/// An input that is read in records.
 #[derive(Debug)]
 pub(super) struct Records {
     from: From,
     ibs: u64,
-    /// Records are filled from several reads.
+    /// A record may be filled by several reads.
     whole: bool,
     buffer: Vec<u8>,
     counters: Counters,
-    /// The last reading was this short of what was asked, for the warning about it.
+    /// Size of the last read if it was short, for the warning.
     short: Option<usize>,
-    /// Whether that is worth a word.
+    /// Whether a short read causes a warning.
     warns: bool,
-    /// What the rest of the last record failed with, of which only the beginning could be read.
+    /// The error of the rest of the last record, of which only the beginning could be read.
     behind: Option<Errno>,
-    /// Bytes still to be read after the last whole record; `None` without a limit.
+    /// Bytes to read after the last whole record; `None` without a limit.
     tail: Option<u64>,
     records: u64,
 }
 
 impl Records {
-    /// Reads from a descriptor, from where it is.
+    /// Reads from a descriptor, starting at its file offset.
     pub(super) fn of_descriptor(end: &End, plan: &Plan) -> io::Result<Records> {
         let kind = end.kind();
         let (pipe, endless) = (kind == FileType::Fifo, end.is_endless());
@@ -79,8 +83,9 @@ impl Records {
         Ok(Records::new(from, plan, pipe || endless, plan.iflag.any(flag::FULLBLOCK)))
     }
 
-    /// Reads the source of `input` on so that each record that cannot be read is told apart. A
-    /// source that is no file, because it was found empty, is read from its descriptor.
+    /// Reads on from the source of `input` so that each record that cannot be read is reported
+    /// separately. A source that is no file, because it was found empty, is read through its
+    /// descriptor.
     pub(super) fn of_source(source: Source, input: &End, plan: &Plan) -> io::Result<Records> {
         if source.file().is_none() {
             return Records::of_descriptor(input, plan);
@@ -108,18 +113,18 @@ impl Records {
         }
     }
 
-    /// The bytes of the last reading.
+    /// The first `count` bytes of the buffer, which the last read filled.
     pub(super) fn bytes(&self, count: usize) -> &[u8] {
         &self.buffer[..count]
     }
 
-    /// Whether a record that cannot be read may be passed over: only a file has something behind
+    /// Returns whether a record that cannot be read may be skipped: only a file can be read behind
     /// it.
     pub(super) fn can_pass_over(&self) -> bool {
         matches!(self.from, From::File { .. })
     }
 
-    /// Tells, once, that the reading before the last one gave less than was `asked` for since.
+    /// Warns, once, that the read before the last one returned fewer bytes than the `asked` ones.
     pub(super) fn warn_of_short(&mut self, tool: &Tool, asked: u64) {
         let Some(short) = self.short.take().filter(|short| self.warns && (*short as u64) < asked) else { return };
         self.warns = false;
@@ -127,7 +132,8 @@ impl Records {
         tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
     }
 
-    /// Reads on; `side` is what was read so far. `idle` is called when nothing comes for a while.
+    /// Reads the next bytes; `side` counts the records so far. `idle` is called if nothing comes
+    /// for a while.
     pub(super) fn next(&mut self, side: &Side, signals: &Signals, idle: &mut dyn FnMut()) -> Got {
         if let Some(error) = self.behind.take() {
             return Got::Bad { error, lost: 0 };
@@ -142,7 +148,7 @@ impl Records {
             Ok(Some(0)) => Got::End,
             Ok(Some(count)) => {
                 let short = (count as u64) < part;
-                // A tail is a short record even when it is whole.
+                // A tail is a short record even if it is complete.
                 let tail = self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
                 Got::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
             }
@@ -150,14 +156,14 @@ impl Records {
         }
     }
 
-    /// Bytes to ask for; `None` when the copy has all it wants.
+    /// Number of bytes to request; `None` if the copy is complete.
     fn asked(&mut self, side: &Side) -> Option<u64> {
         let room = self.buffer.len() as u64;
         let Some(tail) = self.tail else { return Some(self.up_to_a_record(room, side)) };
         let used = side.full + side.partial;
         let left = self.records.saturating_sub(used);
         if self.whole {
-            // Here records only come to their end by their size, so bytes can be counted.
+            // Here records end only by their size, so bytes can be counted.
             let left = u128::from(left) * u128::from(self.ibs) + u128::from(tail) - u128::from(side.rest());
             let left = u64::try_from(left).unwrap_or(u64::MAX);
             return (left > 0).then(|| self.up_to_a_record(room, side).min(left));
@@ -175,7 +181,7 @@ impl Records {
         }
     }
 
-    /// `room`, but so that the last record is whole.
+    /// Returns `room`, or less if the record in progress ends earlier.
     fn up_to_a_record(&self, room: u64, side: &Side) -> u64 {
         match side.rest() {
             0 => room,
@@ -183,7 +189,7 @@ impl Records {
         }
     }
 
-    /// Reads once; nothing when the copy is to stop.
+    /// Reads once; returns `None` if the copy has to stop.
     fn read(&mut self, count: usize, signals: &Signals, idle: &mut dyn FnMut()) -> Result<Option<usize>, Errno> {
         match &mut self.from {
             From::Descriptor { fd, waits, pipe, endless, eager } => {
@@ -215,7 +221,7 @@ impl Records {
         }
     }
 
-    /// Several records that could not be read together are tried one by one.
+    /// Handles a read error. If several records were requested, they are then read one by one.
     fn failed(&mut self, error: Errno, asked: u64, side: &Side) -> Got {
         let record = self.ibs - side.rest();
         match &mut self.from {
@@ -238,7 +244,7 @@ impl Records {
         }
     }
 
-    /// Notes that fewer bytes came than a record holds; for the warning at the next reading.
+    /// Notes that the last record was short, for the warning at the next read.
     pub(super) fn note_short(&mut self, count: usize) {
         let rest = count % usize::try_from(self.ibs).unwrap_or(usize::MAX);
         if rest > 0 {
@@ -246,11 +252,12 @@ impl Records {
         }
     }
 
-    /// Reads and drops what is to be skipped of what cannot seek: a record for each reading, as GNU
-    /// counts them. Gives the bytes passed over, or nothing when the copy is to stop.
+    /// Reads and discards the bytes to skip of an input that cannot seek. Each read counts as one
+    /// record, as with GNU dd. Returns the number of bytes skipped, or `None` if the copy has to
+    /// stop.
     ///
     /// # Errors
-    /// What reading answers.
+    /// Reading failed.
     pub(super) fn skip(&mut self, plan: &Plan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
         let (mut records, mut bytes, mut passed, mut side) = (plan.skip.records, plan.skip.bytes, 0, Side::default());
         while records > 0 || bytes > 0 {
@@ -284,8 +291,8 @@ impl Records {
         Ok(Some(passed))
     }
 
-    /// Ends reading; gives what was counted of a descriptor. A file accounts for itself, and is
-    /// left where reading ended.
+    /// Ends reading; returns the counters of a descriptor. A file keeps its own counters; its file
+    /// offset is set where reading ended.
     pub(super) fn end(self) -> Result<Option<Counters>, Errno> {
         match self.from {
             From::Descriptor { .. } => Ok(Some(self.counters)),
@@ -299,15 +306,15 @@ impl Records {
     }
 }
 
-/// One read(2), and as many more as fill the buffer from an `endless` device; nothing when the copy
-/// is to stop.
+/// Calls read(2) once, or, for an `endless` device, until the buffer is full. Returns `None` if the
+/// copy has to stop.
 fn read_once(fd: &OwnedFd, buffer: &mut [u8], endless: bool, signals: &Signals) -> Result<Option<usize>, Errno> {
     let mut filled = 0;
     loop {
         match rustix::io::read(fd, &mut buffer[filled..]) {
             Err(Errno::INTR) if !signals.stop() => {}
             Err(Errno::INTR) if filled == 0 => return Ok(None),
-            // An error behind bytes comes again at the next read.
+            // An error after some bytes is returned again by the next read.
             Err(errno) if filled == 0 => return Err(errno),
             Err(_) | Ok(0) => return Ok(Some(filled)),
             Ok(count) => {
@@ -320,8 +327,8 @@ fn read_once(fd: &OwnedFd, buffer: &mut [u8], endless: bool, signals: &Signals) 
     }
 }
 
-/// Reads in pages, as the page cache would, up to the first that cannot be read; gives the bytes
-/// before it.
+/// Reads page by page, as the page cache would, up to the first page that cannot be read. Returns
+/// the number of bytes before it.
 fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
     let mut count = 0;
     for page in buffer.chunks_mut(4096) {
@@ -333,14 +340,15 @@ fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
     count
 }
 
-/// How long a writer that was just given room has to fill it, before a record is taken to be short.
+/// How long a writer that has just got room in the pipe may take to fill it, before a record counts
+/// as short.
 const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
 
-/// Of `count` bytes, the whole records that a pipe has now, or else one record, which may turn out
-/// short.
+/// Returns how many of `count` bytes to read from a pipe: the whole records that it has now, or
+/// else one record, which may be short.
 ///
-/// Reading one record at a time leaves a busy writer time to keep up. Where many were read at once,
-/// it gets that time here.
+/// A reader that takes one record at a time leaves a busy writer time to keep up. After a read of
+/// many records, the writer gets that time here.
 fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) -> usize {
     let there = || rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if count <= record {
@@ -356,7 +364,8 @@ fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) 
     whole.clamp(record, count)
 }
 
-/// Files that the kernel makes up when they are read have sizes that mean nothing.
+/// Returns whether the kernel generates the file on reading. The size of such a file has no
+/// meaning.
 fn is_made_up(end: &End) -> bool {
     const MAGICS: &[i64] = &[
         0x9fa0,      /* proc */
@@ -367,7 +376,7 @@ fn is_made_up(end: &End) -> bool {
     rustix::fs::fstatfs(&end.fd).is_ok_and(|fs| MAGICS.contains(&fs.f_type))
 }
 
-/// Whether it can be read in large blocks, at any place.
+/// Returns whether the input can be read in large blocks at any offset.
 pub(super) fn has_blocks(end: &End) -> bool {
     let readable = rustix::fs::fcntl_getfl(&end.fd).is_ok_and(|flags| !flags.contains(OFlags::WRONLY));
     match end.kind() {
@@ -377,7 +386,7 @@ pub(super) fn has_blocks(end: &End) -> bool {
     }
 }
 
-/// Whether reading may overtake writing without a difference, where both are the same file: nothing
+/// Returns whether reading ahead makes no difference if input and output are the same file: no byte
 /// is written before it was read.
 pub(super) fn may_read_ahead(plan: &Plan, from: u64, to: u64) -> bool {
     to <= from && !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK)) && !plan.oflag.any(flag::APPEND)

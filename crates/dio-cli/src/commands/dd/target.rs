@@ -1,4 +1,5 @@
-//! What is written: counted in records of `obs`, in requests as large as the destination likes.
+//! Writes the output: it is counted in records of `obs` bytes, and written in requests as large as
+//! the destination allows.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,17 +13,16 @@ use super::signals::Signals;
 use super::source;
 use crate::tool::Sink;
 
-/// Largest record that is gathered before it is written to what is no file.
+/// Maximum size of a record that is gathered before it is written to a destination that is no file.
 const MOST_GATHERED: u64 = 4 << 20;
 
-/// Bytes after which a pipe that is full has room again (`fs/pipe.c`): under `status=progress`, no
-/// write waits for more before progress is shown.
+/// Number of bytes that must be free before a full pipe accepts a write again (`fs/pipe.c`). With
+/// `status=progress`, no write is larger, so that progress is shown before the next wait.
 const PIPE_STEP: u64 = 4096;
 
-/// Zeros at a time, to write and to compare with.
+/// A block of zeros, to write and to compare with.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A destination.
 #[derive(Debug)]
 pub(super) struct Target<'run> {
     sink: Sink,
@@ -30,46 +30,48 @@ pub(super) struct Target<'run> {
     signals: &'run Signals,
     obs: u64,
     single: bool,
-    /// Most bytes of one write(2) to what is no file. Where each is a record of the destination, it
-    /// is `obs` bytes long, or as short as the record that was read.
+    /// Maximum size of one write(2) to a destination that is no file. If each write is a record of
+    /// the destination, it has `obs` bytes, or is as short as the record that was read.
     most: usize,
-    /// Bytes of a record that is not full, where records are written whole.
+    /// Bytes of an incomplete record, if records are written whole.
     gathered: Option<Vec<u8>>,
     holes: Option<Holes>,
-    /// What is written will be read: nothing is left behind.
+    /// Written bytes will be read again, so none are held back.
     at_once: bool,
     start: u64,
-    /// Bytes that were put, whether or not they are written yet.
+    /// Number of bytes accepted, whether or not they are written yet.
     given: u64,
     failed: Option<Failed>,
 }
 
-/// A write that failed before its record was put wholly.
+/// A write that failed before its record was complete.
 #[derive(Debug)]
 struct Failed {
     error: io::Error,
-    /// Bytes to put until it is told: the end of the record that did not reach the destination.
+    /// Value of `given` at which the error is returned: the end of the record that did not reach
+    /// the destination.
     until: u64,
 }
 
-/// `conv=sparse`: records of zeros are sought over.
+/// State of `conv=sparse`: records of zeros are skipped by seeking.
 #[derive(Debug, Default)]
 struct Holes {
-    /// Bytes of the record under way.
+    /// Bytes of the record in progress.
     at: u64,
-    /// It holds something else than zeros, and was written up to here. Invariant: until then its
+    /// The record has a byte other than zero and is written up to `at`. Invariant: before that, its
     /// zeros are not written.
     dirty: bool,
     /// Bytes of whole records to seek over before the next write.
     gap: u64,
-    /// The end of a device, behind which nobody can seek: a record of zeros that reaches it is
-    /// written, which fails.
+    /// The end of a device. Seeking beyond it is impossible, so a record of zeros that reaches
+    /// beyond it is written, which fails.
     end: Option<u64>,
 }
 
 impl<'run> Target<'run> {
-    /// Writes to a sink from where it is. `records` says that each write(2) is a record of the
-    /// destination; `at_once` writes record by record, because what is written will be read.
+    /// Makes a target that writes to a sink from its position. `records` says that each write(2) is
+    /// a record of the destination. `at_once` writes record by record, because the written bytes
+    /// will be read.
     pub(super) fn new(
         sink: Sink,
         plan: &Plan,
@@ -84,7 +86,7 @@ impl<'run> Target<'run> {
             (false, Level::Progress) => plan.obs * (PIPE_STEP / plan.obs).max(1),
             (false, _) => u64::MAX,
         };
-        // What is appended goes to the end, so nothing can be sought over.
+        // Appended bytes go to the end of the file, so seeking has no effect.
         let sparse = plan.conv.any(conv::SPARSE) && !plain && !plan.oflag.any(flag::APPEND);
         let end = sink.file().filter(|file| file.is_device()).and_then(|file| file.size().ok());
         let gathers = match records {
@@ -111,12 +113,11 @@ impl<'run> Target<'run> {
         }
     }
 
-    /// The sink.
     pub(super) fn sink(&mut self) -> &mut Sink {
         &mut self.sink
     }
 
-    /// Writes a chunk, whole blocks of a file without copying them.
+    /// Writes a chunk. Whole blocks go to a file without being copied.
     pub(super) fn put_chunk(&mut self, chunk: Chunk) -> io::Result<()> {
         if self.sink.file().is_none() || self.holes.is_some() {
             return self.put(&chunk);
@@ -135,7 +136,6 @@ impl<'run> Target<'run> {
         }
     }
 
-    /// Writes bytes.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.given += bytes.len() as u64;
         if self.failed.is_some() {
@@ -156,11 +156,11 @@ impl<'run> Target<'run> {
         written
     }
 
-    /// Nothing comes for a while: what was written gets into the file, where others see it and a
-    /// kill cannot take it away.
+    /// Flushes the output to the file while the input pauses, so that others can read it and a kill
+    /// cannot lose it.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Writing failed.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         if self.sink.file().is_none() || self.failed.is_some() {
             return Ok(());
@@ -168,9 +168,8 @@ impl<'run> Target<'run> {
         self.sink.flush().or_else(|error| self.fail(error))
     }
 
-    /// A write failed. GNU dd reads a record wholly before it writes any of it, and what it then
-    /// tells depends on what it got: so what is left of the record is waited for, unless it is very
-    /// long.
+    /// Handles a write error. GNU dd reads a record completely before it writes any of it, and its
+    /// report depends on that read. So the rest of the record is awaited, unless it is very long.
     fn fail(&mut self, error: io::Error) -> io::Result<()> {
         let until = self.end_of_failed(self.reached(&error));
         if until.saturating_sub(self.given) > source::MOST {
@@ -180,18 +179,18 @@ impl<'run> Target<'run> {
         self.pass_over()
     }
 
-    /// After a failure nothing is written; it is told when its record is complete.
+    /// After a failure nothing is written. Returns the error when its record is complete.
     fn pass_over(&mut self) -> io::Result<()> {
         let given = self.given;
         self.failed.take_if(|failed| failed.until <= given).map_or(Ok(()), |failed| Err(failed.error))
     }
 
-    /// The record being put is over: a failure that waited for it is told.
+    /// Returns a pending error, because its record ends here.
     fn tell(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), |failed| Err(failed.error))
     }
 
-    /// Bytes that got to the destination before this.
+    /// Number of bytes that reached the destination before the error.
     fn reached(&self, error: &io::Error) -> u64 {
         let Some(file) = self.sink.file() else { return self.account.counts().bytes };
         let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>());
@@ -199,16 +198,16 @@ impl<'run> Target<'run> {
         end.saturating_sub(self.start).min(self.given)
     }
 
-    /// Where the record ends of which some bytes did not get there.
+    /// End of the record of which some bytes did not reach the destination.
     fn end_of_failed(&self, reached: u64) -> u64 {
         (reached / self.obs + 1).saturating_mul(self.obs)
     }
 
-    /// The record that was read last is short and over. Where records are kept, so is the one
-    /// written.
+    /// Ends the record that was read last, which is short. If each record read is written as one,
+    /// the output record ends too.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Writing failed.
     pub(super) fn end_record(&mut self) -> io::Result<()> {
         if !self.single {
             return Ok(());
@@ -229,7 +228,7 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// Everything was put: writes what was held back and waits for all of it.
+    /// Writes all bytes that were held back, and waits for all writes.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.tell()?;
         if let Some(gathered) = self.gathered.take() {
@@ -252,9 +251,10 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// Writing failed: what was counted was only on its way, so what is told is what reached the
-    /// destination, and what had to be read to get there. Gives GNU's word for it, which tells
-    /// whole records of `obs` from others.
+    /// Corrects the counts after a write error. Bytes counted so far may still have been in flight;
+    /// the report has the bytes that reached the destination, and the records that had to be read
+    /// for them. Returns GNU's phrase for the error, which differs between whole records of `obs`
+    /// bytes and others.
     pub(super) fn correct(&mut self, error: &io::Error, plan: &Plan) -> &'static str {
         let reached = self.reached(error);
         let failing = self.end_of_failed(reached);
@@ -263,18 +263,19 @@ impl<'run> Target<'run> {
             counts.bytes = reached;
             counts.output = Side::default();
             counts.output.stream(obs, reached);
-            // A record that went out in part counts only where records are gathered.
+            // A record that was written in part counts only if records are gathered.
             if single {
                 counts.output = counts.output.without_rest();
             }
             counts.output.cut();
             counts.input.cut();
             let mut needed = failing.div_ceil(ibs);
-            // The last byte of an odd number is swapped with the first of the next record.
+            // With `swab`, the last byte of an odd number is swapped with the first byte of the
+            // next record.
             if plan.conv.any(conv::SWAB) && needed.saturating_mul(ibs) & !1 < failing {
                 needed += 1;
             }
-            // The last record may have been short: it was not needed, or all were.
+            // The last record may be short: either it was not needed, or all records were.
             let as_long = !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK));
             let counted = as_long && counts.input.is_full_but_for_the_last();
             if counted && counts.input.full >= needed {
@@ -284,7 +285,7 @@ impl<'run> Target<'run> {
         if failing <= self.given && !single { "writing to" } else { "error writing" }
     }
 
-    /// Ends writing; the descriptor is behind what was written.
+    /// Ends writing. The descriptor's file offset is then behind the written bytes.
     pub(super) fn close(self) -> io::Result<()> {
         self.sink.close()
     }
@@ -296,7 +297,7 @@ impl<'run> Target<'run> {
         });
     }
 
-    /// Writes at once, and counts what went out even when the rest failed.
+    /// Writes now, and counts the written bytes even if a later part fails.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.sink.file().is_some() {
             self.sink.write_all(bytes)?;
@@ -318,7 +319,7 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// Writes whole records, as many at a time as there are, and keeps the rest.
+    /// Writes whole records, as many at a time as are available, and keeps the rest.
     fn gather(&mut self, bytes: &[u8], gathered: &mut Vec<u8>) -> io::Result<()> {
         let obs = self.obs as usize;
         let mut rest = bytes;
@@ -338,7 +339,7 @@ impl<'run> Target<'run> {
     }
 
     fn put_sparsely(&mut self, bytes: &[u8], holes: &mut Holes) -> io::Result<()> {
-        // Bytes from `from` on are to be written, together with those of the records that follow.
+        // Bytes from `from` on are to be written, together with those of the following records.
         let (mut from, mut at) = (None, 0);
         while at < bytes.len() {
             let left = usize::try_from(self.obs - holes.at).unwrap_or(usize::MAX);
@@ -366,7 +367,8 @@ impl<'run> Target<'run> {
         from.map_or(Ok(()), |start| self.sink.write_all(&bytes[start..]))
     }
 
-    /// A record turned out to hold something: seeks over those before it, and writes its zeros.
+    /// Called when a record turns out to have a byte other than zero: seeks over the records of
+    /// zeros before it, and writes its own leading zeros.
     fn fill(&mut self, holes: &mut Holes) -> io::Result<()> {
         if holes.gap > 0 {
             let to = self.sink.position() + std::mem::take(&mut holes.gap);
@@ -381,7 +383,7 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// The record under way is over, full or not.
+    /// Ends the record in progress, full or not.
     fn end_block(&mut self, holes: &mut Holes) -> io::Result<()> {
         let to = self.sink.position() + holes.gap + holes.at;
         if !holes.dirty && holes.end.is_some_and(|end| to > end) {

@@ -12,7 +12,7 @@ use crate::grammar::{
 };
 use crate::tool::{IoArgs, io_flags, number};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct GzipArgs {
     pub(super) stdout: bool,
@@ -20,7 +20,8 @@ pub(super) struct GzipArgs {
     pub(super) force: bool,
     pub(super) keep: bool,
     pub(super) list: bool,
-    /// Whether the name is neither saved nor restored, and the time; if it was said.
+    /// Whether the name (and the time) is neither saved nor restored; `None` if no option decides
+    /// that.
     pub(super) no_name: Option<bool>,
     pub(super) no_time: Option<bool>,
     pub(super) quiet: bool,
@@ -125,8 +126,8 @@ fn own_options() -> [Flag<GzipArgs>; 3] {
     ]
 }
 
-/// Takes digits that stand together. To GNU gzip each is a level, and the last of them counts; 10,
-/// 11 and 12 are dio's.
+/// Takes a run of digits. To GNU gzip each is a level, and the last one counts; 10, 11 and 12 are
+/// dio's own.
 fn level(gzip: &mut GzipArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
     let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
     let digits = [vec![given.short()], given.line.take_letters(count)].concat();
@@ -140,10 +141,10 @@ fn level(gzip: &mut GzipArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Reads the command line, behind what the variable GZIP holds.
+/// Parses the variable GZIP and then the command line.
 ///
 /// # Errors
-/// The exit status, where there is nothing to be done.
+/// The exit status if the command must not run.
 pub(super) fn read(name: &'static str, line: Vec<OsString>) -> Result<GzipArgs, ExitCode> {
     let (stdout, decompress) = (name == "zcat", name != "gzip");
     let mut args = GzipArgs { stdout, decompress, suffix: ".gz".into(), level: 6, ..GzipArgs::default() };
@@ -156,7 +157,8 @@ pub(super) fn read(name: &'static str, line: Vec<OsString>) -> Result<GzipArgs, 
     })
 }
 
-/// Options that the variable may hold, which do not change what is done with files.
+/// Options that the variable may hold, because they do not change which files are written or
+/// removed.
 const HARMLESS: [&str; 8] = ["-1", "--best", "--fast", "--name", "--no-name", "--quiet", "--rsyncable", "--verbose"];
 
 fn read_variable(name: &'static str, args: &mut GzipArgs, variable: &OsStr) -> Result<(), Stop> {
@@ -176,7 +178,7 @@ fn read_variable(name: &'static str, args: &mut GzipArgs, variable: &OsStr) -> R
     grammar.fold(args, &mut Line::new(words))?;
     if !args.quiet {
         let name = called_as(name);
-        // Nobody can be told that standard error is closed.
+        // If standard error is closed, there is nowhere to report that.
         let _ = writeln!(
             std::io::stderr(),
             "{name}: warning: GZIP environment variable is deprecated; use an alias or script"

@@ -1,4 +1,4 @@
-//! The life of an operand: which file it is, whether it may be touched, and what becomes of it.
+//! Handles one operand: finds the file, checks whether it may be processed, and creates the target.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
 
 impl Run {
-    /// Standard input to standard output.
+    /// Processes standard input to standard output.
     pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
         let console = if self.decompress { terminal(io::stdin().as_fd()) } else { terminal(io::stdout().as_fd()) };
         if !self.args.force && !self.args.list && console {
@@ -55,16 +55,17 @@ impl Run {
         Ok(())
     }
 
-    /// A name of the command line.
+    /// Processes a name of the command line.
     pub(super) fn operand(&mut self, name: &Path) -> Result<(), Fatal> {
         self.entry(name, &Directory::of_operand(name))
     }
 
-    /// A file in `dir`, or with `-r` a directory.
+    /// Processes a file in `dir`, or with `-r` a directory.
     fn entry(&mut self, name: &Path, dir: &Directory) -> Result<(), Fatal> {
         let Some((mut fd, mut path)) = self.open(name, dir) else { return Ok(()) };
         if fstat(&fd).is_ok_and(|stat| self.retire.holds(&stat)) {
-            // It is as good as gone, unless it has another name.
+            // The file waits for its removal. After that, the name exists only if it is another
+            // link to the file.
             let troubles = self.retire.flush();
             self.troubles(troubles);
             let Some(again) = self.open(name, dir) else { return Ok(()) };
@@ -81,7 +82,7 @@ impl Run {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
             if self.args.recursive {
-                // However deep directories lie, none is open while another is read.
+                // Only one directory is open at a time, however deep the tree is.
                 dir.close();
                 return self.directory(&path, fd);
             }
@@ -92,7 +93,7 @@ impl Run {
             return Ok(());
         }
         let Some(target) = self.target_name(&path) else { return Ok(()) };
-        // What was opened without waiting is read with waiting.
+        // The file was opened with O_NONBLOCK; reads must block.
         let flags =
             rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK));
         let adopted = flags.map_err(io::Error::from).and_then(|()| Input::own(fd, &path, self.tool.stream_options()));
@@ -108,12 +109,14 @@ impl Run {
         }
     }
 
-    /// Opens a file; where there is none to decompress, one with a suffix.
+    /// Opens a file; if it does not exist and the command decompresses, tries the name with
+    /// suffixes.
     fn open(&self, name: &Path, dir: &Directory) -> Option<(OwnedFd, PathBuf)> {
         let follow = self.to_stdout || self.args.force;
         let mut flags = OFlags::RDONLY;
         flags.set(OFlags::NOFOLLOW, !follow);
-        // A pipe that is read waits for its writer; one that will only be refused does not.
+        // Opening a pipe that will be read waits for its writer; opening one that will only be
+        // rejected does not.
         flags.set(OFlags::NONBLOCK, !self.to_stdout);
         let open = |path: &Path| dir.open_entry(path, flags);
         let missing = match open(name) {
@@ -141,7 +144,7 @@ impl Run {
         None
     }
 
-    /// Whether a file is one that can be replaced by its compressed form, or the reverse.
+    /// Returns whether a file may be replaced by its compressed form, or the reverse.
     fn may_replace(&self, path: &Path, stat: &Stat) -> bool {
         let shown = path.as_os_str().as_bytes();
         let links = stat.st_nlink.saturating_sub(1);
@@ -161,7 +164,7 @@ impl Run {
         false
     }
 
-    /// The name of what will be made; `None`, after a word, if the file is to be left alone.
+    /// Returns the name of the target; `None`, after a message, if the file is skipped.
     fn target_name(&self, path: &Path) -> Option<PathBuf> {
         let name = path.as_os_str().as_bytes();
         let suffix = names::suffix(name, &self.args.suffix);
@@ -187,9 +190,9 @@ impl Run {
         }
     }
 
-    /// Everything in a directory that was opened as `fd`, in the order of the names.
+    /// Processes all entries of the directory open as `fd`, in the order of their names.
     fn directory(&mut self, path: &Path, fd: OwnedFd) -> Result<(), Fatal> {
-        // Sources whose turn was before are gone when their directory is read.
+        // Earlier sources are removed before their directory is read.
         let troubles = self.retire.flush();
         self.troubles(troubles);
         let dir = match Directory::opened(path, fd) {
@@ -212,7 +215,7 @@ impl Run {
         Ok(())
     }
 
-    /// A file that was opened, on its way to a target of that name.
+    /// Processes an open file into the target of that name.
     fn file(
         &mut self,
         path: &Path,
@@ -259,7 +262,7 @@ impl Run {
         }
     }
 
-    /// The name of the target, from the header of the first member where that is wanted.
+    /// Returns the name of the target, from the header of the first member if that is requested.
     fn named_within(&self, path: &Path, target: PathBuf, source: &mut Source, work: &mut Work<'_>) -> Option<PathBuf> {
         if !self.decompress || !(self.keep_name || self.keep_time) {
             return Some(target);
@@ -277,9 +280,9 @@ impl Run {
         Some(named.unwrap_or(target))
     }
 
-    /// Begins the target in `dir`, after asking where something has its name.
+    /// Begins the target in `dir`; asks the user if its name exists.
     fn begin(&mut self, path: &Path, dir: &Directory) -> Option<OutputFile> {
-        // From here on a signal has to wait for files to be tidied up.
+        // From here on, a signal has to wait until files are cleaned up.
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force;
         loop {
@@ -307,7 +310,8 @@ impl Run {
         }
     }
 
-    /// The target is whole: it gets its attributes and its name, and the source goes.
+    /// Completes the target: it gets its attributes and its name, and the source is scheduled for
+    /// removal.
     fn complete(
         &mut self,
         (path, dir): (&Path, &Directory),

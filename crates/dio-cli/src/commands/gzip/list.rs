@@ -1,4 +1,4 @@
-//! `gzip -l`: what is in compressed files.
+//! `gzip -l`: lists the contents of compressed files.
 
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -10,27 +10,27 @@ use jiff::tz::TimeZone;
 use super::args::GzipArgs;
 use crate::codec::Moved;
 
-/// What was listed so far.
+/// The totals of the rows so far.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     rows: usize,
     compressed: u64,
     uncompressed: u64,
-    /// Bytes of the header of the last first member, which does not count as compressed data.
+    /// Bytes of the header of the last file's first member, which do not count as compressed data.
     header: u64,
 }
 
 /// The width of a size.
 const WIDTH: usize = 19;
 
-/// How much smaller it is, in percent with a place: of `original`, `saved` are gone.
+/// Formats how much was saved, in percent with one decimal: `saved` bytes of `original`.
 pub(super) fn ratio(saved: i128, original: u64) -> String {
     let part = if original == 0 { 0.0 } else { 100.0 * saved as f64 / original as f64 };
     format!("{part:5.1}%")
 }
 
 impl Listed {
-    /// The line of a file, and the heading before the first.
+    /// Returns the line of a file, with the heading before the first line.
     pub(super) fn row(
         &mut self,
         args: &GzipArgs,
@@ -67,7 +67,7 @@ impl Listed {
         text
     }
 
-    /// The last line, for several operands; none where nothing was listed.
+    /// Returns the last line, for several operands; `None` if nothing was listed.
     pub(super) fn totals(&self, args: &GzipArgs, operands: usize) -> Option<String> {
         let Listed { compressed, uncompressed, header, .. } = *self;
         if !args.list || args.quiet || operands < 2 || compressed == 0 || uncompressed == 0 {

@@ -1,29 +1,29 @@
-//! What has to be known of the first member before anything is decompressed (RFC 1952, section
-//! 2.3).
+//! Reads the header of the first member before anything is decompressed (RFC 1952, section 2.3).
 
-/// The beginning of a stream.
+/// The header of a stream's first member.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct First {
-    /// Its name, if it has one.
+    /// The name in the header, if any.
     pub(super) name: Option<Vec<u8>>,
-    /// Its time, in seconds since 1970, unless it is 0.
+    /// The time in the header, in seconds since 1970, unless it is 0.
     pub(super) mtime: Option<u32>,
     /// Bytes of the header.
     pub(super) length: u64,
-    /// Bytes of its extra field, unless it is the size of the member, which is not ignored.
+    /// Bytes of the extra field, unless it holds the size of the member, which is not ignored.
     pub(super) extra: Option<u16>,
 }
 
-/// What GNU gzip says of a stream that it does not decompress.
+/// Why GNU gzip refuses to decompress a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unsupported {
-    /// The compression method, if not deflate.
+    /// A compression method other than deflate.
     Method(u8),
     Encrypted,
     Flags(u8),
 }
 
-/// Reads the header at the beginning of `bytes`; as far as it goes, if it is not all there.
+/// Reads the header at the beginning of `bytes`. If the header is longer, it reads the fields that
+/// are present.
 pub(super) fn first(bytes: &[u8]) -> Result<First, Unsupported> {
     let mut first = First::default();
     let [0x1f, 0x8b, method, flags, a, b, c, d, _, _, rest @ ..] = bytes else {

@@ -49,11 +49,11 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     run.finish(ended)
 }
 
-/// A failure after which nothing more can be done: it was told.
+/// An error, already reported, after which the run ends.
 #[derive(Debug)]
 struct Fatal;
 
-/// One run.
+/// The state of one run.
 struct Run {
     tool: Tool,
     args: GzipArgs,
@@ -63,12 +63,12 @@ struct Run {
     keep_time: bool,
     level: u8,
     workers: usize,
-    /// Something was to be warned of: the exit status is 2 unless something failed.
+    /// Whether a warning was issued: the exit status is 2 unless there was an error.
     warned: Cell<bool>,
-    /// Standard output, once something is written there.
+    /// Standard output, once something has been written there.
     out: Option<Sink>,
     retire: Retire,
-    /// Watched from the first file that is made.
+    /// Checked from the first created file on.
     stop: Option<&'static Stop>,
     listed: list::Listed,
 }
@@ -130,7 +130,7 @@ impl Run {
         })
     }
 
-    /// Closes what is open, and returns the exit status.
+    /// Closes everything, and returns the exit status.
     fn finish(mut self, ended: Result<(), Fatal>) -> ExitCode {
         let troubles = self.retire.flush();
         self.troubles(troubles);
@@ -167,18 +167,18 @@ impl Run {
         }
     }
 
-    /// Prints a message as it is.
+    /// Prints a message unchanged.
     fn say(&self, parts: &[&[u8]]) {
-        // Nobody can be told that standard error is closed.
+        // If standard error is closed, there is nowhere to report that.
         let _ = io::stderr().lock().write_all(&as_shown_on(&io::stderr(), &parts.concat()));
     }
 
-    /// Prints a message behind the program's name.
+    /// Prints a message after the program's name.
     fn tell(&self, parts: &[&[u8]]) {
         self.say(&[self.tool.name().as_bytes(), b": ", &parts.concat(), b"\n"]);
     }
 
-    /// A warning: the exit status becomes 2.
+    /// Prints a warning: the exit status becomes 2.
     fn warn(&self, parts: &[&[u8]]) {
         self.warned.set(true);
         if !self.quiet() {
@@ -186,26 +186,27 @@ impl Run {
         }
     }
 
-    /// An error: the exit status becomes 1.
+    /// Prints an error: the exit status becomes 1.
     fn error(&self, parts: &[&[u8]]) {
         self.tool.fail();
         self.tell(parts);
     }
 
-    /// An error of the system with a file.
+    /// Prints a system error of a file.
     fn failed(&self, path: &Path, errno: Errno) {
-        // Nothing stands for a name that is empty.
+        // An empty name gets no prefix.
         let colon: &[u8] = if path.as_os_str().is_empty() { b"" } else { b": " };
         self.error(&[path.as_os_str().as_bytes(), colon, words(errno).as_bytes()]);
     }
 
-    /// Something with the contents of a file: GNU gzip leaves the line that it may have begun.
+    /// Prints an error in the contents of a file. Like GNU gzip, it ends the line that may have
+    /// been begun.
     fn contents(&self, shown: &[u8], what: &str) {
         self.tool.fail();
         self.say(&[b"\n", self.tool.name().as_bytes(), b": ", shown, b": ", what.as_bytes(), b"\n"]);
     }
 
-    /// Standard output failed.
+    /// Reports an error of standard output.
     fn output_failed(&self, errno: Errno) {
         die_of_a_closed_pipe(errno);
         self.contents(b"stdout", words(errno).as_str());

@@ -4,17 +4,17 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Suffixes that GNU gzip takes for those of compressed files.
+/// Suffixes that GNU gzip recognises as those of compressed files.
 const KNOWN: [&str; 7] = [".gz", ".z", ".taz", ".tgz", "-gz", "-z", "_z"];
 
-/// The longest suffix.
+/// The longest allowed suffix.
 pub(super) const LONGEST: usize = 30;
 
-/// How many bytes of the end of `name` are the suffix of a compressed file: `own`, or one that is
-/// known, in any case of letters.
+/// Returns the length of the suffix if `name` ends like a compressed file: with `own` or a known
+/// suffix, ignoring case.
 pub(super) fn suffix(name: &[u8], own: &OsStr) -> Option<usize> {
     let own = own.as_bytes();
-    // "z" is looked for after ".z".
+    // A suffix that ends a known one is tried after it: "z" after ".z".
     let part_of_known = KNOWN.iter().any(|known| known.len() > own.len() && known.as_bytes().ends_with(own));
     let known = KNOWN.iter().map(|known| known.as_bytes());
     let (first, last) = if part_of_known { (None, Some(own)) } else { (Some(own), None) };
@@ -24,7 +24,8 @@ pub(super) fn suffix(name: &[u8], own: &OsStr) -> Option<usize> {
     })
 }
 
-/// The name without the suffix of `length` bytes; an archive's `.tgz` becomes `.tar`.
+/// Returns the name without its suffix of `length` bytes; the suffix `.tgz` of an archive becomes
+/// `.tar`.
 pub(super) fn decompressed(path: &Path, length: usize) -> PathBuf {
     let name = path.as_os_str().as_bytes();
     let (stem, suffix) = name.split_at(name.len() - length);
@@ -35,15 +36,16 @@ pub(super) fn decompressed(path: &Path, length: usize) -> PathBuf {
     OsString::from_vec(stem).into()
 }
 
-/// The name with a suffix.
+/// Returns the name with a suffix added.
 pub(super) fn with_suffix(path: &Path, suffix: &OsStr) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// `name`, from the header of a member, beside `path`: only what is behind its last slash counts,
-/// so that no header leads out of the directory. `None` if that is no name.
+/// Returns the path of `name`, from the header of a member, in the directory of `path`. Only the
+/// part behind its last slash is used, so that no header can point out of the directory. Returns
+/// `None` if that part is not a file name.
 pub(super) fn beside(path: &Path, name: &[u8]) -> Option<PathBuf> {
     let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     (!name.is_empty() && name != b"." && name != b"..").then(|| {
@@ -53,7 +55,7 @@ pub(super) fn beside(path: &Path, name: &[u8]) -> Option<PathBuf> {
     })
 }
 
-/// Suffixes that are tried in turn for a name that does not exist.
+/// Returns the suffixes to try in turn for a name that does not exist.
 pub(super) fn tried(own: &OsStr) -> [OsString; 5] {
     [own.to_owned(), ".gz".into(), ".z".into(), "-z".into(), ".Z".into()]
 }
@@ -91,7 +93,7 @@ mod tests {
         assert_eq!(beside(path, b"b").unwrap(), Path::new("d/b"));
         assert_eq!(beside(path, b"/etc/passwd").unwrap(), Path::new("d/passwd"));
         assert_eq!(beside(path, b"../../x").unwrap(), Path::new("d/x"));
-        // A name whose stem is a dot.
+        // The stem of this path is a dot.
         assert_eq!(beside(Path::new("d/."), b"b").unwrap(), Path::new("d/b"));
         for name in [&b""[..], b".", b"..", b"a/..", b"x/"] {
             assert_eq!(beside(path, name), None, "{name:?}");

@@ -1,4 +1,4 @@
-//! From the bytes of a source to those of a target.
+//! Compresses or decompresses the bytes of a source into a target.
 
 use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
@@ -14,29 +14,29 @@ use crate::stop::Stop;
 use crate::tool::held::Broken;
 use crate::tool::{Source, errno_of};
 
-/// What is to be done with a source.
+/// A source to process.
 pub(super) struct Work<'a> {
-    /// Its name in messages.
+    /// The name of the source in messages.
     pub(super) shown: &'a Path,
     /// The name for the header.
     pub(super) name: Option<Vec<u8>>,
-    /// Its time of modification.
+    /// The modification time of the source.
     pub(super) mtime: Option<i64>,
     pub(super) is_stdin: bool,
 }
 
-/// What was done.
+/// The result of processing a source.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) moved: Moved,
-    /// Something follows the last member, which was told.
+    /// Whether garbage follows the last member; it was reported.
     pub(super) garbage: bool,
     /// Bytes of the first header and the trailer, which GNU gzip does not count as compressed data.
     header: u64,
 }
 
 impl Account {
-    /// How much smaller the compressed form is.
+    /// Returns how much smaller the compressed form is.
     pub(super) fn ratio(&self, decompressed: bool) -> String {
         let (large, small) = match decompressed {
             true => (self.moved.written, self.moved.read),
@@ -46,26 +46,25 @@ impl Account {
     }
 }
 
-/// How it went; what went wrong was told.
+/// The outcome; errors have been reported.
 pub(super) enum Done {
     Well(Account),
-    /// The input was damaged, and the part before is to be kept.
+    /// The input was damaged, and the part before the damage is kept.
     Salvaged(Account),
     Badly,
 }
 
-/// The most of a stream's beginning that is looked at before anything is made: no header of use is
-/// longer.
+/// The most bytes that are examined before anything is created; no useful header is longer.
 const LOOKED_AT: usize = 128 << 10;
 
 impl Run {
-    /// Whether bytes that are not compressed are passed on: a whole file of them, or those behind
-    /// the last member. Standard input goes to standard output also without `-c`.
+    /// Returns whether uncompressed data is passed on: a whole uncompressed file, or bytes behind
+    /// the last member. For standard input, `-c` is implied.
     fn passes(&self, work: &Work<'_>) -> bool {
         self.args.force && (self.to_stdout || work.is_stdin) && !self.args.list
     }
 
-    /// What the first member says of itself. An error was told.
+    /// Returns the header of the first member. An error has been reported.
     pub(super) fn first(&self, shown: &Path, source: &mut Source) -> Result<First, ()> {
         let bytes = source.fill_buf().map_err(|error| self.failed(shown, errno_of(&error)))?;
         first(&bytes[..bytes.len().min(LOOKED_AT)]).map_err(|why| self.unsupported(shown, &why))
@@ -84,7 +83,7 @@ impl Run {
         }
     }
 
-    /// Compresses or decompresses a source into the target, into standard output, or into nothing.
+    /// Compresses or decompresses a source into the target, to standard output, or to nothing.
     pub(super) fn process(
         &mut self,
         work: &Work<'_>,
@@ -128,7 +127,7 @@ impl Run {
         Ok(done)
     }
 
-    /// With -v, the beginning of the line for a file.
+    /// With -v, prints the beginning of a file's line.
     fn head(&self, work: &Work<'_>) {
         if self.verbose() && !work.is_stdin && !self.args.list {
             self.say(&[work.shown.as_os_str().as_bytes(), b":\t"]);
@@ -171,7 +170,7 @@ impl Run {
                 Done::Well(Account { moved, header, garbage: false })
             }
             Err(EncodeError::Read(error)) => self.read_failed(work, &error),
-            // Of writing, the sink knows.
+            // The sink has recorded a write error.
             Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
         }
     }
@@ -204,7 +203,7 @@ impl Run {
         if let (Some(extra), true) = (header.extra, self.verbose() && !self.args.list) {
             self.tell(&[shown, format!(": extra field of {extra} bytes ignored").as_bytes()]);
         }
-        // As in GNU gzip, not where it is no file to begin with.
+        // As in GNU gzip, an input that is not gzip gets no line.
         if is_gzip {
             self.head(work);
         }
@@ -252,7 +251,7 @@ impl Run {
         }
     }
 
-    /// The stream is sound, but something follows it.
+    /// Reports garbage behind a sound stream.
     fn garbage(&self, work: &Work<'_>, account: Account) -> Done {
         self.warned.set(true);
         if !self.quiet() {
@@ -262,17 +261,17 @@ impl Run {
         if self.args.list { Done::Badly } else { Done::Well(Account { garbage: true, ..account }) }
     }
 
-    /// Passes on bytes that are not compressed.
+    /// Passes on uncompressed bytes.
     fn pass(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
         match pass(input, sink) {
             Ok(moved) => Done::Well(Account { moved, header: 0, garbage: false }),
             Err(Broken::Read(error)) => self.read_failed(work, &error),
-            // Of writing, the sink knows.
+            // The sink has recorded a write error.
             Err(Broken::Write(_)) => Done::Badly,
         }
     }
 
-    /// A line of the list.
+    /// Prints a line of the list.
     pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &Work<'_>) -> Result<(), Fatal> {
         let line = self.listed.row(&self.args, name, &account.moved, account.header, work.mtime);
         self.print(&line)

@@ -8,7 +8,7 @@ use super::options::Origin;
 use crate::grammar::{Grammar, Refusal, help, hidden, repeated, switch, text, value, version};
 use crate::quote::quoted;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(crate) struct MountArgs {
     pub(super) source: PathBuf,
@@ -17,15 +17,15 @@ pub(crate) struct MountArgs {
     pub(super) options: Vec<String>,
     pub(super) foreground: bool,
     pub(super) verbose: bool,
-    /// This is the server that another process started and waits for.
+    /// Whether this process is the server that another process started and waits for.
     pub(super) started: bool,
-    /// Called by mount(8).
+    /// Whether mount(8) called the program.
     pub(super) by_mount: bool,
-    /// Unknown options are passed over.
+    /// Whether unknown options are ignored.
     pub(super) sloppy: bool,
-    /// Everything is done but the mount.
+    /// Whether to do everything except the mount.
     pub(super) fake: bool,
-    /// A file of the mount namespace to mount in.
+    /// The mount namespace to mount in, as a file.
     pub(super) namespace: Option<PathBuf>,
 }
 
@@ -86,7 +86,7 @@ impl MountArgs {
         }
     }
 
-    /// What messages start with.
+    /// Returns the prefix of messages.
     pub(super) fn name(&self) -> &'static str {
         if self.by_mount { "mount.fuse.dio" } else { "dio mount" }
     }

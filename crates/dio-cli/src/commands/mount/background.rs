@@ -1,5 +1,5 @@
-//! The server in a process of its own: the program starts itself once more instead of forking, so
-//! that it begins with one thread and nothing inherited but its standard streams.
+//! Starts the server as a process of its own. The program executes itself again instead of forking,
+//! so that the server begins with one thread and inherits only its standard streams.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,15 +10,15 @@ use dio_mount::session::Place;
 use super::{FAILED, Failure, MountArgs, SYSTEM};
 use crate::commands::words;
 
-/// What the server writes when the mount answers.
+/// The text that the server writes when the mount answers.
 pub(super) const READY: &[u8] = b"ready";
 
-/// Starts the server and returns when the mount answers. If it does not come to that the server has
-/// told why.
+/// Starts the server and returns when the mount answers. If it never does, the server has printed
+/// the reason.
 pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
-    // What the caller has open is none of the server's business: the other end of a pipe would wait
-    // for its end.
+    // The server must not inherit the caller's descriptors: the other end of a pipe would wait for
+    // the server to end.
     dio_sys::close_on_exec().map_err(failed)?;
     let mut server = Command::new("/proc/self/exe");
     server.arg0("dio").args(["mount", "--started"]);
@@ -31,7 +31,7 @@ pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
     let mut server = server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut said = Vec::new();
     if let Some(stdout) = &mut server.stdout {
-        // A server that cannot be heard is waited for like one that says nothing.
+        // A read error counts as no message from the server.
         let _ = stdout.read_to_end(&mut said);
     }
     if said == READY {
@@ -40,7 +40,7 @@ pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
     Err(ended(server.wait().map_err(failed)?))
 }
 
-/// The server's end is that of the command.
+/// Returns the failure for the end of the server: its status becomes that of the command.
 fn ended(status: ExitStatus) -> Failure {
     match (status.code(), status.signal()) {
         (Some(code), _) if code != 0 => Failure::new(u8::try_from(code).unwrap_or(FAILED), ""),

@@ -1,17 +1,18 @@
-//! What ends `dio mount`, and the exit statuses of `mount(8)`.
+//! Failures of `dio mount`, and the exit statuses of `mount(8)`.
 
 use std::process::ExitCode;
 
 use dio_mount::MountError;
 
-/// The command line makes no sense, or it takes root.
+/// The command line is invalid, or the caller is not root and needs to be.
 pub(crate) const USAGE: u8 = 1;
 /// The system has no memory, processes or descriptors left.
 pub(crate) const SYSTEM: u8 = 2;
-/// It could not be mounted or unmounted.
+/// Mounting or unmounting failed.
 pub(crate) const FAILED: u8 = 32;
 
-/// What ends the command, with its exit status; empty if it was told already.
+/// A failure that ends the command: its exit status and its message, which is empty if it was
+/// already printed.
 #[derive(Debug)]
 pub(crate) struct Failure(u8, String);
 

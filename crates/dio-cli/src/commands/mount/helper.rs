@@ -3,8 +3,9 @@
 //! `umount.fuse.dio DIR [-flnrv] [-N NAMESPACE] [-t TYPE]` (mount(8) and umount(8), "External
 //! helpers").
 //!
-//! `mount.fuse3` calls `dio SOURCE DIR -o OPTIONS` for `dio#SOURCE` in fstab and for the type
-//! `fuse.dio` where dio's own helper is not installed; that is the same without a name.
+//! `mount.fuse3` calls `dio SOURCE DIR -o OPTIONS` for `dio#SOURCE` in fstab, and for the type
+//! `fuse.dio` if dio's own helper is not installed. That is the same command line without the
+//! helper's name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,13 +18,13 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::{FAILED, Failure};
 use crate::commands::words;
 
-/// The name of the link that `mount(8)` looks for.
+/// The name of the link that `mount(8)` searches for.
 pub(crate) const MOUNT: &str = "mount.fuse.dio";
 
-/// The name of the link that `umount(8)` looks for.
+/// The name of the link that `umount(8)` searches for.
 pub(crate) const UMOUNT: &str = "umount.fuse.dio";
 
-/// The command line in dio's own grammar, if it is that of a helper.
+/// Translates the command line of a helper into dio's own grammar; `None` if it is not one.
 pub(crate) fn translated(args: &[OsString]) -> Option<Vec<OsString>> {
     let called = args.first().and_then(|name| Path::new(name).file_name())?;
     let rest = args.get(1..).unwrap_or_default();
@@ -33,7 +34,8 @@ pub(crate) fn translated(args: &[OsString]) -> Option<Vec<OsString>> {
     if called == UMOUNT {
         return Some(umount(rest));
     }
-    // No command of dio begins with a slash; a link with the name of a tool has operands here.
+    // No command of dio begins with a slash, so `dio /A /B` is a helper's command line. A tool that
+    // is called through its link may have such operands.
     let slash = |arg: Option<&OsString>| arg.is_some_and(|arg| arg.as_encoded_bytes().starts_with(b"/"));
     (called == "dio" && slash(rest.first()) && slash(rest.get(1))).then(|| mount(rest))
 }
@@ -46,7 +48,8 @@ fn mount(rest: &[OsString]) -> Vec<OsString> {
         (b'v', _) => args.push("--verbose".into()),
         (b'N', Some(value)) => args.extend(["--namespace".into(), value.to_owned()]),
         (b'o', Some(value)) => args.extend(["-o".into(), value.to_owned()]),
-        // `-n`: there is no table to leave alone. `-t`: there is one type.
+        // `-n` has no effect, because dio does not write a mount table; `-t` has none, because
+        // there is only one type.
         (b'n' | b't', _) => {}
         (unknown, _) => args.push(format!("-{}", char::from(unknown)).into()),
     });
@@ -60,8 +63,8 @@ fn umount(rest: &[OsString]) -> Vec<OsString> {
     let operands = walk(rest, |letter, value| match (letter, value) {
         (b'l', _) => args.push("--lazy".into()),
         (b'N', Some(value)) => args.extend(["--namespace".into(), value.to_owned()]),
-        // `-f` is for servers that cannot be reached; ours ends with its mount. `-r` and `-n` have
-        // nothing to do here.
+        // `-f` is for servers that cannot be reached; dio's server ends with its mount. `-r` and
+        // `-n` have no effect here.
         (b'f' | b'r' | b'n' | b'v' | b't', _) => {}
         (unknown, _) => args.push(format!("-{}", char::from(unknown)).into()),
     });
@@ -70,8 +73,8 @@ fn umount(rest: &[OsString]) -> Vec<OsString> {
     args
 }
 
-/// Calls `option` for each short option, with the value of those that have one, and returns the
-/// operands. Options may stand anywhere, as with `getopt(3)`.
+/// Calls `option` for each short option, with its value if it takes one, and returns the operands.
+/// Options may stand anywhere, as with `getopt(3)`.
 fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<OsString> {
     let mut operands = Vec::new();
     let mut args = args.iter();
@@ -100,17 +103,17 @@ fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<Os
     operands
 }
 
-/// Goes on in another mount namespace (`mount -N`).
+/// Enters another mount namespace (`mount -N`).
 ///
 /// # Errors
-/// There is no such file, or it takes root.
+/// The file does not exist, or entering needs root.
 pub(crate) fn enter(namespace: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(FAILED, format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)))
     };
     let file = File::open(namespace).map_err(failed)?;
-    // Who owns the user namespace that a mount namespace belongs to decides what every path means
-    // in it, that of the program to go on with included.
+    // The owner of the user namespace that a mount namespace belongs to decides what every path
+    // means in it, including that of the program to execute.
     if !dio_sys::is_of_own_user_namespace(file.as_fd()).map_err(failed)? {
         return Err(Failure::new(
             FAILED,

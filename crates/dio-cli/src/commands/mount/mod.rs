@@ -1,10 +1,10 @@
-//! `dio mount`: a directory served so that every program's I/O below it is direct, concurrent,
-//! cached or chosen by request.
+//! `dio mount`: serves a directory so that every program's I/O below it is direct, concurrent,
+//! cached, or chosen for each request.
 //!
-//! `options` reads the text behind `-o`, `helper` the command line of `mount(8)`'s helper.
-//! `background` starts the program once more as the server and waits until the mount answers;
-//! `server` is that one, or this one in the foreground; `notice` tells a service manager and the
-//! system log.
+//! `options` parses the text behind `-o`, and `helper` the command line of `mount(8)`'s helper.
+//! `background` starts the program again as the server and waits until the mount answers. `server`
+//! runs in that process, or in this one in the foreground. `notice` sends messages to a service
+//! manager and the system log.
 
 mod args;
 mod background;
@@ -32,8 +32,8 @@ pub(crate) use failure::{FAILED, Failure, SYSTEM, USAGE};
 pub(crate) use notice::Notices;
 pub(crate) use server::commands;
 
-/// Runs `dio mount`; statuses are those of `mount(8)`: 0, 1 for a wrong command line, 2 for want of
-/// resources, 32 if it could not be mounted.
+/// Runs `dio mount`. The statuses are those of `mount(8)`: 0; 1 for an invalid command line; 2 if
+/// resources are missing; 32 if mounting failed.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = match grammar().resolve(line, MountArgs::with_operands) {
         Ok(args) => args,
@@ -57,7 +57,7 @@ fn mount(args: &MountArgs) -> Result<(), Failure> {
         return Err(Failure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
     };
     let place = Place::open(&args.source, mountpoint)?;
-    // The process that started this server has warned.
+    // The process that started this server has printed the warning.
     if !args.started && lacks_user_shares(&given.options) {
         eprintln!("{}: {NO_USER_SHARES}", args.name());
     }
@@ -70,7 +70,8 @@ fn mount(args: &MountArgs) -> Result<(), Failure> {
 const NO_USER_SHARES: &str = "warning: with io_uring the kernel gives requests to threads itself, so one user of this shared \
 mount can occupy all threads (allow_other without io_uring gives each user a share)";
 
-/// Whether other users enter, and requests come in a way that gives users no shares of the threads.
+/// Returns whether other users have access while requests arrive through io_uring, which does not
+/// give each user a share of the threads.
 fn lacks_user_shares(options: &Options) -> bool {
     options.allow_other && options.way() != Rings::Never
 }
@@ -80,7 +81,8 @@ fn serve(args: &MountArgs, given: Given, place: &Place) -> Result<(), Failure> {
     server::serve(args, place, &given.for_source(place.source_path()), &exports)
 }
 
-/// Hands the options to the running mount: to its server, and if that takes them, to the kernel.
+/// Passes the options to the running mount: first to its server, and if that accepts them, to the
+/// kernel.
 fn remount(args: &MountArgs) -> Result<(), Failure> {
     let mountpoint = args.mountpoint.as_deref().unwrap_or(&args.source);
     let (flags, text) = options::divide(&args.options, args.origin());
@@ -95,6 +97,6 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
             eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
         }
     }
-    // libmount gives all options of the mount, and among them neither `suid` nor `dev` nor `exec`.
+    // libmount passes all options of the mount, but neither `suid` nor `dev` nor `exec`.
     Ok(session::change_flags(&mount, &flags, args.by_mount)?)
 }

@@ -13,15 +13,16 @@ use dio_mount::stats::Stats;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Tells the service manager that waits for it (`sd_notify(3)`); without one it is nothing.
+/// Notifies the service manager that waits for the server (`sd_notify(3)`); does nothing without
+/// one.
 pub(super) fn service_manager(state: &str) {
     if let Some(socket) = env::var_os("NOTIFY_SOCKET") {
-        // Whoever set the variable and does not listen will not hear this either.
+        // If the service manager does not listen, there is nothing to do about it.
         let _ = send(&socket, state.as_bytes());
     }
 }
 
-/// A path, or a name in the abstract name space behind an `@`.
+/// Returns the address of a path, or of an abstract name behind an `@`.
 fn address(socket: &OsStr) -> io::Result<SocketAddr> {
     match socket.as_bytes().split_first() {
         Some((b'@', name)) => SocketAddr::from_abstract_name(name),
@@ -33,17 +34,17 @@ fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(message, &address(socket)?).map(drop)
 }
 
-/// Where messages go.
+/// The destination of messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Notices {
-    /// To standard error, behind the name of the command.
+    /// Standard error, with the name of the command as a prefix.
     Terminal(&'static str),
-    /// To the system log, `syslog(3)`.
+    /// The system log, `syslog(3)`.
     Log,
 }
 
 impl Notices {
-    /// Tells something that an administrator should know.
+    /// Prints or logs a message for the administrator.
     pub(super) fn tell(self, message: &str) {
         self.tell_through(UnixDatagram::unbound().ok().as_ref(), message);
     }
@@ -52,19 +53,19 @@ impl Notices {
         match (self, socket) {
             (Notices::Terminal(name), _) => eprintln!("{name}: {message}"),
             (Notices::Log, Some(socket)) => {
-                // Facility daemon (3), severity warning (4), as RFC 3164 packs them.
+                // Facility daemon (3), severity warning (4), as RFC 3164 encodes them.
                 let line = format!("<{}>dio[{}]: {message}", 3 << 3 | 4, std::process::id());
-                // There is no other place left to tell that there is no log.
+                // If there is no log, there is nowhere to report that.
                 let _ = address(OsStr::new("/dev/log")).and_then(|log| socket.send_to_addr(line.as_bytes(), &log));
             }
             (Notices::Log, None) => {}
         }
     }
 
-    /// Tells it once when a mount's server runs out of descriptors: programs only see that they
-    /// cannot open files.
+    /// Reports once when a mount's server runs out of descriptors: programs only get an error when
+    /// they open files.
     pub(crate) fn watch_descriptors(self, stats: &Stats, mountpoint: &Path) {
-        // When it comes to that, no socket could be made any more.
+        // The socket is created now, because it could not be created without free descriptors.
         let (socket, at) = (UnixDatagram::unbound().ok(), mountpoint.display().to_string());
         stats.on_first_error(move |errno| {
             let why = match errno {

@@ -1,5 +1,5 @@
-//! The text behind `-o`: dio's own options, those of `mount(8)` that the kernel takes, and those
-//! that are only for `mount(8)` and fstab and mean nothing here.
+//! Parses the text behind `-o`: dio's own options, options of `mount(8)` that are passed to the
+//! kernel, and options that only concern `mount(8)` and fstab and are ignored here.
 
 mod change;
 mod list;
@@ -22,21 +22,21 @@ use option::is_ignored;
 pub use option::{OptionError, Origin};
 pub use text::text_of;
 
-/// What the options say.
+/// The parsed options.
 #[derive(Debug, Clone)]
 pub struct Given {
-    /// For a mount.
+    /// The options for a mount.
     pub options: Options,
-    /// To change a running mount instead.
+    /// Whether to change a running mount instead.
     pub remount: bool,
-    /// Where statistics go.
+    /// The destinations of statistics.
     pub exports: Exports,
-    /// The source was named otherwise than by its path.
+    /// Whether an option set the name of the source.
     named: bool,
 }
 
 impl Given {
-    /// The options with the source by its path unless it was named.
+    /// Returns the options; the source is named by its path unless an option named it.
     pub fn for_source(mut self, source: &Path) -> Options {
         if !self.named {
             self.options.source_name = source.to_string_lossy().into_owned();
@@ -45,11 +45,11 @@ impl Given {
     }
 }
 
-/// What holds where nothing is said.
+/// The default options.
 ///
 /// Read-ahead begins with 256 KiB and grows to 8 MiB, which keeps a disk busy (one request of 1 MiB
 /// at a time nearly does). `direct_from` is below 1 MiB, the largest request that the kernel sends.
-/// There are more threads than processors since a thread waits for the disk while it serves a
+/// There are more threads than processors, because a thread waits for the disk while it serves a
 /// request.
 pub fn defaults() -> Options {
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -77,16 +77,16 @@ pub fn defaults() -> Options {
     }
 }
 
-/// Reads what a user of dio wrote behind one `-o`; see [`read`].
+/// Parses what a user of dio wrote behind one `-o`; see [`read`].
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub fn parse(text: &str) -> Result<Options, OptionError> {
     Ok(read(&[text.to_owned()], Origin::User)?.options)
 }
 
-/// Reads the texts of all `-o`, in their order; of what contradicts itself the last counts, but
-/// `cio` implies and overrides `dio`, as `O_CIO` of JFS2 does.
+/// Parses the texts of all `-o`, in their order. Of contradictory options the last counts, except
+/// that `cio` implies and overrides `dio`, as `O_CIO` of JFS2 does.
 ///
 /// # Errors
 /// [`OptionError`] names the first option that is wrong.
@@ -107,7 +107,7 @@ pub fn read(texts: &[String], from: Origin) -> Result<Given, OptionError> {
     Ok(given)
 }
 
-/// Takes an option that holds from mounting on; false if it is none.
+/// Takes an option that can only be set when mounting; returns false for any other.
 fn fixed(given: &mut Given, option: &str, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     let options = &mut given.options;
     match name {

@@ -21,9 +21,9 @@ use super::{FAILED, Failure, MountArgs, SYSTEM, background};
 use crate::commands::words;
 use crate::stop::that_end;
 
-/// Mounts and serves until the mount is gone.
+/// Mounts, and serves until the mount is gone.
 pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports: &Exports) -> Result<(), Failure> {
-    // From here on a signal unmounts, if only what will be mounted in a moment.
+    // From here on a signal unmounts, even if the mount is only about to exist.
     let signals =
         signals().map_err(|error| Failure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;
     become_server(args.started);
@@ -42,7 +42,7 @@ pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports:
         Ok(control)
     };
     let control = begin().inspect_err(|_: &Failure| {
-        // The process is about to end, and there is an error to tell already.
+        // The process is about to end, and already has an error to report.
         let _ = unmounter.unmount(Unmount::Lazy);
     })?;
     let (process, at) = (std::process::id(), session.mountpoint().display());
@@ -56,7 +56,7 @@ pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports:
     })
 }
 
-/// What other programs can ask of a mount with these settings.
+/// Returns the commands that other programs can send to a mount with these settings.
 pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
     let (told, changed, stats) = (live.clone(), live.clone(), Arc::clone(stats));
     let set = move |text: &str| {
@@ -68,8 +68,8 @@ pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
     Commands { settings: Box::new(move || text_of(&told.get())), set: Box::new(set) }
 }
 
-/// Lets other programs ask and change the mount. It can do without unless somebody asked for
-/// statistics.
+/// Lets other programs query and change the mount. If that fails, the mount works without it,
+/// unless statistics were requested.
 fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
     match control::start(mounted.session.mountpoint(), &mounted.stats, commands(&mounted.live, &mounted.stats), exports)
     {
@@ -84,9 +84,10 @@ fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Opti
     }
 }
 
-/// Leaves the directory and the mask of the caller, in the background his terminal too.
+/// Leaves the directory and the file mode mask of the caller, and in the background also its
+/// terminal.
 fn become_server(in_background: bool) {
-    // None of these is worth failing for: at worst a directory stays busy, or a signal of a
+    // A failure of any of these is tolerable: at worst a directory stays busy, or a signal of a
     // terminal unmounts.
     let _ = rustix::process::chdir("/");
     rustix::process::umask(Mode::empty());
@@ -95,13 +96,13 @@ fn become_server(in_background: bool) {
         // The kernel named the process after the link by which it was started.
         let _ = rustix::thread::set_name(c"dio");
     }
-    // Memory that the server asks for is never reclaimed by writing to its own mount, which would
-    // wait for the server (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE).
+    // Prevents a deadlock: reclaiming memory for the server must not write to the server's own
+    // mount, which would wait for the server (`PR_SET_IO_FLUSHER(2const)`; needs CAP_SYS_RESOURCE).
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
-/// Whoever waits for a server in the background hears that the mount answers, and that nothing more
-/// will come: standard output and error are closed to him.
+/// Tells the process that waits for a background server that the mount answers, and closes standard
+/// output and error.
 fn say_ready(in_background: bool) -> Result<(), Failure> {
     if !in_background {
         return Ok(());
@@ -109,25 +110,25 @@ fn say_ready(in_background: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)));
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
-    // He may be gone: then the mount stays all the same.
+    // If that process has gone, the mount stays.
     let _ = io::stdout().write_all(background::READY).and_then(|()| io::stdout().flush());
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
 }
 
-/// The end of a pipe into which each signal that asks to unmount writes a byte.
+/// Returns the read end of a pipe into which each signal that requests an unmount writes a byte.
 fn signals() -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    // Not those that are ignored: `nohup`, or a shell that started us in the background, wants it
-    // so.
+    // Ignored signals stay ignored: `nohup`, or a shell that started the process in the background,
+    // set them so.
     for signal in that_end() {
         pipe::register(signal, theirs.try_clone()?)?;
     }
     Ok(ours)
 }
 
-/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends
-/// with its last user. One more ends the server at once, whatever it waits for: its users are told
-/// so (`ENOTCONN`), and what they did not sync may be lost.
+/// Unmounts at a signal. If the mount is busy, it stays; the next signal detaches it, and it ends
+/// with its last user. One more signal ends the server at once, even if it is waiting. Its users
+/// then get `ENOTCONN`, and data that they did not sync may be lost.
 fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -> Result<(), Failure> {
     let tell = move |message: &str| {
         service_manager(&format!("STATUS={message}"));

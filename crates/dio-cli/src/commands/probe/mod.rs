@@ -33,7 +33,7 @@ pub struct ProbeArgs {
     json: bool,
 }
 
-/// Probes every path; goes on after a failure and then exits with status 1.
+/// Probes every path; continues after a failure and then exits with status 1.
 pub fn run(args: ProbeArgs) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     let mut reports = Vec::new();
@@ -58,7 +58,7 @@ pub fn run(args: ProbeArgs) -> ExitCode {
         let tables: Vec<String> = reports.iter().map(to_table).collect();
         tables.join("\n")
     };
-    // A reader that went away is no failure of the probe.
+    // A closed pipe is no failure of the probe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     status
 }

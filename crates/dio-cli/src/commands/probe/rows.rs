@@ -21,7 +21,7 @@ impl Table {
         self.0.push_str(&format!("  {label:<26} {}\n", value.as_ref()));
     }
 
-    /// A row only where something is known.
+    /// Adds a row if the value is known.
     pub(super) fn known<T>(&mut self, label: &str, value: Option<T>, show: impl FnOnce(T) -> String) {
         if let Some(value) = value {
             self.row(label, show(value));
@@ -29,7 +29,7 @@ impl Table {
     }
 }
 
-/// Where something is.
+/// Adds the file system and the mount.
 pub(super) fn place_rows(table: &mut Table, file_system: Option<FileSystem>, mount: Option<&Mount>) {
     table.row("file system", file_system_name(file_system, mount));
     if let Some(mount) = mount {
@@ -47,17 +47,17 @@ pub(super) fn file_system_name(file_system: Option<FileSystem>, mount: Option<&M
     }
 }
 
-/// The optimal request of a device in bytes; 0 where nothing is known.
+/// Returns the optimal request size of a device in bytes; 0 if it is unknown.
 pub(super) fn optimal(device: &Result<Device, String>) -> u64 {
     device.as_ref().ok().and_then(|device| device.optimal_io).unwrap_or(0)
 }
 
-/// The bytes of the requests that dio makes of a file there.
+/// Returns the request size in bytes that dio uses for a file there.
 pub(super) fn suggested(geometry: &Geometry, optimal: u64) -> u64 {
     ReadAhead::for_device(optimal, geometry.preferred()).request as u64
 }
 
-/// `optimal` is the optimal request of the device.
+/// Adds the geometry; `optimal` is the optimal request size of the device.
 pub(super) fn geometry_rows(table: &mut Table, geometry: &Geometry, optimal: u64) {
     let source = match geometry.directness() {
         Directness::Reported => "",
@@ -80,7 +80,7 @@ pub(super) fn geometry_rows(table: &mut Table, geometry: &Geometry, optimal: u64
 pub(super) fn trial_rows(table: &mut Table, trials: &Trials) {
     table.heading("tried");
     if let Answer::Unknown(reason) = &trials.open_direct {
-        // Even that was not tried, so nothing was.
+        // Opening was not tried, so nothing else was.
         return table.row("nothing", reason);
     }
     for (label, answer) in [

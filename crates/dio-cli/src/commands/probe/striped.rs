@@ -1,4 +1,4 @@
-//! What `dio probe` says of a striped file.
+//! The rows of `dio probe` for a striped file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::values::{answer_json, device_json, geometry_json, mount_json, or_unkn
 use crate::commands::stripe::state_words;
 use crate::quote::named;
 
-/// How the file is laid out; before the alignments and trials of the whole.
+/// Adds the layout of the file, which precedes the alignments and trials of the whole file.
 pub(super) fn layout_rows(table: &mut Table, stripes: &Result<Stripes, String>) {
     let stripes = match stripes {
         Ok(stripes) => stripes,
@@ -29,7 +29,7 @@ pub(super) fn layout_rows(table: &mut Table, stripes: &Result<Stripes, String>) 
     table.heading("the whole, as its strictest object");
 }
 
-/// What was found of each target.
+/// Adds the results for each target.
 pub(super) fn target_rows(table: &mut Table, stripes: &Result<Stripes, String>) {
     let Ok(stripes) = stripes else { return };
     for group in groups(&stripes.objects) {
@@ -54,7 +54,7 @@ pub(super) fn target_rows(table: &mut Table, stripes: &Result<Stripes, String>) 
     }
 }
 
-/// Objects of one target of which the same was found.
+/// Objects of one target with equal results.
 struct Group {
     target: PathBuf,
     objects: Vec<usize>,
@@ -80,13 +80,13 @@ fn groups(objects: &[Object]) -> Vec<Group> {
     groups
 }
 
-/// `object 1`, `objects 0, 3`.
+/// Returns the numbers of objects: `object 1`, `objects 0, 3`.
 fn numbered(objects: &[usize]) -> String {
     let numbers: Vec<String> = objects.iter().map(usize::to_string).collect();
     format!("object{} {}", if objects.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
-/// As an object of JSON.
+/// Returns the result as a JSON object.
 pub(super) fn to_json(stripes: &Result<Stripes, String>) -> Value {
     let stripes = match stripes {
         Ok(stripes) => stripes,

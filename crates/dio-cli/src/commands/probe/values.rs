@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rows::suggested;
 
-/// What is known, or why it is not.
+/// Returns the known value, or the reason why it is unknown.
 pub(super) fn or_unknown<T>(known: &Result<T, String>, show: impl FnOnce(&T) -> Value) -> Value {
     known.as_ref().map_or_else(|reason| json!({ "unknown": reason }), show)
 }

@@ -1,4 +1,4 @@
-//! `dio run`: a command with directories mounted so that its I/O is direct or concurrent.
+//! `dio run`: runs a command with directories mounted so that its I/O is direct or concurrent.
 
 mod server;
 
@@ -18,15 +18,15 @@ use crate::quote::{quoted, words};
 
 pub use server::{ServerArgs, serve};
 
-/// Exit status when dio itself fails, as of timeout(1) and env(1).
+/// Exit status when dio itself fails, as for timeout(1) and env(1).
 pub const FAILED: u8 = 125;
 
-/// Exit statuses when the command is there and cannot be run, and when it is not found (POSIX,
+/// Exit statuses when the command exists but cannot be run, and when it is not found (POSIX,
 /// `env`).
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 struct RunArgs {
     options: Vec<String>,
@@ -109,8 +109,9 @@ fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the server: this program again, in the background and nobody's child, at the other end of
-/// the line. The names of the directories are for those who look at the list of processes.
+/// Starts the server, which is this program again. It runs in the background, is not a child of
+/// this process, and holds the other end of the line. The directories are passed only so that they
+/// show in the list of processes.
 fn start(text: &str, directories: &[Directory]) -> Result<Line, String> {
     let failed = |errno| format!("cannot start the server: {}", words(errno));
     let (line, end) = Line::pair().map_err(failed)?;
@@ -121,7 +122,7 @@ fn start(text: &str, directories: &[Directory]) -> Result<Line, String> {
     if status.success() { Ok(line) } else { Err(format!("cannot start the server: {status}")) }
 }
 
-/// Becomes the command.
+/// Replaces this process by the command.
 fn execute(command: Vec<OsString>) -> ExitCode {
     // Arguments of a process cannot contain a zero byte.
     let words_of_it: Vec<CString> = command.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect();

@@ -1,4 +1,4 @@
-//! The server of one `dio run`: started by it, outlived by no mount of it.
+//! The server of one `dio run`, which starts it. The server ends after the last of its mounts.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SI
 use crate::commands::mount::Notices;
 use crate::commands::mount::options::{self, Given, Origin};
 
-/// The command by which the program is called again.
+/// The subcommand by which the program runs itself as the server.
 pub(super) const NAME: &str = "run-server";
 
 /// Serve the directories of a `dio run`; called by it
@@ -33,7 +33,7 @@ pub struct ServerArgs {
     directories: Vec<OsString>,
 }
 
-/// Serves what is handed over at standard input until all of it is unmounted.
+/// Serves the mounts that are handed over through standard input until all of them are unmounted.
 pub fn serve(args: ServerArgs) -> ExitCode {
     if !args.background {
         return leave(&args);
@@ -44,11 +44,11 @@ pub fn serve(args: ServerArgs) -> ExitCode {
     }
 }
 
-/// Starts the server proper and ends, so that it is nobody's child: a command that waits for all of
-/// its children must not wait for its server.
+/// Starts the actual server and ends, so that the server is not a child of the command: a command
+/// that waits for all of its children must not wait for its server.
 fn leave(args: &ServerArgs) -> ExitCode {
-    // What the caller left open for the command is not for the server: the end of a pipe must not
-    // stay open in it.
+    // The server must not keep descriptors that the caller left open for the command: an open end
+    // of a pipe would keep the pipe's reader waiting.
     if dio_sys::close_on_exec().is_err() {
         return ExitCode::FAILURE;
     }
@@ -75,8 +75,9 @@ fn server(text: &str) -> Result<(), String> {
     })
 }
 
-/// Serves a directory, and lets `dio stat` ask for it by the number of its mount: its mount point
-/// is in another namespace. It can do without unless somebody asked for statistics.
+/// Serves a directory, and lets `dio stat` find it by the number of its mount, because its mount
+/// point is in another namespace. If that is impossible, the directory is served without it, unless
+/// the options ask for statistics.
 fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), String> {
     let (number, path) = (request.number.clone(), request.path.clone());
     let mounted = dio_mount::serve(request, &given.options).map_err(|error| error.to_string())?;
@@ -89,22 +90,21 @@ fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), 
     }
 }
 
-/// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a
-/// service manager that tells every process of a service to end while the command still has to
-/// write.
+/// Makes the server end with its mounts only, unaffected by what ends or limits the command:
+/// Ctrl-C, a closed terminal, a service manager that tells every process of a service to end while
+/// the command still has to write.
 fn live_on() -> Result<(), String> {
     let unheard = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::clone(&unheard)).map_err(|error| error.to_string())?;
     }
-    // A session of its own has no terminal. It was started as a member of another group, so this
-    // cannot fail.
+    // A new session has no terminal. The process is no leader of its group, so this cannot fail.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
     rustix::process::umask(rustix::fs::Mode::empty());
-    // Memory that the server asks for is never reclaimed by writing to its own mounts, which would
-    // wait for the server (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE, and is only a
-    // precaution).
+    // Without this, a memory allocation of the server could trigger write-back to its own mounts
+    // and wait for the server itself (`PR_SET_IO_FLUSHER(2const)`). It needs CAP_SYS_RESOURCE and
+    // is only a precaution.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     for resource in [
         Resource::As,
@@ -117,7 +117,7 @@ fn live_on() -> Result<(), String> {
     ] {
         let mut limit = getrlimit(resource);
         limit.current = limit.maximum;
-        // What is refused here is told where it is missed.
+        // A failure is ignored here: if the limit matters, it is reported where it is reached.
         let _ = setrlimit(resource, limit);
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! The grammar of `dio sort`: GNU sort's options and those of every tool. What they mean together
-//! is decided in `options`.
+//! The grammar of `dio sort`: GNU sort's options and those common to all tools. `options` decides
+//! what they mean together.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,14 +17,14 @@ use crate::grammar::{
 use crate::quote::marked;
 use crate::tool::{IoArgs, in_place_flag, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct SortArgs {
-    /// The letters that hold for all keys.
+    /// Letters that apply to all keys.
     pub(super) letters: Letters,
     pub(super) keys: Vec<Spec>,
-    /// An old key has had an end: from there on, one without is a key whatever the environment
-    /// says.
+    /// An obsolete key with an end has been read. From then on, one without an end is a key too,
+    /// whatever the environment says.
     old_keys: bool,
     pub(super) check: Option<Check>,
     pub(super) debug: bool,
@@ -153,7 +153,7 @@ fn working() -> [Flag<SortArgs>; 8] {
         switch("-s, --stable", "Lines with equal keys stay as they came", |sort| sort.stable = true),
         checked("-S, --buffer-size=SIZE", "Use so much memory", |sort, given| {
             let size = number::memory(&given.take(), &given.name(), physical_memory())?;
-            // The largest of several counts.
+            // The largest of several sizes counts.
             sort.memory = sort.memory.max(Some(size));
             Ok(())
         }),
@@ -175,8 +175,8 @@ fn working() -> [Flag<SortArgs>; 8] {
         switch("-z, --zero-terminated", "Lines end in NUL instead of a newline", |sort| {
             sort.zero_terminated = true;
         }),
-        // Of Solaris, which GNU sort accepts: a value that is a word of its own is one only if it
-        // is of digits.
+        // An option of Solaris that GNU sort accepts. A value in a word of its own belongs to the
+        // option only if it consists of digits.
         hidden(checked("-y DIGITS", "Without effect", |_, given| {
             let value = given.take();
             if given.apart && !value.as_bytes().iter().all(u8::is_ascii_digit) {
@@ -187,7 +187,7 @@ fn working() -> [Flag<SortArgs>; 8] {
     ]
 }
 
-/// An option that is a letter of keys too.
+/// Makes an option that is also a letter of keys.
 fn letter(spec: &'static str, text: &'static str) -> Flag<SortArgs> {
     checked(spec, text, |sort, given| {
         sort.letters.add(given.short(), At::Both);
@@ -202,7 +202,7 @@ fn check(sort: &mut SortArgs, how: Check) -> Result<(), Refusal> {
     }
 }
 
-/// Sets the value of an option that may be given more than once, but always with the same value.
+/// Sets the value of an option that may be repeated only with the same value.
 fn once(before: &mut Option<OsString>, given: &mut Given<'_>, otherwise: &str) -> Result<(), Refusal> {
     let value = given.take();
     match before.as_ref().is_some_and(|before| *before != value) {
@@ -227,12 +227,12 @@ fn separator(before: &mut Option<u8>, text: &OsStr) -> Result<(), Refusal> {
     }
 }
 
-/// Reads a key as `+POS1 [-POS2]`; `false` if the word is none, and so a file.
+/// Reads a key given as `+POS1 [-POS2]`; returns `false` if the word is none and thus is a file.
 fn old_key(sort: &mut SortArgs, word: &OsStr, line: &mut Line) -> Result<bool, Refusal> {
     let Some(start) = word.as_bytes().strip_prefix(b"+") else { return Ok(false) };
     let is_end = |next: &OsStr| matches!(next.as_bytes(), [b'-', b'0'..=b'9', ..]);
     let end = line.next_if(is_end);
-    // POSIX of 2001 has such keys only with an end, and not where it is to be conformed to.
+    // POSIX of 2001 has such keys only with an end, and not at all where `POSIXLY_CORRECT` is set.
     sort.old_keys |= !posix_of_2001() || (end.is_some() && std::env::var_os("POSIXLY_CORRECT").is_none());
     match Spec::of_obsolete_start(start).filter(|_| sort.old_keys) {
         Some(key) => {
@@ -250,7 +250,7 @@ fn old_key(sort: &mut SortArgs, word: &OsStr, line: &mut Line) -> Result<bool, R
 }
 
 impl SortArgs {
-    /// What separates fields.
+    /// The separator of fields.
     pub(super) fn separator(&self) -> Separator {
         self.separator.map_or(Separator::Blanks, Separator::Byte)
     }

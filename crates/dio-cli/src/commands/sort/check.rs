@@ -1,4 +1,4 @@
-//! Whether a file is sorted (`-c`, `-C`).
+//! Checks whether a file is sorted (`-c`, `-C`).
 
 use std::io;
 
@@ -7,19 +7,19 @@ use memchr::memchr;
 use super::key::Order;
 use crate::tool::Source;
 
-/// A line that is not in its place.
+/// A line that is out of order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Disorder {
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     pub(super) number: u64,
     pub(super) text: Vec<u8>,
 }
 
-/// Finds the first line that is not in its place; with `unique`, also one whose keys are those of
-/// the line before.
+/// Finds the first line that is out of order; with `unique`, also one whose keys equal those of the
+/// line before.
 ///
 /// # Errors
-/// What reading answers.
+/// Reading failed.
 pub(super) fn first_disorder(
     source: &mut Source,
     order: &Order,
@@ -67,17 +67,17 @@ pub(super) fn first_disorder(
 struct Checker<'o> {
     order: &'o Order,
     unique: bool,
-    /// Lines seen.
+    /// Number of lines read so far.
     number: u64,
-    /// The one before, if it is in another chunk.
+    /// The line before, if it is in an earlier chunk.
     last: Vec<u8>,
-    /// Its prefix.
+    /// The prefix of the line before.
     prefix: u64,
 }
 
 impl Checker<'_> {
-    /// Whether `line` may follow the one before, which is `before` or else the last of an earlier
-    /// chunk.
+    /// Returns whether `line` may follow the line before it: `before`, or else the last line of an
+    /// earlier chunk.
     #[inline]
     fn is_next(&mut self, before: Option<&[u8]>, line: &[u8]) -> bool {
         self.number += 1;

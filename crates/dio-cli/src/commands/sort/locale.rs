@@ -1,5 +1,5 @@
-//! What the user's locale would have sorted otherwise. Lines are compared as in the C locale
-//! whatever it says, and that is told where it would matter.
+//! Reports where the user's locale would have sorted differently. Lines are always compared as in
+//! the C locale; a note says so if the difference matters.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::key::Ignore;
 use super::spec::Spec;
 use crate::locale::chosen;
 
-/// What an order takes from the locale.
+/// The categories of the locale that an order depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
     collation: bool,
@@ -16,7 +16,7 @@ pub(super) struct Needs {
     classes: bool,
 }
 
-/// A category, what it decides, and what is done instead.
+/// Names of categories, with the message for each if it is not supported.
 const CATEGORIES: [(&str, &str); 4] = [
     ("LC_COLLATE", "the collation of this locale is not supported: text is compared as bytes"),
     ("LC_NUMERIC", "the numbers of this locale are not supported: they are read with a point and ungrouped"),
@@ -28,7 +28,7 @@ const CATEGORIES: [(&str, &str); 4] = [
 ];
 
 impl Needs {
-    /// Those of an order by `keys`, with a last resort or without.
+    /// The needs of an order by `keys`, with or without a last resort.
     pub(super) fn of(keys: &[Spec], last_resort: bool) -> Needs {
         let any = |is: fn(&Spec) -> bool| keys.iter().any(is);
         Needs {
@@ -39,9 +39,8 @@ impl Needs {
         }
     }
 
-    /// What is to be told, under the environment given: where a category that matters is of a
-    /// locale that is not the C one, nor `C.UTF-8`, which differs from it in nothing that matters
-    /// here.
+    /// Returns the note for the given environment, if a needed category has a locale other than C
+    /// and `C.UTF-8`. The latter behaves like C in everything that matters here.
     pub(super) fn told(self, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
         let needed = [self.collation, self.digits, self.months, self.classes];
         let mut told = Vec::new();
@@ -67,7 +66,7 @@ fn is_like_c(locale: &OsString) -> bool {
     }
 }
 
-/// Whether text is collated by the `C` or `POSIX` locale itself, and not by `C.UTF-8`.
+/// Returns whether text is collated by the `C` or `POSIX` locale itself, and not by `C.UTF-8`.
 pub(super) fn is_posix() -> bool {
     chosen("LC_COLLATE", |name| std::env::var_os(name)).is_none_or(|locale| locale == "C" || locale == "POSIX")
 }

@@ -1,10 +1,10 @@
-//! `dio sort`: GNU sort's grammar, orders and words, with the bytes moved by dio.
+//! `dio sort`: GNU sort's grammar, orders and messages, with data moved by dio.
 //!
-//! `args` has the table of options, with `spec` for keys and `number` for other values, and
-//! `options` decides what they mean together, with `names` for `--files0-from`, `random` for `-R`
-//! and `locale` for what is not supported. `key` says how two lines compare; `engine` reads, sorts,
-//! keeps runs in temporary files and merges them into the `target`; `check` only looks. `run` leads
-//! through it.
+//! `args` has the table of options, with `spec` for keys and `number` for other values. `options`
+//! decides what they mean together, with `names` for `--files0-from`, `random` for `-R` and
+//! `locale` for what is not supported. `key` compares two lines. `engine` reads, sorts, keeps runs
+//! in temporary files and merges them into the `target`. `check` only reads. `run` calls them in
+//! turn.
 
 mod args;
 mod check;
@@ -28,14 +28,15 @@ use crate::tool::Tool;
 use options::Options;
 use terms::TROUBLE;
 
-/// The exit status when a file that was to be checked is not sorted.
+/// The exit status when a checked file is not sorted.
 const DISORDER: u8 = 1;
 
 pub(crate) const PROGRAM: Program = Program { name: "sort", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio sort`.
 ///
-/// Returns 0 if everything was written or the file is sorted, 1 if it is not, else 2.
+/// Returns 0 if everything was written or the file is sorted, 1 if the checked file is not sorted,
+/// and 2 for any trouble.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let options = match args::grammar().resolve(line, Options::of) {
         Ok(options) => options,
@@ -50,7 +51,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
     let sorted = run::run(&tool, &options);
     let ended = tool.clone();
-    // Its status does not tell disorder from trouble.
+    // The returned status does not tell disorder from trouble.
     let _ = tool.finish();
     match sorted {
         _ if ended.failed() => ExitCode::from(TROUBLE),

@@ -1,4 +1,4 @@
-//! The names of inputs from a file (`--files0-from`).
+//! Reads the names of inputs from a file (`--files0-from`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +12,7 @@ use crate::tool::errno_of;
 /// Reads names that are ended, or separated, by NUL.
 ///
 /// # Errors
-/// They cannot be read; there are none; one is empty, or is standard input.
+/// The names cannot be read; there are none; or one is empty or is `-`.
 pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let standard = list == "-";
     let mut text = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
         return Err(Refusal::plain(format!("no input from {}", quoted(list))));
     }
     for (number, name) in (1..).zip(&names) {
-        // GNU sort says so whichever file the names come from.
+        // GNU sort prints this message whichever file the names come from.
         if name == "-" {
             let message = format!("when reading file names from stdin, no file name of {} allowed", quoted(name));
             return Err(Refusal::plain(message));

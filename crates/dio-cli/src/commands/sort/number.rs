@@ -1,14 +1,15 @@
-//! Numbers of the command line, in GNU sort's words for what is wrong with them.
+//! Numbers on the command line, with GNU sort's error messages.
 
 use std::ffi::OsStr;
 
 use crate::grammar::Refusal;
 use crate::quote::marked;
 
-/// Reads a decimal number and what is behind it; one of the units alone is one of it.
+/// Reads a decimal number; returns it with the text behind it. A unit without a number counts as
+/// one of that unit. The number is `None` if it does not fit in 64 bits.
 ///
 /// # Errors
-/// It does not start with a number. `Ok` holds `None` for one that does not fit 64 bits.
+/// The text does not start with a number.
 fn decimal<'t>(text: &'t OsStr, name: &str, units: &[u8]) -> Result<(Option<u64>, &'t [u8]), Refusal> {
     let bytes = text.as_encoded_bytes();
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
@@ -26,7 +27,7 @@ fn decimal<'t>(text: &'t OsStr, name: &str, units: &[u8]) -> Result<(Option<u64>
     Ok((value, &rest[count..]))
 }
 
-/// The text in quotes that are the same in every locale.
+/// The text in quotes that do not depend on the locale.
 fn plainly(text: &OsStr) -> String {
     format!("'{}'", text.display())
 }
@@ -39,10 +40,11 @@ fn too_large(text: &OsStr, name: &str) -> Refusal {
     Refusal::plain(format!("{name} argument {} too large", plainly(text)))
 }
 
-/// Units of memory, powers of 1024.
+/// Letters of units of memory, which are powers of 1024.
 const UNITS: &[u8] = b"EgGkKmMPQRtTYZ";
 
-/// The argument of `-S` in bytes, given as the option `name`: KiB without a unit.
+/// Reads the argument of `-S`, given as the option `name`, and returns bytes. Without a unit the
+/// number counts KiB.
 pub(super) fn memory(text: &OsStr, name: &str, physical: u64) -> Result<u64, Refusal> {
     let (value, rest) = decimal(text, name, UNITS)?;
     let power = match rest {
@@ -66,7 +68,7 @@ pub(super) fn memory(text: &OsStr, name: &str, physical: u64) -> Result<u64, Ref
     bytes.ok_or_else(|| too_large(text, name))
 }
 
-/// The argument of `--parallel`.
+/// Reads the argument of `--parallel`.
 pub(super) fn threads(text: &OsStr) -> Result<usize, Refusal> {
     let name = "--parallel";
     match decimal(text, name, b"")? {
@@ -76,7 +78,8 @@ pub(super) fn threads(text: &OsStr) -> Result<usize, Refusal> {
     }
 }
 
-/// The argument of `--batch-size`, at most what descriptors are allowed without the standard ones.
+/// Reads the argument of `--batch-size`. Its maximum is the limit of descriptors less the three
+/// standard ones.
 pub(super) fn batch(text: &OsStr) -> Result<usize, Refusal> {
     let name = "--batch-size";
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(i32::MAX as u64);

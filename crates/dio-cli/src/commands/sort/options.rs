@@ -1,4 +1,4 @@
-//! What the options of `dio sort` mean together, with GNU sort's words for what is wrong with them.
+//! Decides what the options of `dio sort` mean together, with GNU sort's error messages.
 
 use std::ffi::OsString;
 
@@ -13,18 +13,18 @@ use crate::grammar::Refusal;
 use crate::quote::quoted;
 use crate::tool::IoArgs;
 
-/// Everything that was asked for.
+/// The meaning of the command line.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) order: Order,
-    /// What the order takes from the locale.
+    /// The categories of the locale that the order depends on.
     pub(super) needs: Needs,
     pub(super) check: Option<Check>,
-    /// `-` is standard input.
+    /// Names of the inputs; `-` is standard input.
     pub(super) inputs: Vec<OsString>,
-    /// None for standard output.
+    /// `None` for standard output.
     pub(super) output: Option<OsString>,
-    /// An existing output is overwritten.
+    /// An existing output is overwritten in place.
     pub(super) in_place: bool,
     pub(super) engine: EngineOptions,
     pub(super) io: IoArgs,
@@ -34,7 +34,7 @@ impl Options {
     /// Decides what the command line means.
     ///
     /// # Errors
-    /// Something that is wrong with it.
+    /// The command line is wrong.
     pub(super) fn of(mut args: SortArgs) -> Result<Options, Refusal> {
         if args.debug {
             return Err(Refusal::plain("--debug is not supported: the keys cannot be shown"));

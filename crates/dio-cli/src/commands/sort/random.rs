@@ -1,4 +1,4 @@
-//! Where the order of `-R` comes from.
+//! Source of the order of `-R`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,10 +10,10 @@ use crate::grammar::Refusal;
 use crate::quote::{marked, named, words};
 use crate::tool::errno_of;
 
-/// An order that depends on the first 16 bytes of a file, or of `/dev/urandom`.
+/// Makes an order that depends on the first 16 bytes of a file, or of `/dev/urandom`.
 ///
 /// # Errors
-/// There are not so many, or they cannot be read.
+/// The file has fewer bytes, or cannot be read.
 pub(super) fn shuffle(source: Option<&OsStr>) -> Result<Shuffle, Refusal> {
     let source = source.unwrap_or(OsStr::new("/dev/urandom"));
     let mut salt = [0; 16];

@@ -1,4 +1,4 @@
-//! One run: what can be foreseen is told first, then lines are sorted, or looked at.
+//! Runs a sort or a check. Errors that can be found in advance are reported first.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -17,8 +17,8 @@ use crate::quote::{named, quoted, words};
 use crate::tool::said::say;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
-/// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and
-/// latched in `tool`.
+/// Sorts or checks; returns `false` if the checked file is not sorted. Errors are reported and
+/// recorded in `tool`.
 pub(super) fn run(tool: &Tool, options: &Options) -> bool {
     match options.check {
         Some(how) => check(tool, options, how),
@@ -101,7 +101,7 @@ fn check(tool: &Tool, options: &Options, how: Check) -> bool {
     let mut source = match tool.open(Path::new(name)) {
         Ok(source) => source,
         Err(error) => {
-            // GNU sort opens a directory, and finds out when it reads.
+            // GNU sort opens a directory without an error, and fails when it reads.
             let what = if errno_of(&error) == Errno::ISDIR { "read failed" } else { "open failed" };
             trouble(tool, what, name, &error);
             return true;

@@ -1,10 +1,10 @@
-//! Keys as the command line gives them: the argument of `-k`, and the positions of old.
+//! Keys as given on the command line: the argument of `-k`, and obsolete positions.
 
 use super::key::{Ignore, Key, Kind, Shuffle, Span, View};
 use crate::grammar::Refusal;
 use crate::quote::marked;
 
-/// Letters that say how a key is compared.
+/// Letters of a key, which say how it is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Letters {
     pub(super) skip_first: bool,
@@ -19,7 +19,7 @@ pub(super) struct Letters {
     pub(super) reverse: bool,
 }
 
-/// Where a letter stands: behind POS1 or POS2, or for the whole key.
+/// Position of a letter: after POS1, after POS2, or for the whole key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     First,
@@ -28,7 +28,7 @@ pub(super) enum At {
 }
 
 impl Letters {
-    /// Adds a letter; `false` if it is none of them.
+    /// Adds a letter; returns `false` if it is not a letter of keys.
     pub(super) fn add(&mut self, letter: u8, at: At) -> bool {
         match letter {
             b'b' => {
@@ -36,7 +36,7 @@ impl Letters {
                 self.skip_last |= at != At::First;
             }
             b'd' => self.view.ignore = Ignore::Nondictionary,
-            // What the other ignores are more.
+            // `-d` ignores more than `-i`, so it stays in effect.
             b'i' if self.view.ignore == Ignore::Nondictionary => {}
             b'i' => self.view.ignore = Ignore::Nonprinting,
             b'f' => self.view.fold = true,
@@ -52,17 +52,17 @@ impl Letters {
         true
     }
 
-    /// Whether nothing was said but `r`.
+    /// Returns whether no letter was given except `r`.
     pub(super) fn is_default(&self) -> bool {
         *self == Letters { reverse: self.reverse, ..Letters::default() }
     }
 
-    /// Whether the key is compared as text.
+    /// Returns whether the key is compared as text.
     pub(super) fn is_text(&self) -> bool {
         !(self.numeric || self.general || self.human || self.month || self.version || self.random)
     }
 
-    /// Refuses letters that contradict each other, in GNU's words.
+    /// Rejects letters that contradict each other, with GNU's message.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let other = self.version || self.random || self.view.ignore != Ignore::Nothing;
         let ways = [self.numeric, self.general, self.human, self.month, other];
@@ -85,7 +85,7 @@ impl Letters {
     }
 }
 
-/// One key of the command line.
+/// A key as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     pub(super) span: Span,
@@ -93,7 +93,7 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// The key, and how it is compared.
+    /// The key with its comparison. `shuffle` is the order of `-R`.
     pub(super) fn key(&self, shuffle: Option<&Shuffle>) -> Key {
         let letters = self.letters;
         let kind = match shuffle.filter(|_| letters.random) {
@@ -106,7 +106,7 @@ impl Spec {
             None => Kind::Text,
         };
         let view = match kind {
-            // No letter matters to these.
+            // These kinds are not affected by any letter.
             Kind::Numeric | Kind::General | Kind::Month => View::default(),
             _ => letters.view,
         };
@@ -117,7 +117,7 @@ impl Spec {
     /// Reads the argument of `-k`.
     ///
     /// # Errors
-    /// What is wrong with it, in GNU's words.
+    /// The argument is wrong; the message is GNU's.
     pub(super) fn of(text: &[u8]) -> Result<Spec, Refusal> {
         let mut letters = Letters::default();
         let (field, rest) = count(text, "invalid number at field start")?;
@@ -148,7 +148,7 @@ impl Spec {
         }
     }
 
-    /// Reads `POS1`, counted from 0, of an obsolete key; `None` if it is none.
+    /// Reads `POS1` of an obsolete key, which is counted from 0; returns `None` if it is not one.
     pub(super) fn of_obsolete_start(text: &[u8]) -> Option<Spec> {
         let mut letters = Letters::default();
         let (first_field, mut rest) = count(text, "").ok()?;
@@ -164,14 +164,15 @@ impl Spec {
     /// Reads `POS2` of an obsolete key.
     ///
     /// # Errors
-    /// What is wrong with it, in GNU's words.
+    /// The position is wrong; the message is GNU's.
     pub(super) fn with_obsolete_end(mut self, end: &[u8]) -> Result<Spec, Refusal> {
         let (mut field, mut rest) = count(end, "invalid number after '-'")?;
         if let [b'.', behind @ ..] = rest {
             (self.span.last_byte, rest) = count(behind, "invalid number after '.'")?;
         }
-        // `-2` ends with the second field, `-2.1` one byte into the third; `-0` would be the latter
-        // with nothing of it, but is read as the whole first field.
+        // `-2` ends with the second field, and `-2.1` one byte into the third. By that rule `-0`
+        // would end before the first byte of the first field, but it is read as the whole first
+        // field.
         if self.span.last_byte == 0 && field > 0 {
             field -= 1;
         }
@@ -183,7 +184,8 @@ impl Spec {
     }
 }
 
-/// A number, and what is behind it; one that is too large is the largest.
+/// Reads a number; returns it with the text behind it. A number that is too large becomes the
+/// largest one.
 fn count<'t>(text: &'t [u8], what: &str) -> Result<(usize, &'t [u8]), Refusal> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -195,7 +197,7 @@ fn count<'t>(text: &'t [u8], what: &str) -> Result<(usize, &'t [u8]), Refusal> {
     Ok((value.unwrap_or(usize::MAX), &text[digits..]))
 }
 
-/// Adds the letters that the text starts with; returns the rest.
+/// Adds the letters at the start of the text; returns the rest.
 fn add<'t>(text: &'t [u8], letters: &mut Letters, at: At) -> &'t [u8] {
     let count = text.iter().take_while(|letter| letters.add(**letter, at)).count();
     &text[count..]

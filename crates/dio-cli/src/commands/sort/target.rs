@@ -1,4 +1,4 @@
-//! Where the sorted lines go.
+//! The output of a sort.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,12 +12,12 @@ use rustix::io::Errno;
 use crate::tool::target::{Guard, OutputFile, Wish};
 use crate::tool::{Sink, Tool, errno_of};
 
-/// The output, not yet touched.
+/// The output, which is not written to until [`Target::open`].
 #[derive(Debug)]
 pub(super) struct Target {
-    /// None for standard output.
+    /// `None` for standard output.
     file: Option<Named>,
-    /// A regular file that is overwritten while inputs are merged.
+    /// Identity of a regular file that is overwritten while inputs are merged.
     overwritten: Option<FileId>,
 }
 
@@ -29,10 +29,10 @@ struct Named {
 }
 
 impl Target {
-    /// Makes sure that the output can be written: it exists from then on, with the bytes it has.
+    /// Makes sure that the output can be written. It exists from then on; its bytes are unchanged.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// `open(2)` failed.
     pub(super) fn new(name: Option<&OsStr>, in_place: bool) -> Result<Target, Errno> {
         let Some(name) = name else {
             let stat = fstat(io::stdout()).ok().filter(is_file);
@@ -44,21 +44,21 @@ impl Target {
         Ok(Target { file: Some(Named { name: name.to_owned(), successor, guard }), overwritten })
     }
 
-    /// What messages call it.
+    /// The name for messages.
     pub(super) fn name(&self) -> &OsStr {
         self.file.as_ref().map_or(OsStr::new("standard output"), |file| &file.name)
     }
 
-    /// Whether writing to it overwrites an input.
+    /// Returns whether writing the output overwrites this input.
     pub(super) fn overwrites(&self, input: &OsStr) -> bool {
         let other = if input == "-" { fstat(io::stdin()) } else { rustix::fs::stat(input) };
         self.overwritten.is_some_and(|own| other.is_ok_and(|other| is_file(&other) && own == FileId::of(&other)))
     }
 
-    /// Opens it for the first byte: what is overwritten is gone.
+    /// Opens the output for its first byte. A file that is overwritten loses its content here.
     ///
     /// # Errors
-    /// What `ftruncate(2)` and the stream answer.
+    /// `ftruncate(2)` or the stream failed.
     pub(super) fn open(&mut self, tool: &Tool, how: &StreamOptions) -> io::Result<Sink> {
         match &self.file {
             Some(file) => file.successor.sink_with(tool, how),
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Everything was written: the file becomes the output.
+    /// Makes the written file the output, after everything was written.
     ///
     /// # Errors
     /// As [`OutputFile::keep`].
@@ -77,21 +77,22 @@ impl Target {
         }
     }
 
-    /// There is no output: takes away what [`Target::new`] has made. What was there before stays.
+    /// Removes what [`Target::new`] has made, when there is no output. An earlier file stays as it
+    /// was.
     pub(super) fn give_up(self) {
         if let Some(Named { successor, guard, .. }) = self.file {
             guard.finally(|| successor.discard());
         }
     }
 
-    /// What can be done about this error of writing.
+    /// Advice on how to avoid this write error, if there is any.
     pub(super) fn cure(&self, errno: Errno) -> Option<&'static str> {
         self.file.as_ref()?.successor.cure(errno)
     }
 }
 
-/// Standard output. Where it is closed, or not open for writing, that only matters to the first
-/// byte: the stream stands in for it then, and takes none (EBADF).
+/// Opens standard output. If it is closed or not open for writing, the first write must fail with
+/// EBADF, and nothing before it. A read-only descriptor stands in for it then.
 fn standard_output(tool: &Tool) -> io::Result<Sink> {
     match tool.stdout() {
         Err(error) if errno_of(&error) == Errno::BADF => {

@@ -1,13 +1,13 @@
-//! What options and statuses of sort stand for.
+//! Values of options and statuses of sort.
 
-/// The exit status of everything that goes wrong.
+/// The exit status for all errors.
 pub(super) const TROUBLE: u8 = 2;
 
-/// Whether a file is sorted, instead of sorting it.
+/// How to check that a file is sorted, instead of sorting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// `-c`: the first line that is not in its place is told.
+    /// `-c`: the first line that is out of order is reported.
     Aloud,
-    /// `-C`
+    /// `-C`: nothing is reported.
     Silently,
 }

@@ -1,5 +1,5 @@
-//! The grammar of `dio split`: GNU split's options and those of every tool. What they mean is
-//! decided in `options`.
+//! The grammar of `dio split`: GNU split's options and those of every tool. `options` combines and
+//! checks them.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -67,7 +67,7 @@ pub(super) fn grammar() -> Grammar<SplitArgs> {
                 split.filter = Some(command);
             }),
             switch("--verbose", "Say when an output file is opened", |split| split.verbose = true),
-            // GNU split keeps it to itself, under the name with three dashes.
+            // GNU split does not document this option; its name there has three dashes.
             hidden(checked("--io-blksize, ---io-blksize=SIZE", "Without effect: see --block", |_, given| {
                 positive("invalid IO block size", given.take().as_bytes(), SIZES).map(drop)
             })),

@@ -1,5 +1,5 @@
-//! Outputs that are complete are written out and closed behind the back of who cuts the input,
-//! several at a time: each waits for the storage, which has time for more than one.
+//! Writes out and closes complete outputs in the background, several at a time, while the main
+//! thread cuts the input. Each close waits for the storage, which can serve several at once.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,17 +12,17 @@ use crate::tool::{Tool, are_descriptors_few};
 use super::failure::{Failure, Run};
 use super::target::Target;
 
-/// Outputs that are closed at a time. Each may have the buffers of a stream.
+/// The most outputs that are closed at a time. Each may have the buffers of a stream.
 const THREADS: usize = 4;
 
-/// The first output that failed, by its number.
+/// The lowest-numbered output that failed, with its number.
 type First = Arc<Mutex<Option<(u64, Failure)>>>;
 
 /// Closes outputs.
 #[derive(Debug)]
 pub(super) struct Background {
     tool: Tool,
-    /// None once it has finished, and where descriptors are few. The channel holds nothing: the
+    /// `None` once it has finished, or if descriptors are few. The channel has no capacity: the
     /// sender waits for a free thread, so memory is bounded.
     sender: Option<SyncSender<(u64, Target)>>,
     receiver: Arc<Mutex<Receiver<(u64, Target)>>>,
@@ -31,17 +31,18 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Where descriptors are few, each output is closed before the next one is opened.
+    /// Creates the threads' state. If descriptors are few, each output is closed before the next
+    /// one is opened.
     pub(super) fn new(tool: &Tool) -> Background {
         let (sender, receiver) = sync_channel(0);
         let (sender, receiver) = ((!are_descriptors_few()).then_some(sender), Arc::new(Mutex::new(receiver)));
         Background { tool: tool.clone(), sender, receiver, threads: Vec::new(), first: First::default() }
     }
 
-    /// Closes an output, the sooner or later. `number` is its place among all outputs.
+    /// Closes an output, possibly later. `number` is its position among all outputs.
     ///
     /// # Errors
-    /// What closing the first of them that failed answered; all are closed then.
+    /// The error of the lowest-numbered output that failed; all are closed then.
     pub(super) fn close(&mut self, number: u64, target: Target) -> Run<()> {
         let Some(sender) = &self.sender else { return target.close(&self.tool) };
         if self.threads.len() < THREADS {
@@ -53,17 +54,17 @@ impl Background {
                 Err(_) => {}
             }
         }
-        // Threads end only when the sender is gone.
+        // Threads end only when the sender is dropped.
         sender.send((number, target)).expect("a thread receives");
-        // Which one was the first is known when all are closed.
+        // The lowest-numbered failure is known only when all are closed.
         let failed = self.first.lock().is_some();
         if failed { self.finish() } else { Ok(()) }
     }
 
-    /// Waits for all.
+    /// Waits until all outputs are closed.
     ///
     /// # Errors
-    /// What closing the first of them that failed answered.
+    /// The error of the lowest-numbered output that failed.
     pub(super) fn finish(&mut self) -> Run<()> {
         self.sender = None;
         for thread in self.threads.drain(..) {

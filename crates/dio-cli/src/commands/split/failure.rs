@@ -1,4 +1,4 @@
-//! What ends a run early.
+//! Errors that end a run early.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,31 +11,32 @@ use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 /// Why the run ends, and with which status.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// To be told; status 1.
+    /// A message to print; status 1.
     Message(String),
-    /// A filter failed: to be told, and the run ends with this status.
+    /// A filter failed: the message is printed, and the run ends with this status.
     Filter { message: String, status: u8 },
-    /// Standard output.
+    /// An error of standard output.
     Write(io::Error),
-    /// Nobody reads what is written: the process ends as programs do that write into a closed pipe.
+    /// The reader of a pipe has gone: the process ends as programs do that write into a closed
+    /// pipe.
     Pipe(String),
 }
 
-/// A result that ends the run when it is an error.
+/// A result whose error ends the run.
 pub(super) type Run<T> = Result<T, Failure>;
 
 impl Failure {
-    /// What a system call said about a file.
+    /// Creates the failure for a system call on a file.
     pub(super) fn file(name: &OsStr, errno: Errno) -> Failure {
         Failure::Message(told(name, errno))
     }
 
-    /// What a stream said about a file that is read.
+    /// Creates the failure for a stream that reads a file.
     pub(super) fn read(name: &OsStr, error: &io::Error) -> Failure {
         Failure::file(name, errno_of(error))
     }
 
-    /// What a stream said about a file that is written.
+    /// Creates the failure for a stream that writes a file.
     pub(super) fn written(name: &OsStr, error: &io::Error) -> Failure {
         match errno_of(error) {
             Errno::PIPE => Failure::Pipe(told(name, Errno::PIPE)),
@@ -43,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Tells it, and returns the status.
+    /// Prints the failure, and returns the status.
     pub(super) fn tell(&self, tool: &Tool) -> u8 {
         match self {
             Failure::Message(message) => tool.error(message),

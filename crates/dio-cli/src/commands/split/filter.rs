@@ -14,7 +14,8 @@ use crate::tool::{Tool, errno_of};
 
 use super::failure::{Failure, Run};
 
-/// Capacity asked for the pipe, in bytes: what an ordinary user may have (`pipe(7)`).
+/// The requested capacity of the pipe, in bytes: the most that an unprivileged user may have
+/// (`pipe(7)`).
 const PIPE: usize = 1 << 20;
 
 /// A command that reads one output.
@@ -22,15 +23,15 @@ const PIPE: usize = 1 << 20;
 pub(super) struct Filter {
     name: OsString,
     command: OsString,
-    /// None when the shell could not be run, which is told when the output is complete.
+    /// `None` if the shell could not be run; that is reported when the output is complete.
     child: Option<Child>,
-    /// The command reads no more.
+    /// Whether the command has stopped reading.
     deaf: bool,
     counters: Counters,
 }
 
 impl Filter {
-    /// Runs `command` by the user's shell, with the name of the output in `$FILE`.
+    /// Runs `command` in the user's shell, with the name of the output in `$FILE`.
     pub(super) fn run(tool: &Tool, command: &OsStr, name: OsString) -> Run<Filter> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let called = Path::new(&shell).file_name().unwrap_or(&shell);
@@ -54,22 +55,22 @@ impl Filter {
         Ok(Filter { name, command: command.to_owned(), child, deaf, counters: Counters::default() })
     }
 
-    /// Whether the command reads no more.
+    /// Returns whether the command has stopped reading.
     pub(super) fn deaf(&self) -> bool {
         self.deaf
     }
 
-    /// What was written to the command.
+    /// Returns the counters of the bytes written to the command.
     pub(super) fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The name of the output.
+    /// Returns the name of the output.
     pub(super) fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Writes to the command. One that has stopped reading is no error.
+    /// Writes to the command. It is no error if the command has stopped reading.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Run<()> {
         let Some(pipe) = self.child.as_mut().and_then(|child| child.stdin.as_mut()).filter(|_| !self.deaf) else {
             return Ok(());
@@ -88,7 +89,7 @@ impl Filter {
         }
     }
 
-    /// The output is complete: waits for the command, and tells how it ended if not well.
+    /// Ends the output: waits for the command, and reports an unsuccessful end.
     pub(super) fn close(&mut self) -> Run<()> {
         let status = match self.child.take() {
             // Waiting closes the pipe first.
@@ -113,8 +114,8 @@ impl Filter {
     }
 }
 
-/// A signal without its `SIG`, those for one's own purposes counted from the nearer end of their
-/// range (`signal(7)`).
+/// Returns the name of a signal without `SIG`; real-time signals are counted from the nearer end of
+/// their range (`signal(7)`).
 fn signal_name(signal: i32) -> String {
     const RTMIN: i32 = 34;
     const RTMAX: i32 = 64;

@@ -1,9 +1,10 @@
-//! `dio split`: GNU split's grammar, names and words, with the bytes moved by dio.
+//! `dio split`: GNU split's grammar, names and messages; dio moves the bytes.
 //!
-//! `args` has the table of options, `options` decides what they mean. `cut` says where the input is
-//! cut, without I/O; `run` leads the input through it to an outlet: `sequence`, one output after
-//! the other, `robin`, all at a time, or `only`, one of them to standard output. `pieces` makes
-//! outputs, with `names`; `target` and `filter` write them, and `background` closes them.
+//! `args` has the table of options, and `options` checks and combines them. `cut` decides where the
+//! input is cut, without I/O. `run` passes the input through a cutter to an outlet: `sequence`
+//! writes one output after the other, `robin` all at a time, and `only` writes one of them to
+//! standard output. `pieces` creates outputs, named by `names`; `target` and `filter` write them,
+//! and `background` closes them.
 
 mod args;
 mod background;

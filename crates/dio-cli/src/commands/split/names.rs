@@ -1,4 +1,4 @@
-//! The names of the outputs: a prefix, a suffix that counts, and whatever the user wants behind it.
+//! The names of the outputs: a prefix, a counting suffix, and the user's additional suffix.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,7 +15,7 @@ pub(super) enum Alphabet {
 }
 
 impl Alphabet {
-    /// Its digits, the smallest first.
+    /// Returns the digits, the smallest first.
     pub(super) fn digits(self) -> &'static [u8] {
         match self {
             Alphabet::Letters => b"abcdefghijklmnopqrstuvwxyz",
@@ -33,48 +33,48 @@ impl Alphabet {
     }
 }
 
-/// What the user said about suffixes.
+/// The options for suffixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SuffixRules {
     pub(super) alphabet: Alphabet,
-    /// The length that was asked for; 0 leaves it to split.
+    /// The requested length; 0 lets split choose.
     pub(super) length: u64,
     /// The first number, in digits of the alphabet, without leading zeros.
     pub(super) from: Option<Vec<u8>>,
-    /// The number of outputs, where it is known beforehand.
+    /// The number of outputs, if it is known beforehand.
     pub(super) count: Option<u64>,
-    /// What follows the suffix.
+    /// The text behind the suffix.
     pub(super) additional: OsString,
 }
 
 /// Why no names can be made by the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SuffixError {
-    /// The length that was asked for has fewer numbers than there are outputs; this one would do.
+    /// The requested length has too few numbers for the outputs; this length would be enough.
     TooShort(u64),
     /// The first number has more digits than the suffix.
     FromTooLong,
 }
 
-/// Makes names until its suffixes are exhausted; a suffix of no fixed length grows instead.
+/// Makes names until the suffixes are exhausted. A suffix without a fixed length grows instead.
 #[derive(Debug)]
 pub(super) struct Names {
     prefix: Vec<u8>,
     alphabet: Alphabet,
-    /// Length of the suffix; `u64`, for who asks for more than can be is told when the first name
-    /// is made.
+    /// The length of the suffix. It is a `u64`, because a length that is too large is rejected only
+    /// when the first name is made.
     length: u64,
-    /// The suffix grows. Invariant: then its first digit is never the last of the alphabet, which
-    /// marks longer ones.
+    /// Whether the suffix grows. Invariant: if so, its first digit is never the last of the
+    /// alphabet, which marks longer suffixes.
     grows: bool,
     from: Vec<u8>,
     additional: OsString,
-    /// The digits of the latest name, as values; empty before the first.
+    /// The digits of the latest name, as values; empty before the first name.
     latest: Vec<usize>,
 }
 
 impl Names {
-    /// Decides how long suffixes are.
+    /// Decides the length of the suffixes.
     pub(super) fn new(prefix: &OsStr, rules: &SuffixRules) -> Result<Names, SuffixError> {
         let needed = rules.count.map_or(0, |count| needed_length(rules, count));
         if rules.length > 0 && rules.length < needed {
@@ -96,7 +96,7 @@ impl Names {
         })
     }
 
-    /// The next name; none when the suffixes are exhausted.
+    /// Returns the next name; `None` when the suffixes are exhausted.
     pub(super) fn next(&mut self) -> Option<OsString> {
         if self.latest.is_empty() {
             self.first()?;
@@ -110,8 +110,8 @@ impl Names {
     }
 
     fn first(&mut self) -> Option<()> {
-        // No file name of Linux is longer than 255 bytes; a path is refused by the system from 4096
-        // on. Names of this length fail when they are opened, with the system's words.
+        // Linux allows at most 255 bytes in a file name, and rejects paths of 4096 bytes and more.
+        // Names of this length fail when they are opened, with the system's message.
         let length = usize::try_from(self.length.min(1 << 20)).ok()?;
         self.latest = vec![0; length];
         let start = length - self.from.len();
@@ -134,11 +134,11 @@ impl Names {
     }
 }
 
-/// The shortest suffix that has `count` numbers, from the first one if that is smaller than
-/// `count`.
+/// Returns the length of the shortest suffix that has `count` numbers, counted from the first
+/// number if that is smaller than `count`.
 ///
-/// A larger first number does not lengthen the suffix: it tells the user's own idea of its length
-/// (GNU does the same).
+/// A larger first number does not lengthen the suffix: it shows the length that the user wants (GNU
+/// does the same).
 fn needed_length(rules: &SuffixRules, count: u64) -> u64 {
     let base = rules.alphabet.base();
     let from =
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A number in digits of a base, the plain way.
+    /// Writes a number in the digits of a base, by the obvious algorithm.
     fn written(mut number: u64, alphabet: Alphabet, length: usize) -> Option<String> {
         let mut text = Vec::new();
         for _ in 0..length {

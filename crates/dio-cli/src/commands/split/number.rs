@@ -1,30 +1,31 @@
-//! Numbers as GNU split reads them: blanks and a plus sign before them, a suffix after them.
+//! Numbers as GNU split parses them: optional blanks and a plus sign before them, a suffix after
+//! them.
 
 /// Letters that multiply a number of bytes.
 pub(super) const SIZES: &str = "bEGKkMmPQRTYZ";
 
-/// Why a number was refused.
+/// Why a number was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberError {
-    /// It is none, or followed by what does not belong to it.
+    /// The text is not a number, or is followed by invalid text.
     Invalid,
     /// It does not fit 64 bits.
     Overflow,
 }
 
-/// Reads a number, optionally followed by one of the letters `units` and, with a letter that is a
-/// power of 1024, by `iB` (the same), `B` or `D` (the power of 1000). A letter alone means one of
-/// it; `b` is 512.
+/// Parses a number, optionally followed by one of the letters `units`. A letter that means a power
+/// of 1024 may be followed by `iB` (the same), `B` or `D` (the power of 1000). A letter alone means
+/// one of its unit; `b` is 512.
 ///
 /// # Errors
-/// [`NumberError`]; text that is both too large and malformed is malformed.
+/// [`NumberError`]; text that is both too large and malformed is [`NumberError::Invalid`].
 pub(super) fn parse(text: &[u8], units: &str) -> Result<u64, NumberError> {
     let blanks = text.iter().take_while(|b| b.is_ascii_whitespace() || **b == 0x0b).count();
     let signed = usize::from(text.get(blanks) == Some(&b'+'));
     let digits = &text[blanks + signed..];
     let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();
     let (mut value, suffix) = match count {
-        // With nothing that looks like a number, the text is a suffix from its first byte.
+        // Without digits, the text is a suffix from its first byte.
         0 => (Some(1), text),
         _ => (decimal(&digits[..count]), &digits[count..]),
     };
@@ -32,7 +33,7 @@ pub(super) fn parse(text: &[u8], units: &str) -> Result<u64, NumberError> {
         None if count > 0 => {}
         Some((letter, rest)) if units.as_bytes().contains(letter) => {
             value = value.zip(unit(*letter, rest)?).and_then(|(number, unit)| number.checked_mul(unit));
-            // Nothing stays nothing, however large the unit.
+            // Zero stays zero, however large the unit.
             if count > 0 && digits[..count].iter().all(|b| *b == b'0') {
                 value = Some(0);
             }
@@ -42,12 +43,12 @@ pub(super) fn parse(text: &[u8], units: &str) -> Result<u64, NumberError> {
     value.ok_or(NumberError::Overflow)
 }
 
-/// The value of decimal digits; none if it does not fit.
+/// Returns the value of decimal digits; `None` if it does not fit.
 fn decimal(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
-/// What a letter and the bytes after it multiply by; none if that does not fit.
+/// Returns the factor of a letter and the bytes after it; `None` if it does not fit.
 fn unit(letter: u8, rest: &[u8]) -> Result<Option<u64>, NumberError> {
     let power = match letter.to_ascii_uppercase() {
         b'B' if rest.is_empty() => return Ok(Some(512)),

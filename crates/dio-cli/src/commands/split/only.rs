@@ -1,4 +1,4 @@
-//! One of the outputs, to standard output.
+//! Writes one of the outputs to standard output.
 
 use std::io::{self, Write};
 
@@ -14,15 +14,15 @@ use super::target::Part;
 /// Short parts are gathered up to this size.
 const GATHERED: usize = 128 << 10;
 
-/// Passes one output on and leaves out the others.
+/// Passes one output on and discards the others.
 #[derive(Debug)]
 pub(super) struct Only {
     stdout: Option<Sink>,
-    /// Its number, from 0.
+    /// The number of the output, from 0.
     piece: u64,
-    /// Bytes, not lines, are counted: errors are told of a file called `-`.
+    /// Whether the split is by bytes, not lines; errors then name a file called `-`.
     bytes: bool,
-    /// No output with a higher number comes before the end of this one.
+    /// Whether the output ends before any with a higher number begins.
     ordered: bool,
     held: Vec<u8>,
     over: bool,
@@ -41,7 +41,7 @@ impl Only {
         })
     }
 
-    /// Writes what was gathered and then what `write` does.
+    /// Writes the gathered bytes, then calls `write`.
     fn pass(&mut self, write: impl FnOnce(&mut Sink) -> io::Result<()>) -> Run<()> {
         let held = std::mem::take(&mut self.held);
         let Some(stdout) = &mut self.stdout else { return Ok(()) };

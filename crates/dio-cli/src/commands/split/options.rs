@@ -1,4 +1,4 @@
-//! What the options of `dio split` mean, with GNU split's words for what is wrong with them.
+//! Checks and combines the options of `dio split`, with GNU split's messages.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use crate::tool::IoArgs;
 /// How the input is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// `-b`: so many bytes each.
+    /// `-b`: this many bytes each.
     Bytes(u64),
-    /// `-l`: so many lines each.
+    /// `-l`: this many lines each.
     Lines(u64),
-    /// `-C`: whole lines, at most so many bytes.
+    /// `-C`: whole lines, at most this many bytes.
     LineBytes(u64),
-    /// `-n`: so many outputs by size, or one of them (counted from 1) to standard output.
+    /// `-n`: this many outputs of equal size, or one of them (counted from 1) to standard output.
     Chunks { count: u64, only: Option<u64> },
     /// `-n l/`: the same with whole lines.
     LineChunks { count: u64, only: Option<u64> },
@@ -27,7 +27,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The only output that is wanted, counted from 1.
+    /// Returns the only output that is requested, counted from 1.
     pub(super) fn only(self) -> Option<u64> {
         match self {
             Way::Chunks { only, .. } | Way::LineChunks { only, .. } | Way::RoundRobin { only, .. } => only,
@@ -35,7 +35,7 @@ impl Way {
         }
     }
 
-    /// How many outputs there are, where it is known beforehand.
+    /// Returns the number of outputs, if it is known beforehand.
     pub(super) fn count(self) -> Option<u64> {
         match self {
             Way::Chunks { count, .. } | Way::LineChunks { count, .. } | Way::RoundRobin { count, .. } => Some(count),
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// Everything that was asked for.
+/// The validated options.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) way: Way,
@@ -59,11 +59,11 @@ pub(super) struct Options {
     pub(super) io: IoArgs,
 }
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct SplitArgs {
     pub(super) way: Option<Way>,
-    /// The number of the word whose digits are the number of lines.
+    /// The number of the word whose digits form the number of lines.
     digits: Option<usize>,
     pub(super) suffix_length: u64,
     additional: OsString,
@@ -79,7 +79,7 @@ pub(super) struct SplitArgs {
 }
 
 impl SplitArgs {
-    /// Sets how to cut; that can be said once.
+    /// Sets how to cut, which may be given only once.
     pub(super) fn cut(&mut self, way: impl FnOnce() -> Result<Way, Refusal>) -> Result<(), Refusal> {
         if self.way.is_some() {
             return Err(Refusal::usage("cannot split in more than one way"));
@@ -88,8 +88,8 @@ impl SplitArgs {
         Ok(())
     }
 
-    /// Takes a digit among options for one of the number of lines. The last word with such digits
-    /// counts.
+    /// Takes a digit among options as part of the number of lines. Digits in a later word start the
+    /// number again.
     pub(super) fn digit(&mut self, digit: u8, word: usize) -> Result<(), Refusal> {
         let before = match (self.way, self.digits.replace(word)) {
             (Some(Way::Lines(lines)), Some(before)) if before == word => lines,
@@ -97,7 +97,7 @@ impl SplitArgs {
             _ => 0,
         };
         let lines = before.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit)));
-        // As many digits as fitted are told, and this one.
+        // The message shows the digits that fitted, and this one.
         let large = || Refusal::plain(format!("line count option -{before}{digit}... is too large"));
         self.way = Some(Way::Lines(lines.ok_or_else(large)?));
         Ok(())
@@ -140,10 +140,10 @@ impl SplitArgs {
 }
 
 impl Options {
-    /// Decides what the command line means.
+    /// Checks the command line.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first error.
     pub(super) fn of(args: SplitArgs) -> Result<Options, Refusal> {
         let way = args.way.unwrap_or(Way::Lines(1000));
         if way.only().is_some() && args.filter.is_some() {
@@ -163,8 +163,8 @@ impl Options {
             count: way.count(),
             additional: args.additional,
         };
-        // The length that is needed is told before operands are looked at, a start that is too long
-        // after them.
+        // As in GNU split, a suffix length that is too short is reported before errors of operands,
+        // and a start that is too long after them.
         let mut operands = args.operands.into_iter();
         let input = operands.next().unwrap_or_else(|| "-".into());
         let prefix = operands.next().unwrap_or_else(|| "x".into());
@@ -196,7 +196,7 @@ fn bad_start(alphabet: Alphabet, digits: &[u8]) -> Refusal {
     Refusal::usage(format!("{}: invalid start value for {kind} suffix", marked(digits)))
 }
 
-/// The argument of `-n`: `[l/|r/][K/]N`.
+/// Parses the argument of `-n`: `[l/|r/][K/]N`.
 pub(super) fn chunks(text: &OsStr) -> Result<Way, Refusal> {
     let blanks = text.as_bytes().iter().take_while(|b| b.is_ascii_whitespace()).count();
     let text = &text.as_bytes()[blanks..];
@@ -224,7 +224,7 @@ pub(super) fn chunks(text: &OsStr) -> Result<Way, Refusal> {
     })
 }
 
-/// A size in bytes: at least 1, and no more than a file can have.
+/// Parses a size in bytes: at least 1, and at most the largest size of a file.
 pub(super) fn size(text: &OsStr) -> Result<u64, Refusal> {
     let what = "invalid number of bytes";
     let size = limited(what, text.as_bytes(), SIZES, i64::MAX as u64)?;
@@ -238,7 +238,7 @@ pub(super) fn positive(what: &str, text: &[u8], units: &str) -> Result<u64, Refu
     }
 }
 
-/// The argument of `-a`.
+/// Parses the argument of `-a`.
 pub(super) fn suffix_length(text: &OsStr) -> Result<u64, Refusal> {
     limited("invalid suffix length", text.as_bytes(), "", u64::MAX / 8)
 }

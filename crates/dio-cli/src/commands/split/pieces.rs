@@ -1,4 +1,4 @@
-//! Making outputs: their names, what is said about them, and how each kind is opened.
+//! Creates the outputs: names them, prints the messages of `--verbose`, and opens them.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -18,19 +18,19 @@ use super::failure::{Failure, Run};
 use super::filter::Filter;
 use super::names::Names;
 
-/// What `--verbose` says is gathered up to this size unless a terminal shows it, as the C library
-/// does.
+/// Messages of `--verbose` are gathered up to this size, as the C library does, unless standard
+/// output is a terminal.
 const GATHERED: usize = 4096;
 
-/// Descriptors of an output that replaces a file: it, another of it, its directory, and two to
-/// write it by. And those that are for something else than outputs.
+/// Descriptors of an output that replaces a file: the new file twice, its directory, and two to
+/// write it by. `OTHERS` are used for other purposes.
 const DESCRIPTORS: u64 = 5;
 const OTHERS: u64 = 64;
 
 /// A new output.
 #[derive(Debug)]
 pub(super) enum Made {
-    /// An empty file, or whatever has its name already.
+    /// An empty file, or an existing file or device of that name.
     File(MadeFile),
     /// A command.
     Filter(Filter),
@@ -41,36 +41,37 @@ pub(super) enum Made {
 pub(super) struct MadeFile {
     pub(super) name: OsString,
     pub(super) fd: OwnedFd,
-    /// A regular file; else a device, a pipe or the like.
+    /// Whether it is a regular file, rather than a device, a pipe or the like.
     pub(super) regular: bool,
-    /// The file whose place it takes when it is complete.
+    /// The file that replaces an existing one when it is complete.
     pub(super) replaces: Option<Box<OutputFile>>,
 }
 
 impl MadeFile {
-    /// The path by which it is opened again.
+    /// Returns the path by which the file is opened again.
     pub(super) fn own_path(&self) -> PathBuf {
         if self.replaces.is_some() { fd_path(&self.fd) } else { self.name.clone().into() }
     }
 }
 
-/// A file is complete and closed: it takes the place of the one that had its name.
+/// Lets a complete and closed file replace the one that had its name.
 pub(super) fn keep(name: &OsStr, replaces: Option<Box<OutputFile>>) -> Run<()> {
     let kept = replaces.map_or(Ok(()), |mut successor| successor.keep());
     kept.map_err(|error| Failure::written(name, &error))
 }
 
-/// Makes outputs in the order of their names.
+/// Creates outputs in the order of their names.
 #[derive(Debug)]
 pub(super) struct Maker {
     tool: Tool,
     names: Names,
     filter: Option<OsString>,
-    /// What was said and not yet written; none if nothing is to be said.
+    /// Messages that are not yet written; `None` if no messages are wanted.
     said: Option<Vec<u8>>,
-    /// Device and inode of the input, which is not to be overwritten.
+    /// Device and inode of the input, which must not be overwritten.
     input: FileId,
-    /// Files that exist are emptied at once: there are not enough descriptors for their successors.
+    /// Whether existing files are truncated at once, because there are not enough descriptors to
+    /// replace them.
     in_place: bool,
 }
 
@@ -80,7 +81,7 @@ impl Maker {
         Maker { tool: tool.clone(), names, filter, said, input: FileId::of(input), in_place: false }
     }
 
-    /// So many outputs will be open at a time.
+    /// Prepares for `count` outputs that are open at a time.
     pub(super) fn expect(mut self, count: u64) -> Maker {
         let needed = count.saturating_mul(DESCRIPTORS).saturating_add(OTHERS);
         allow_descriptors(needed);
@@ -93,8 +94,8 @@ impl Maker {
         &self.tool
     }
 
-    /// Makes the next output. Too many open files are left to `relieve`, which closes some and says
-    /// whether it could.
+    /// Creates the next output. If too many files are open, it calls `relieve`, which closes some
+    /// and returns whether it could.
     pub(super) fn make(&mut self, mut relieve: impl FnMut() -> Run<bool>) -> Run<Made> {
         let Some(name) = self.names.next() else {
             return Err(Failure::Message("output file suffixes exhausted".into()));
@@ -126,7 +127,7 @@ impl Maker {
         Ok(Made::File(MadeFile { name, fd, regular, replaces }))
     }
 
-    /// Refuses the input as an output, and empties what is written in place.
+    /// Rejects the input as an output, and truncates a file that is written in place.
     fn examine(&self, name: &OsStr, successor: &OutputFile) -> Run<()> {
         if successor.before() == Some(self.input) {
             return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
@@ -141,7 +142,7 @@ impl Maker {
         if said.len() >= GATHERED || std::io::stdout().is_terminal() { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what was said.
+    /// Writes the gathered messages.
     pub(super) fn flush(&mut self) -> Run<()> {
         let said = self.said.as_mut().map(std::mem::take).unwrap_or_default();
         let mut out = std::io::stdout().lock();
@@ -150,7 +151,7 @@ impl Maker {
 }
 
 impl Drop for Maker {
-    /// What was said is seen even if the run fails; and before the reason is told.
+    /// Writes the messages even if the run fails, before the error is printed.
     fn drop(&mut self) {
         let _ = self.flush();
     }

@@ -20,23 +20,24 @@ use super::pieces::{Made, MadeFile, Maker, keep};
 use super::sequence::Outlet;
 use super::target::{Part, account};
 
-/// Memory of all outputs together, and the least and most of one, in bytes.
+/// The memory of all outputs together, and the least and most of one, in bytes.
 const MEMORY: u64 = 64 << 20;
 const LEAST: u64 = 4 << 10;
 const MOST: u64 = 1 << 20;
 
-/// Outputs whose memory is less than this go through the page cache, which forgets them: direct
-/// requests that small would each wait for the device.
+/// Outputs with less memory than this are written uncached, not direct: small direct requests would
+/// each wait for the device.
 const DIRECT: u64 = 256 << 10;
 
 #[derive(Debug)]
 enum Place {
     Regular {
-        /// None while other outputs need the descriptors.
+        /// `None` while other outputs need the descriptors.
         file: Option<Box<File>>,
-        /// The path by which it is opened again.
+        /// The path by which the file is opened again.
         path: PathBuf,
-        /// The file whose place it takes at the end, and the descriptor behind the path.
+        /// The file that replaces an existing one at the end, and the descriptor that `path` refers
+        /// to.
         replaces: Option<(Box<OutputFile>, OwnedFd)>,
     },
     /// A device, a pipe or the like.
@@ -49,7 +50,7 @@ struct Out {
     name: OsString,
     place: Place,
     held: Vec<u8>,
-    /// Bytes in the file already.
+    /// Bytes already in the file.
     written: u64,
     requests: u64,
 }
@@ -60,12 +61,12 @@ pub(super) struct Robin {
     maker: Maker,
     count: u64,
     elide_empty: bool,
-    /// What someone may be waiting for at the other end is written line by line.
+    /// Whether pipes and commands, whose readers may be waiting, get each line at once.
     unbuffered: bool,
     /// Bytes that one output gathers.
     room: usize,
     outs: Vec<Out>,
-    /// Where to look for an output whose file can be closed.
+    /// The position from which to search for an output whose file can be closed.
     victim: usize,
     deaf: u64,
 }
@@ -77,12 +78,12 @@ impl Robin {
         Robin { maker, count, elide_empty, unbuffered, room, outs, victim: 0, deaf: 0 }
     }
 
-    /// How files of this run are opened.
+    /// Returns how files of this run are opened.
     fn how(&self) -> OpenOptions {
         let streams = self.maker.tool().stream_options();
         let mut options = OpenOptions::new();
         let cheap = streams.mode == Mode::Direct && streams.small > 0 && (self.room as u64) < DIRECT;
-        // A block that is written in part, after a pause of the input, has to be read.
+        // After a pause of the input, a partly written block has to be read again.
         options.read(true).write(true).need(streams.need).mode(if cheap { Mode::Uncached } else { streams.mode });
         options
     }
@@ -111,13 +112,14 @@ impl Robin {
         Ok(())
     }
 
-    /// Writes what an output has gathered.
+    /// Writes the gathered bytes of an output.
     fn put_held(&mut self, index: usize) -> Run<()> {
         let how = self.how();
         let tool = self.maker.tool().clone();
         let mut held = std::mem::take(&mut self.outs[index].held);
         if let Place::Regular { file: None, .. } = self.outs[index].place {
-            // Taken out, so that it cannot be chosen to be closed.
+            // The output is removed from the list, so that its own file is not the one to be
+            // closed.
             let mut out = self.outs.remove(index);
             let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.victim));
             self.outs.insert(index, out);
@@ -134,8 +136,8 @@ impl Robin {
 }
 
 impl Robin {
-    /// Writes and closes all outputs, also those behind one that fails. What they replace goes only
-    /// if all are `whole`.
+    /// Writes and closes all outputs, including those behind one that fails. They replace existing
+    /// files only if all are `whole`.
     fn close(&mut self, whole: bool) -> Run<()> {
         let mut result = Ok(());
         for index in 0..self.outs.len() {
@@ -151,7 +153,7 @@ impl Robin {
 }
 
 impl Drop for Robin {
-    /// What was gathered is written even if the run fails; the first error is told already.
+    /// Writes the gathered bytes even if the run fails; the first error was already reported.
     fn drop(&mut self) {
         if !self.outs.is_empty() {
             let _ = self.close(false);
@@ -159,7 +161,7 @@ impl Drop for Robin {
     }
 }
 
-/// Closes the file of one output, the next in turn that has one open.
+/// Closes the file of the next output in turn that has one open.
 fn close_one(tool: &Tool, outs: &mut [Out], victim: &mut usize) -> Run<bool> {
     for _ in 0..outs.len() {
         *victim = (*victim + 1) % outs.len();
@@ -177,14 +179,14 @@ impl Out {
         matches!(&self.place, Place::Filter(filter) if filter.deaf())
     }
 
-    /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for
+    /// Opens the existing file for further writing. `given` is a descriptor that was opened for
     /// writing only.
     fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
         let Place::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
         let opened = loop {
             match how.open(&*path) {
                 Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
-                // One that may not be read can be written through the page cache.
+                // A file without read permission can be written through the page cache.
                 Err(error) if error.errno() == Errno::ACCESS => {
                     let mut how = how.clone();
                     how.read(false).mode(Mode::Uncached);
@@ -201,7 +203,7 @@ impl Out {
         Ok(())
     }
 
-    /// Closes the file if it is open, and says whether it was.
+    /// Closes the file if it is open, and returns whether it was.
     fn release(&mut self, tool: &Tool) -> Run<bool> {
         let Place::Regular { file, .. } = &mut self.place else { return Ok(false) };
         let Some(file) = file.take() else { return Ok(false) };
@@ -264,7 +266,7 @@ impl Out {
 
 impl Outlet for Robin {
     fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
-        // Lines come in turn, so a new output is always the next.
+        // Lines come in turn, so a new output is always the next one.
         let index = cut.piece as usize;
         if index == self.outs.len() {
             self.open()?;
@@ -285,8 +287,8 @@ impl Outlet for Robin {
     }
 
     fn idle(&mut self, all: bool) -> Run<()> {
-        // Commands and pipes have someone at the other end; files wait until they are full unless
-        // all is asked for.
+        // Readers of commands and pipes may be waiting. Files wait until their memory is full,
+        // unless `all` is set.
         for index in 0..self.outs.len() {
             let waits = matches!(self.outs[index].place, Place::Regular { .. }) && !all;
             if !self.outs[index].held.is_empty() && !waits {

@@ -1,4 +1,4 @@
-//! From the input through a cutter to the outputs.
+//! Passes the input through a cutter to the outputs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -23,7 +23,7 @@ use super::robin::Robin;
 use super::sequence::{Outlet, Sequence};
 use super::target::Part;
 
-/// Splits as asked.
+/// Splits according to the options.
 pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
     let mut work = Work::open(tool, &options)?;
     let input = rustix::fs::fstat(work.source.descriptor())
@@ -48,12 +48,12 @@ pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
     };
     let mut outlet = outlet(tool, options, &input)?;
     work.pump(cutter.as_mut(), outlet.as_mut())?;
-    // What closing a source could tell is no loss of bytes.
+    // An error of closing a source loses no bytes.
     let _ = work.source.close();
     outlet.finish()
 }
 
-/// Who takes the outputs.
+/// Creates the outlet for the options.
 fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
     let way = options.way;
     if let Some(only) = way.only() {
@@ -69,11 +69,11 @@ fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
     })
 }
 
-/// The input, and what has been read of it.
+/// The input, and the bytes read ahead.
 struct Work {
     name: OsString,
     source: Source,
-    /// Read already, and to be cut next.
+    /// Bytes that were read and not yet cut.
     ahead: Option<Chunk>,
     unbuffered: bool,
 }
@@ -90,14 +90,14 @@ impl Work {
         Ok(Work { name, source, ahead: None, unbuffered: options.unbuffered })
     }
 
-    /// How many bytes there are. What has no size is read into a temporary file first, which
-    /// becomes the input.
+    /// Returns the size of the input. An input without a size is first read into a temporary file,
+    /// which becomes the input.
     fn size(&mut self, tool: &Tool) -> Run<u64> {
         if self.source.len().is_none() {
             let Some(chunk) = self.next()? else { return Ok(0) };
             let kind = rustix::fs::fstat(self.source.descriptor()).map(|stat| FileType::from_raw_mode(stat.st_mode));
             if kind == Ok(FileType::CharacterDevice) && !self.source.descriptor().is_terminal() {
-                // As endless as /dev/zero, for all that is known.
+                // The device may be endless, like /dev/zero.
                 return Err(no_size(&self.name, Errno::OVERFLOW));
             }
             self.source = self.spool(tool, chunk)?;
@@ -133,13 +133,13 @@ impl Work {
         self.source.skip(bytes).map(drop).map_err(|error| Failure::read(&self.name, &error))
     }
 
-    /// Passes over everything before the first line that begins at `offset` or behind it, and
-    /// returns where that is.
+    /// Skips everything before the first line that begins at `offset` or behind it, and returns the
+    /// position of that line.
     fn line_from(&mut self, offset: u64, separator: u8) -> Run<u64> {
         if offset == 0 {
             return Ok(0);
         }
-        // The line begins there if another ends on the byte before.
+        // A line begins at `offset` if the byte before ends one.
         let mut position = offset - 1;
         self.skip(position)?;
         while let Some(mut chunk) = self.next()? {
@@ -154,7 +154,7 @@ impl Work {
         Ok(position)
     }
 
-    /// Cuts all there is.
+    /// Cuts the whole input.
     fn pump(&mut self, cutter: &mut dyn Cutter, outlet: &mut dyn Outlet) -> Run<()> {
         let mut kept = Vec::new();
         while !outlet.done()
@@ -173,7 +173,7 @@ impl Work {
     }
 }
 
-/// Cuts one chunk. `kept` is what was set aside from earlier ones.
+/// Cuts one chunk. `kept` holds bytes set aside from earlier chunks.
 fn deal(cutter: &mut dyn Cutter, outlet: &mut dyn Outlet, mut chunk: Chunk, kept: &mut Vec<u8>) -> Run<()> {
     let mut at = 0;
     while at < chunk.len() && !outlet.done() {
@@ -201,7 +201,7 @@ fn no_size(name: &OsStr, errno: Errno) -> Failure {
     Failure::Message(format!("{}: cannot determine file size: {}", named(name), words(errno)))
 }
 
-/// A new file without a name, in `$TMPDIR` or `/tmp`; the path is where it was made.
+/// Creates a file without a name in `$TMPDIR` or `/tmp`; the path is the name that it had at first.
 fn temporary_file() -> Run<(OwnedFd, PathBuf)> {
     let directory = std::env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| "/tmp".into());
     let process = std::process::id();

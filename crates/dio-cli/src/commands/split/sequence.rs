@@ -1,4 +1,4 @@
-//! Outputs that follow each other: one is complete before the next is begun.
+//! Outputs that follow each other: each is complete before the next is begun.
 
 use super::background::Background;
 use super::cut::{Action, Cut};
@@ -6,31 +6,31 @@ use super::failure::Run;
 use super::pieces::Maker;
 use super::target::{Part, Target};
 
-/// Who takes what the input is cut into.
+/// The receiver of the parts that the input is cut into.
 pub(super) trait Outlet {
     /// Writes bytes of an output.
     fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()>;
 
-    /// Nothing is coming now; `all` asks for everything that can be written to be written.
+    /// Handles a pause of the input; with `all`, writes everything that can be written.
     fn idle(&mut self, all: bool) -> Run<()>;
 
-    /// Nothing that may still come is of any use.
+    /// Returns whether no further input is needed.
     fn done(&self) -> bool;
 
-    /// The input has ended.
+    /// Handles the end of the input.
     fn finish(&mut self) -> Run<()>;
 }
 
-/// Files or commands one after the other.
+/// Files or commands, written one after the other.
 #[derive(Debug)]
 pub(super) struct Sequence {
     maker: Maker,
     background: Background,
-    /// How many outputs there are to be, if that is known and empty ones are wanted.
+    /// The total number of outputs, if it is known and empty ones are wanted.
     wanted: Option<u64>,
-    /// The last of the outputs, if their number is known.
+    /// The number of the last output, if it is known.
     last: Option<u64>,
-    /// How many outputs were made or passed over: the number of the next.
+    /// The number of outputs that were created or skipped, which is the number of the next.
     next: u64,
     current: Option<(u64, Target)>,
 }
@@ -50,8 +50,8 @@ impl Sequence {
         }
     }
 
-    /// What is told of a run that failed is its first output that failed, though a later one was
-    /// noticed before.
+    /// A failed run reports the error of its first output that failed, even if that of a later one
+    /// was noticed earlier.
     fn first_failure(&mut self, result: Run<()>) -> Run<()> {
         result.or_else(|failure| {
             self.background.finish()?;
@@ -78,7 +78,7 @@ impl Sequence {
         if cut.ends { self.close() } else { Ok(()) }
     }
 
-    /// Makes the outputs before `piece` that got nothing.
+    /// Creates the outputs before `piece` that got no bytes.
     fn make_empty(&mut self, piece: u64) -> Run<()> {
         if self.wanted.is_some() {
             while self.next < piece {
@@ -115,7 +115,7 @@ impl Outlet for Sequence {
 }
 
 impl Drop for Sequence {
-    /// What was taken is written even if the run fails; why it does is told already.
+    /// Writes the received bytes even if the run fails; the reason was already reported.
     fn drop(&mut self) {
         let _ = self.close();
         let _ = self.background.finish();

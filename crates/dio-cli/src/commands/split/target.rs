@@ -23,9 +23,9 @@ use super::pieces::{Made, MadeFile, keep};
 /// Bytes of the input for an output.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
-    /// With the memory that holds them.
+    /// A whole chunk with its memory.
     Chunk(Chunk),
-    /// A part of a chunk, or what was kept aside.
+    /// A part of a chunk, or bytes that were set aside.
     Slice(&'a [u8]),
 }
 
@@ -38,12 +38,13 @@ impl AsRef<[u8]> for Part<'_> {
     }
 }
 
-/// Where the bytes of an output go.
+/// The destination of an output's bytes.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A file that is not known to be large: its bytes are held until they are all there, or too
-    /// many. It needs no stream with buffers of its own; and if it is little, no direct request,
-    /// which would pay a round trip to the device for each file where the kernel gathers many.
+    /// A file that is not known to be large: its bytes are held until they are complete or too
+    /// many. It needs no stream with buffers of its own. If it is small, it needs no direct request
+    /// either: that would cost a round trip to the device for each file, where the kernel writes
+    /// many together.
     Small(Small),
     /// A stream, past the page cache.
     Sink(Box<Sink>, OsString, Option<Box<OutputFile>>),
@@ -51,21 +52,20 @@ pub(super) enum Target {
     Filter(Filter),
 }
 
-/// A file that has room for all its bytes in memory so far.
+/// A file all of whose bytes fit in memory so far.
 #[derive(Debug)]
 pub(super) struct Small {
     file: MadeFile,
     held: Vec<u8>,
-    /// Bytes in the file already.
+    /// Bytes already in the file.
     written: u64,
     requests: u64,
 }
 
-/// Most bytes that are held for a file; with more it becomes a stream.
+/// The most bytes that are held for a file; with more it becomes a stream.
 const HELD: usize = 1 << 20;
 
-/// A complete file of up to this size passes through the page cache, which forgets it, at once. In
-/// bytes.
+/// Returns the size in bytes up to which a complete file is written uncached in one request.
 fn at_once(tool: &Tool) -> usize {
     let options = tool.stream_options();
     match options.mode {
@@ -75,7 +75,7 @@ fn at_once(tool: &Tool) -> usize {
 }
 
 impl Target {
-    /// What was made, to be written in order.
+    /// Creates the target of a new output, which is written in order.
     pub(super) fn new(tool: &Tool, made: Made) -> Run<Target> {
         match made {
             Made::Filter(filter) => Ok(Target::Filter(filter)),
@@ -86,7 +86,7 @@ impl Target {
         }
     }
 
-    /// Whether closing it waits for the storage.
+    /// Returns whether closing waits for the storage.
     pub(super) fn waits(&self) -> bool {
         match self {
             Target::Small(small) => !small.held.is_empty(),
@@ -95,12 +95,12 @@ impl Target {
         }
     }
 
-    /// Whether a command has stopped reading: what is written to it is lost.
+    /// Returns whether a command has stopped reading: bytes written to it are lost.
     pub(super) fn deaf(&self) -> bool {
         matches!(self, Target::Filter(filter) if filter.deaf())
     }
 
-    /// Writes what comes next; `ends` says that nothing comes after it.
+    /// Writes the next bytes; `ends` says that they are the last.
     pub(super) fn write(&mut self, tool: &Tool, part: Part<'_>, ends: bool) -> Run<()> {
         if let Target::Small(small) = self {
             if small.written as usize + small.held.len() + part.as_ref().len() <= HELD {
@@ -137,7 +137,7 @@ impl Target {
         Ok(())
     }
 
-    /// Nothing is coming now: what is held in memory for want of more goes where others can see it.
+    /// Handles a pause of the input: writes held bytes, so that other programs can read them.
     pub(super) fn flush(&mut self, tool: &Tool, all: bool) -> Run<()> {
         match self {
             Target::Small(small) => small.put(tool, &[]),
@@ -146,7 +146,7 @@ impl Target {
         }
     }
 
-    /// The output is complete.
+    /// Closes a complete output.
     pub(super) fn close(self, tool: &Tool) -> Run<()> {
         match self {
             Target::Small(small) => small.close(tool),
@@ -169,7 +169,7 @@ fn sink(tool: &Tool, file: MadeFile) -> Run<Target> {
 }
 
 impl Small {
-    /// Writes what is known to be all of a little file; holds the rest.
+    /// Writes a small file whose last bytes these are; holds the bytes otherwise.
     fn write(&mut self, tool: &Tool, bytes: &[u8], ends: bool) -> Run<()> {
         if ends && self.held.len() + bytes.len() <= at_once(tool) {
             return self.put(tool, bytes);
@@ -178,7 +178,7 @@ impl Small {
         Ok(())
     }
 
-    /// Writes what is held, and `bytes` after it.
+    /// Writes the held bytes, then `bytes`.
     fn put(&mut self, tool: &Tool, bytes: &[u8]) -> Run<()> {
         let held = std::mem::take(&mut self.held);
         let forgets = tool.stream_options().mode != Mode::Cached;
@@ -196,7 +196,7 @@ impl Small {
                 }
                 Err(errno) => return Err(Failure::file(&self.file.name, errno)),
             }
-            // This file system, or kernel, does not know the flag.
+            // The file system or kernel does not support the flag.
             if forgets && forgetting.is_refused() {
                 drop_written(&self.file.fd);
             }
@@ -219,7 +219,7 @@ impl Small {
         keep(&self.file.name, self.file.replaces)
     }
 
-    /// Writes a file of which all is held.
+    /// Writes a file all of whose bytes are held.
     fn write_whole(self, tool: &Tool) -> Run<()> {
         let MadeFile { name, fd, replaces, .. } = self.file;
         let options = tool.stream_options();
@@ -241,7 +241,7 @@ impl Small {
     }
 }
 
-/// Puts a file that is no stream into the account of the run.
+/// Records a file that is not a stream in the account of the run.
 pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Counters) {
     tool.ledger().count(counters);
     tool.ledger().list(|| {

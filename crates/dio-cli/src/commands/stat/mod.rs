@@ -1,4 +1,4 @@
-//! `dio stat`: what a running mount does.
+//! `dio stat`: shows the activity of a running mount.
 
 mod report;
 mod table;
@@ -61,7 +61,7 @@ pub struct StatArgs {
     output: Option<PathBuf>,
 }
 
-/// Reads an interval: a positive number of seconds.
+/// Parses an interval: a positive number of seconds.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed, such as 1 or 0.5".to_owned())?;
     if !(0.01..=LONGEST).contains(&seconds) {
@@ -74,7 +74,7 @@ fn parse_pid(text: &str) -> Result<Pid, String> {
     text.parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(|| "a process is a number".to_owned())
 }
 
-/// Why the command ends early.
+/// The reason for which the command ends early.
 #[derive(Debug, thiserror::Error)]
 enum StatError {
     #[error(transparent)]
@@ -85,7 +85,8 @@ enum StatError {
     Standard(io::Error),
 }
 
-/// Asks the mount and reports; status 1 if it cannot be asked, or ends.
+/// Queries the mount and prints reports. The exit status is 1 if the mount cannot be queried, or
+/// ends.
 pub fn run(args: StatArgs) -> ExitCode {
     let client = match (&args.pid, &args.mountpoint) {
         (Some(pid), path) => control::connect_of(*pid, path.as_deref()),
@@ -115,7 +116,7 @@ pub(crate) fn fuzz_show(now: &Snapshot, earlier: Option<&Snapshot>) -> usize {
 struct Session<'a> {
     args: &'a StatArgs,
     client: Client,
-    /// Reports replace each other.
+    /// Whether each report replaces the previous one on the terminal.
     live: bool,
     any: bool,
 }
@@ -136,7 +137,7 @@ impl<'a> Session<'a> {
         let (mut last, mut next, mut left) = (first, Instant::now(), self.args.count);
         while left != Some(0) {
             next += every;
-            // What takes longer than the interval is not caught up with.
+            // A report that takes longer than the interval delays all later ones.
             next = next.max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
             let now = self.client.snapshot()?;
@@ -185,7 +186,7 @@ fn write(path: &Path, text: &str) -> Result<(), StatError> {
     control::write_file(path, text).map_err(|source| StatError::Output { path: path.to_owned(), source })
 }
 
-/// Lines and columns of the terminal; those of a classical one where it does not say.
+/// Lines and columns of the terminal, or 24 × 80 if it does not report them.
 fn screen() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),

@@ -1,12 +1,13 @@
-//! A report as JSON.
+//! Formats a report as JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dio_mount::stats::{Event, Figures, FileFigures, Interval, Kind, Latency, Named, Tally, Wait};
 use serde_json::{Map, Value, json};
 
-/// One object. Names that end in `_per_second` are rates over the interval, those that end in
-/// `_seconds` times; the other numbers are counts within it. `docs/stat.md` explains them.
+/// Formats a report as one object. Names that end in `_per_second` are rates over the interval,
+/// those that end in `_seconds` times; the other numbers are counts within the interval.
+/// `docs/stat.md` explains them.
 pub(super) fn to_json(interval: &Interval, live: bool, files: bool) -> Value {
     let change = &interval.change;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -89,7 +90,7 @@ fn of_file(interval: &Interval, file: &FileFigures) -> Value {
     object
 }
 
-/// Every value by name, noughts among them.
+/// All values by name, including zeros.
 fn all<K: Named>(tally: &Tally<K>, show: impl Fn(u64) -> Value) -> Value {
     tally.iter().map(|(key, count)| (key.label().to_owned(), show(count))).collect::<Map<_, _>>().into()
 }
@@ -98,7 +99,7 @@ fn rates(interval: &Interval, tally: &Tally<Kind>) -> Value {
     all(tally, |count| json!(interval.rate(count)))
 }
 
-/// Mean times by kind; 0 where nothing happened.
+/// Mean times by kind; 0 for a kind without requests.
 fn means(nanos: &Tally<Kind>, requests: &Tally<Kind>) -> Value {
     let mean = |kind| match requests.get(kind) {
         0 => 0.0,
@@ -107,7 +108,8 @@ fn means(nanos: &Tally<Kind>, requests: &Tally<Kind>) -> Value {
     Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(mean(kind)))).collect::<Map<_, _>>().into()
 }
 
-/// Blocks on the lock of the file and of ranges, and in the queue: what requests do to each other.
+/// Number of times that requests blocked each other: on file locks, on range locks, and on the
+/// limit for bytes that are acknowledged and not yet written.
 pub(super) fn blocks(figures: &Figures) -> u64 {
     [Wait::File, Wait::Range, Wait::Room].into_iter().map(|wait| figures.waits.get(wait)).sum()
 }

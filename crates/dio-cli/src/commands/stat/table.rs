@@ -1,4 +1,4 @@
-//! A report as tables for people.
+//! Formats a report as tables.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use dio_mount::stats::{Event, Figures, FileFigures, Gauge, Interval, Kind, Laten
 
 use super::report::blocks;
 
-/// Width of the column of names, and of each column of numbers.
+/// Widths of the column of names, and of each column of numbers.
 const NAME: usize = 13;
 const NUMBER: usize = 10;
 
-/// The report. `now` is the snapshot at its end, for what is no rate.
+/// Formats the report. `now` is the snapshot at its end, for values that are not rates.
 pub(super) fn render(interval: &Interval, live: bool, now: &Snapshot, files: bool) -> String {
     let mut text = String::new();
     heading(&mut text, interval, live, now);
@@ -30,17 +30,17 @@ pub(super) fn render(interval: &Interval, live: bool, now: &Snapshot, files: boo
     text
 }
 
-/// The same for a terminal of so many lines and columns: in the place of the last one, and cut to
-/// what fits.
+/// Formats the report for a terminal of this size, in place of the previous one. What does not fit
+/// is cut off.
 pub(super) fn on_screen(text: &str, (lines, columns): (usize, usize)) -> String {
     let cut = |line: &str| line.chars().take(columns).collect::<String>();
     let lines: Vec<String> = text.lines().take(lines.saturating_sub(1)).map(cut).collect();
-    // Home; each line and then the rest of the screen is cleared behind what is written, so that
-    // nothing flickers.
+    // The cursor moves to the top left. The rest of each line is cleared after its text is written,
+    // and the rest of the screen at the end, so that nothing flickers.
     format!("\x1b[H{}\x1b[K\n\x1b[J", lines.join("\x1b[K\n"))
 }
 
-/// A row: a name, and numbers to the right of their columns.
+/// Appends a row: a name, and numbers aligned to the right of their columns.
 fn row(text: &mut String, name: &str, cells: &[String]) {
     let _ = write!(text, "{name:<NAME$}");
     for cell in cells {
@@ -54,7 +54,7 @@ fn head(text: &mut String, name: &str, columns: &[&str]) {
     row(text, name, &columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>());
 }
 
-/// A rate with as many digits as are of use.
+/// Formats a rate with a useful number of digits.
 fn number(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
@@ -75,12 +75,12 @@ fn time(nanos: u64) -> String {
     if nanos == 0 { "-".to_owned() } else { units::seconds(nanos as f64 / 1e9) }
 }
 
-/// A mean time; a dash where there is none.
+/// Formats a mean time; a dash stands for none.
 fn mean(nanos: u64, count: u64) -> String {
     time(nanos.checked_div(count).unwrap_or(0))
 }
 
-/// What can be shown of a text that others made: control characters would act on the terminal.
+/// Replaces control characters in text from elsewhere, so that the terminal does not act on them.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -157,7 +157,7 @@ fn operation_cells(interval: &Interval, latency: &Latency) -> Vec<String> {
     cells
 }
 
-/// Requests and bytes of programs, and those of the server to the file system below, by class.
+/// Requests and bytes of programs, and, by class, those of the server to the file system below.
 fn classes(text: &mut String, interval: &Interval) {
     let total = &interval.change.total;
     head(text, "class", &["reads/s", "writes/s", "read/s", "written/s"]);
@@ -190,20 +190,20 @@ fn classes(text: &mut String, interval: &Interval) {
     row(text, "source", &cells);
 }
 
-/// Blocks by what was waited for, always all of them.
+/// Blocks by what was waited for; rows without blocks are shown too.
 fn waits(text: &mut String, interval: &Interval) {
     let total = &interval.change.total;
     head(text, "blocked on", &["blocks/s", "mean", "blocked"]);
     for wait in Wait::ALL {
         let (count, nanos) = (total.waits.get(wait), total.waited.get(wait));
-        // Seconds of waiting in a second: so many requests were blocked at a time, on average.
+        // Seconds blocked per second, which is the average number of requests blocked at a time.
         let unknown = wait == Wait::Queue && count > 0;
         let blocked = if unknown { "-".to_owned() } else { format!("{:.2}", interval.rate(nanos) / 1e9) };
         row(text, wait.name(), &[rate(interval, count), mean(nanos, count), blocked]);
     }
 }
 
-/// The lock of files by what asked for it.
+/// Locks of files, by the class of the operation that took them.
 fn locks(text: &mut String, interval: &Interval) {
     let total = &interval.change.total;
     if total.locks.total() == 0 {
@@ -250,7 +250,7 @@ fn reasons(text: &mut String, interval: &Interval) {
 
 fn files(text: &mut String, interval: &Interval) {
     head(text, "", &["reads/s", "writes/s", "syncs/s", "read/s", "written/s", "mean", "blocks/s", "mean"]);
-    // The column of names is the last one here: a path has any length.
+    // In this table the column of names comes last, because paths have any length.
     let heading = text.trim_end().len();
     text.truncate(heading);
     text.push_str("  path\n");

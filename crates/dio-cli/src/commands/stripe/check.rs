@@ -1,4 +1,4 @@
-//! Whether all of a striped file is there, and unchanged.
+//! `dio stripe check`: checks that striped files are complete and unchanged.
 
 use crate::quote::{named, quoted};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use dio_stripe::{allow_damaged, repair};
 use super::digests::{self, Digests, Verdict};
 use super::show::{reports, words};
 
-/// What is wrong with an object that gives away what the file does not.
+/// The message for an object whose permissions grant access that the file does not.
 const EXPOSED: &str = "may be read or written by others than the file: give it the permissions of the file";
 
 /// Check that all objects of striped files are there and are the right ones
@@ -53,7 +53,7 @@ pub(super) struct CheckArgs {
     files: Vec<PathBuf>,
 }
 
-/// What is said of the files, and whether all are well.
+/// The messages about the files, and whether any of them reports a failure.
 #[derive(Default)]
 struct Findings {
     text: String,
@@ -70,7 +70,7 @@ impl Findings {
         self.complain(format_args!("cannot use {}: {}", quoted(list), super::super::words(error)));
     }
 
-    /// What the headers and sizes of the objects say.
+    /// Reports problems in the headers and sizes of the objects.
     fn look(&mut self, path: &Path, report: &StripeReport) {
         for (index, object) in report.objects.iter().enumerate() {
             let (file, shown) = (named(path), quoted(&object.path));
@@ -102,7 +102,7 @@ impl Findings {
         }
     }
 
-    /// Mends a file, if there is anything to mend; what it is like then.
+    /// Repairs a file if anything needs repair. Returns its report afterwards.
     fn repair(&mut self, path: &Path, report: StripeReport, force: bool) -> StripeReport {
         let done = match report.is_sound() {
             true if report.has_surplus() => "cut off at its end",
@@ -124,7 +124,7 @@ impl Findings {
         }
     }
 
-    /// What their digests say.
+    /// Reports problems that the digests of the objects show.
     fn judge(&mut self, path: &Path, report: &StripeReport, verdicts: &[Verdict]) {
         for ((index, verdict), object) in verdicts.iter().enumerate().zip(&report.objects) {
             let what = match verdict {

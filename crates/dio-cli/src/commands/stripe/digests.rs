@@ -1,7 +1,7 @@
-//! Digests of objects: what each held when it was known to be good.
+//! Digests of the contents of objects, recorded while they are known to be good.
 //!
-//! A line for each object: the file's identity, the object's number, the bytes that it holds of the
-//! file, and their BLAKE3 digest.
+//! The list has one line for each object: the file's identity, the object's number, the bytes of
+//! the file that it holds, and their BLAKE3 digest.
 //!
 //! ```text
 //! 0f…  1  4194304  af13…
@@ -17,31 +17,32 @@ use dio::stripe::{ObjectState, StripeReport};
 use dio::{FileError, OpenOptions};
 use rustix::fs::OFlags;
 
-/// Objects that are read at a time.
+/// Number of objects that are read at a time.
 const READERS: usize = 8;
 
-/// Bytes of one read.
+/// Size of one read, in bytes.
 const PIECE: usize = 4 << 20;
 
-/// By identity and number: bytes and digest.
+/// The number of bytes and the digest of each object, by the file's identity and the object's
+/// number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Digests(HashMap<(String, usize), (u64, String)>);
 
-/// What the digest of an object says.
+/// The result of comparing the digest of an object.
 pub(super) enum Verdict {
     Same,
-    /// It holds other bytes, or another number of them.
+    /// The object holds other bytes, or a different number of them.
     Other,
-    /// None was recorded.
+    /// No digest was recorded.
     Unknown,
     Unreadable(FileError),
 }
 
 impl Digests {
-    /// Reads what was recorded.
+    /// Reads a list of digests.
     ///
     /// # Errors
-    /// What reading the file answers; `InvalidData` for what is no such list.
+    /// Errors of reading the file; `InvalidData` if it is no such list.
     pub(super) fn read(path: &Path) -> io::Result<Digests> {
         let text = fs::read_to_string(path)?;
         Digests::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
@@ -52,29 +53,29 @@ impl Digests {
         lines.map(Digests)
     }
 
-    /// The list as it is written, in order.
+    /// Formats the list, sorted.
     fn text(&self) -> String {
         let mut lines: Vec<_> = self.0.iter().collect();
         lines.sort();
         let mut text = String::new();
         for ((id, index), (bytes, digest)) in lines {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{id}  {index}  {bytes}  {digest}");
         }
         text
     }
 
-    /// Writes the list anew, durably; what was under the name stays until it is complete.
+    /// Writes the list durably. An existing file of that name stays until the new one is complete.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Errors of writing.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         crate::tool::target::own_file::replace_by(path, Path::new(&part), self.text().as_bytes(), 0o666)
     }
 
-    /// Notes the digests of a file's objects.
+    /// Records the digests of a file's objects.
     pub(super) fn note(&mut self, report: &StripeReport, found: &[Result<String, FileError>]) {
         for (index, digest) in found.iter().enumerate() {
             if let Ok(digest) = digest {
@@ -83,7 +84,7 @@ impl Digests {
         }
     }
 
-    /// Compares the digests of a file's objects with those that were recorded.
+    /// Compares the digests of a file's objects with the recorded ones.
     pub(super) fn judge(&self, report: &StripeReport, found: Vec<Result<String, FileError>>) -> Vec<Verdict> {
         let id = report.descriptor.id.to_string();
         let verdict = |(index, digest): (usize, Result<String, FileError>)| match digest {
@@ -113,12 +114,12 @@ fn parse(line: &str) -> Option<((String, usize), (u64, String))> {
     parts.next().is_none().then_some(((id, index), value))
 }
 
-/// Bytes of the file that an object holds.
+/// Number of bytes of the file that an object holds.
 fn held(report: &StripeReport, index: usize) -> u64 {
     report.objects[index].share.saturating_sub(report.descriptor.layout.start())
 }
 
-/// The digests of the objects of a file, several of them read at once.
+/// Computes the digests of a file's objects, several of them at a time.
 pub(super) fn of(report: &StripeReport) -> Vec<Result<String, FileError>> {
     let all: Vec<usize> = (0..report.objects.len()).collect();
     let mut digests = Vec::with_capacity(all.len());
@@ -150,7 +151,7 @@ fn of_object(report: &StripeReport, index: usize) -> Result<String, FileError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Whether a digest can be taken of every object.
+/// Whether every object is in a state that permits a digest.
 pub(super) fn is_whole(report: &StripeReport) -> bool {
     report.objects.iter().all(|object| object.state == ObjectState::Sound)
 }

@@ -1,4 +1,4 @@
-//! `dio stripe`: files whose bytes are in several places.
+//! `dio stripe`: files whose bytes are spread over several directories or devices.
 
 mod check;
 mod digests;
@@ -137,7 +137,7 @@ struct AdoptArgs {
     files: Vec<PathBuf>,
 }
 
-/// Does it for every file, whatever becomes of the others; status 1 if something failed.
+/// Processes every file, even if others fail. The exit status is 1 if something failed.
 pub fn run(args: StripeArgs) -> ExitCode {
     match args.action {
         Action::Set(args) => set(args),
@@ -165,8 +165,8 @@ fn remove(file: &Path, force: bool) -> Result<RemoveOutcome, FileError> {
     if force { stripe::remove_forced(file) } else { stripe::remove(file) }
 }
 
-/// Says which targets gain nothing, being on one disk; of targets that were refused there is
-/// nothing to be said.
+/// Reports targets that bring no gain because they are on the same disk. Does nothing if the
+/// command failed.
 fn note_shared_disks(plan: &StripePlan, status: ExitCode) {
     if status != ExitCode::SUCCESS {
         return;

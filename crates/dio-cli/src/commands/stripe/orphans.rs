@@ -1,4 +1,5 @@
-//! Objects that no striped file leads to, and what the making of a file that was cut off has left.
+//! `dio stripe orphans`: finds objects without a striped file, and the remains of files whose
+//! creation was interrupted.
 
 use crate::quote::{named, quoted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,12 +79,13 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
     }
     for head in &args.heads {
-        // Once for all below it: the system looks up each part of a path by itself.
+        // The path is made canonical once for everything below it, because the system looks up each
+        // of its components separately.
         let real = std::fs::canonicalize(head).map_err(|error| (head.to_owned(), error));
         let gathered = real.and_then(|head| gather(&head, age, &objects, &mut known, &mut beginnings, &mut beside));
         if let Err((path, error)) = gathered {
             complain("look for striped files in", &path, &error);
-            // What was not looked at may know any of them.
+            // A descriptor that was not read may belong to any of the objects.
             return ExitCode::FAILURE;
         }
     }
@@ -113,7 +115,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         ids.insert(object.id().to_string());
     }
     for remnant in beginnings {
-        // What should be an object of a file that is there is the concern of 'dio stripe check'.
+        // The remnant of an object of an existing file is left to 'dio stripe check'.
         if remnant.index.is_none() || !ids.contains(&remnant.id.to_string()) {
             let remnants = &mut lost.entry(remnant.id.to_string()).or_default().remnants;
             if !remnants.contains(&remnant) {
@@ -126,7 +128,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
             status = ExitCode::FAILURE;
         }
     }
-    // A directory that is not there is told of with the objects whose file is looked for in it.
+    // A missing directory is reported with the objects whose file should be in it.
     beside.extend(places.iter().filter_map(|place| std::fs::canonicalize(place).ok()));
     if !settle_migrations(&beside, age, args) {
         status = ExitCode::FAILURE;
@@ -134,11 +136,12 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     status
 }
 
-/// Settles what interrupted migrations have left in these directories; whether nothing is left.
+/// Handles the remains of interrupted migrations in these directories. Returns whether nothing is
+/// left.
 fn settle_migrations(directories: &BTreeSet<PathBuf>, age: Duration, args: &OrphansArgs) -> bool {
     let mut all = true;
     for directory in directories {
-        // One that cannot be read has been told of.
+        // A directory that cannot be read has already been reported.
         for left in migration_leftovers(directory, age).unwrap_or_default() {
             all &= settle_migration(&left, args);
         }
@@ -146,7 +149,7 @@ fn settle_migrations(directories: &BTreeSet<PathBuf>, age: Duration, args: &Orph
     all
 }
 
-/// Shows what an interrupted migration has left, and removes it if that is asked for; whether
+/// Shows the remains of an interrupted migration, and removes them if requested. Returns whether
 /// nothing is left.
 fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     let (name, of) = (named(&left.path), quoted(&left.of));
@@ -163,7 +166,7 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
             text.push_str(&format!("  {index:>3}  {held:>10}  {}\n", named(&object.path)));
         }
     }
-    // A reader that went away is no failure.
+    // A closed pipe is no failure.
     let _ = io::stdout().write_all(text.as_bytes());
     if !args.rm {
         return false;
@@ -175,23 +178,23 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     clear(&left.path).inspect_err(|error| eprintln!("dio stripe: {error}")).is_ok()
 }
 
-/// Asks a question.
+/// Asks the user a question. Returns whether the answer is yes.
 fn agrees(question: &str) -> bool {
     eprint!("{question}");
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim_start().starts_with(['y', 'Y'])
 }
 
-/// What is left of a file.
+/// The remains of a file.
 #[derive(Default)]
 struct Lost {
     objects: Vec<FoundObject>,
-    /// What holds nothing.
+    /// Remains that hold no bytes of the file.
     remnants: Vec<Remnant>,
 }
 
 impl Lost {
-    /// What the file was called.
+    /// The name of the file.
     fn name(&self) -> Option<String> {
         let first = self.objects.first()?;
         Some(first.header.name.as_ref().map_or("a file".to_owned(), quoted))
@@ -216,7 +219,7 @@ impl Lost {
         text
     }
 
-    /// Asks whether it can go.
+    /// Asks the user whether the remains may be removed.
     fn is_agreed(&self, id: &str) -> bool {
         let count = self.objects.len() + self.remnants.len();
         agrees(&match self.name() {
@@ -228,9 +231,9 @@ impl Lost {
     }
 }
 
-/// Shows what is left of one file, and removes it if that is asked for; whether nothing is left.
+/// Shows the remains of one file, and removes them if requested. Returns whether nothing is left.
 fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
-    // A reader that went away is no failure.
+    // A closed pipe is no failure.
     let _ = io::stdout().write_all(lost.text(id).as_bytes());
     if !args.rm || !(args.yes || lost.is_agreed(id)) {
         return false;
@@ -242,7 +245,7 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
             all = false;
         }
     };
-    // The descriptor first: should anybody be about to give it its name after all, he fails.
+    // The descriptor is removed first, so that a process that is about to give it its name fails.
     let (heads, objects): (Vec<_>, Vec<_>) = lost.remnants.iter().partition(|remnant| remnant.index.is_none());
     heads.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
     remove_orphans(&lost.objects).into_iter().for_each(|(object, error)| removed(&object.path, Err(error)));
@@ -250,10 +253,10 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
     all
 }
 
-/// All descriptors below a directory, and those that never got their name. Symbolic links are not
-/// followed.
+/// Collects all descriptors below a directory, and those that never got their name. Symbolic links
+/// are not followed.
 ///
-/// `directory` is canonical, and so are all that are added to `directories`.
+/// `directory` must be canonical, so that all paths added to `directories` are canonical too.
 fn gather(
     directory: &Path,
     age: Duration,
@@ -272,10 +275,11 @@ fn gather(
         Err(_) => true,
     };
     let below = std::fs::read_dir(directory).map_err(failed)?.filter(is_directory);
-    // However deep directories lie, none is open while another is read.
+    // All names are read first, so that no directory is open during the recursion, however deep the
+    // tree is.
     let below: io::Result<Vec<PathBuf>> = below.map(|entry| entry.map(|entry| entry.path())).collect();
     for directory in below.map_err(failed)? {
-        // One of the kernel's own file systems holds no descriptors.
+        // The kernel's own file systems hold no descriptors.
         let place = rustix::fs::open(&directory, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         if !place.is_ok_and(dio::names::is_of_the_kernel) {
             gather(&directory, age, objects, known, beginnings, directories)?;

@@ -1,4 +1,4 @@
-//! What striped files consist of, and whether all of it is there.
+//! `dio stripe show`: shows the objects of striped files, and whether all of them are there.
 
 use crate::quote::{named, quoted};
 use std::io::Write;
@@ -21,7 +21,8 @@ pub(super) struct ShowArgs {
     files: Vec<PathBuf>,
 }
 
-/// The reports of the files; what has none is told.
+/// Inspects the files. A file without a report is reported as an error, and makes the exit status a
+/// failure.
 pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, StripeReport)>, ExitCode) {
     let (mut found, mut status) = (Vec::new(), ExitCode::SUCCESS);
     for file in files {
@@ -66,7 +67,7 @@ pub(super) fn show(args: &ShowArgs) -> ExitCode {
         let directories = plans.iter().map(|(path, plan)| plan_to_text(path, plan));
         files.chain(directories).collect::<Vec<_>>().join("\n")
     };
-    // A reader that went away is no failure.
+    // A closed pipe is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     status
 }

@@ -1,5 +1,5 @@
-//! The grammars of `dio sum`, of the `md5sum` family, `cksum` and `sum`. What options mean together
-//! is decided in `options`.
+//! The grammars of `dio sum`, of the `md5sum` family, `cksum` and `sum`. `options` combines and
+//! checks the options.
 
 use std::ffi::OsString;
 use std::num::IntErrorKind;
@@ -9,15 +9,15 @@ use crate::grammar::{Flag, Grammar, Refusal, accepted, checked, help, parsed, re
 use crate::quote::marked;
 use crate::tool::{IoArgs, io_flags, number};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct SumArgs {
     pub(super) command: Command,
-    /// Those of `-a`.
+    /// The algorithms of `-a`.
     pub(super) algorithms: Vec<Algorithm>,
-    /// That of `-r` or `-s`.
+    /// The algorithm of `-r` or `-s`.
     pub(super) old: Option<Algorithm>,
-    /// In bytes, with the text that says so; none for the usual length.
+    /// The length in bytes, with the text of the option; `None` for the usual length.
     pub(super) length: Option<(usize, String)>,
     pub(super) tag: Option<bool>,
     pub(super) binary: Option<bool>,
@@ -39,18 +39,18 @@ pub(super) struct SumArgs {
 /// The command that was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Command {
-    /// `dio sum`: of any number of digests, SHA-256 by default.
+    /// `dio sum`: any number of digests, SHA-256 by default.
     #[default]
     Dio,
     /// `sum`, called by a link of that name.
     Sum,
-    /// `cksum`: of one digest, the last that is said.
+    /// `cksum`: one digest, the last that is given.
     Cksum,
-    /// One of the `md5sum` family.
+    /// A command of the `md5sum` family.
     Of(Algorithm),
 }
 
-/// The grammar of the command of that name.
+/// Returns the grammar of the command of that name.
 pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
     let about = match name {
         "sum" => "Compute or check digests, many of them in one read of each file",
@@ -78,7 +78,7 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
     let is_own = |option: &str| match name {
         "sum" => !of_sum(option) && !matches!(option, "--help" | "--version"),
         "cksum" if of_sum(option) => true,
-        // For checking, --strict is GNU's too.
+        // With --check, --strict is GNU's option too.
         _ => matches!(option, "--mode" | "--block" | "--depth" | "--progress" | "--receipt"),
     };
     grammar
@@ -89,7 +89,7 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
         .files("Files to read; standard input without any, or where FILE is -", |sum| &mut sum.files)
 }
 
-/// The options of commands that compute any digest.
+/// Returns the options of commands that compute any digest.
 fn general() -> [Flag<SumArgs>; 6] {
     [
         repeated(checked(
@@ -188,7 +188,7 @@ fn debug() -> Flag<SumArgs> {
     switch("--debug", "Say which instructions of the CPU are used", |sum| sum.debug = true)
 }
 
-/// Options that only make sense when digests are checked. Of three that say how much is told, the
+/// Returns the options that only make sense with --check. Of the three that set the verbosity, the
 /// last one counts.
 fn checks() -> [Flag<SumArgs>; 5] {
     [
@@ -211,8 +211,8 @@ fn checks() -> [Flag<SumArgs>; 5] {
 }
 
 impl SumArgs {
-    /// Takes the digests of a LIST, each once, in the order said; of `cksum`, the only one that
-    /// counts.
+    /// Adds the digests of a LIST, each once, in the given order. For `cksum`, the LIST is a single
+    /// digest that replaces the previous one.
     fn add(&mut self, list: &str) -> Result<(), Refusal> {
         if self.command == Command::Cksum {
             self.algorithms = vec![named(list)?];

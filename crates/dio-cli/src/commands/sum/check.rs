@@ -1,5 +1,5 @@
-//! Checking lists: every line's files are read and compared, several at a time; what is said comes
-//! in the lists' order.
+//! Checks lists: the files of all lines are read and compared, several at a time; results are
+//! printed in the order of the lists.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -18,43 +18,42 @@ use super::read::{self, Helpers};
 use crate::quote::named;
 use crate::tool::{Tool, errno_of};
 
-/// Most digests of one file that are checked in one read of it.
+/// The most digests of one file that are checked in one read of it.
 const TOGETHER: usize = 32;
 
-/// What one part of a list demands.
+/// One step of checking a list.
 enum Step {
-    /// A line, by its number from 1, that is not properly formatted; the digest it should have been
-    /// of.
+    /// An improperly formatted line, by its number from 1, and the digest that it should have had.
     Improper(u64, &'static str),
     /// Digests of one file.
     Claims(Vec<Claim>),
 }
 
-/// What became of a step.
+/// The result of a step.
 enum Done {
     Improper(u64, &'static str),
     /// Whether each claim holds, or why the file could not be read.
     Compared(Vec<Claim>, io::Result<Vec<bool>>),
 }
 
-/// Why a list is given up.
+/// Why checking a list ends early.
 enum Trouble {
-    /// It could not be read on; GNU does not say why.
+    /// The list could not be read further; GNU does not print the reason.
     List,
     /// The results could not be printed.
     Output(io::Error),
 }
 
-/// The steps of a list, read as they are asked for.
+/// The steps of a list, read on demand.
 struct Steps<'a, R> {
     lines: R,
     reader: Reader<'a>,
     number: u64,
-    /// The list is standard input, which can then not be among the files.
+    /// Whether the list is standard input, which then cannot be one of the files.
     is_stdin: bool,
-    /// Neighbouring lines about one file become one step.
+    /// Whether neighbouring lines about one file become one step.
     group: bool,
-    /// What was found behind a group.
+    /// Steps that were read behind a group.
     next: VecDeque<io::Result<Step>>,
 }
 
@@ -63,7 +62,8 @@ impl<'a, R: BufRead> Steps<'a, R> {
         Self { lines, reader: Reader::new(accept), number: 0, is_stdin, group, next: VecDeque::new() }
     }
 
-    /// What the next line that says anything says.
+    /// Returns the next line that is not empty or a comment: a claim, or the step for an improper
+    /// line.
     fn line(&mut self) -> io::Result<Option<Result<Claim, Step>>> {
         let mut line = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl<'a, R: BufRead> Steps<'a, R> {
             Some(improper) => return Ok(Some(improper)),
         };
         loop {
-            // Standard input gives its bytes once.
+            // Standard input can be read only once.
             let may_follow = |first: &Claim| self.group && first.name != b"-" && claims.len() < TOGETHER;
             if claims.first().is_some_and(|first| !may_follow(first)) {
                 return Ok(Some(Step::Claims(claims)));
@@ -109,7 +109,7 @@ impl<'a, R: BufRead> Steps<'a, R> {
     }
 }
 
-/// What was found in one list.
+/// The counts of one list.
 #[derive(Default)]
 struct Tally {
     proper: u64,
@@ -119,23 +119,22 @@ struct Tally {
     matched: u64,
 }
 
-/// One list being checked.
+/// The state of checking one list.
 struct Session<'a> {
     tool: &'a Tool,
     check: &'a Check,
-    /// The list's name in messages.
+    /// The name of the list in messages.
     list: String,
     tally: Tally,
 }
 
-/// Checks the list in the file `list`; whether all of it is well.
+/// Checks the list in the file `list`; returns whether everything is correct.
 pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers: &Helpers) -> bool {
     let is_stdin = list == Path::new("-");
     let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
         Ok(lines) => lines,
-        // GNU finds only when it reads that it has opened a directory, or that its standard input
-        // is closed.
+        // GNU reports a directory, or a closed standard input, only when it reads it.
         Err(error) if matches!(errno_of(&error), Errno::ISDIR | Errno::BADF) => {
             tool.error(format_args!("{shown}: read error"));
             return false;
@@ -165,7 +164,7 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
     }
 }
 
-/// Reads the file of a step and compares its digests with what the lines say.
+/// Reads the file of a step and compares its digests with the lines.
 fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> Done {
     let claims = match step {
         Step::Improper(number, tag) => return Done::Improper(number, tag),
@@ -217,7 +216,7 @@ impl Session<'_> {
         self.say(claim, "FAILED open or read")
     }
 
-    /// Prints one result at once, so that it stands where it belongs among the messages.
+    /// Prints one result at once, so that it keeps its position among the messages.
     fn say(&self, claim: &Claim, result: &str) -> io::Result<()> {
         if self.check.status {
             return Ok(());
@@ -233,7 +232,7 @@ impl Session<'_> {
         self.tool.print(&line)
     }
 
-    /// Tells what was found in all; whether it is well.
+    /// Prints the summary; returns whether everything is correct.
     fn conclude(&self) -> bool {
         let Tally { proper, improper, unreadable, differing, matched } = self.tally;
         if proper == 0 {

@@ -2,7 +2,7 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// `bytes` in lower-case hexadecimal digits.
+/// Returns `bytes` in lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -11,7 +11,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The bytes that `text` spells in hexadecimal digits of either case, and in nothing else.
+/// Decodes hexadecimal digits of either case; `None` if `text` contains anything else.
 pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     if !rest.is_empty() {
@@ -21,7 +21,7 @@ pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().map(|&[high, low]| u8::try_from(digit(high)? << 4 | digit(low)?).ok()).collect()
 }
 
-/// `bytes` in base64 with padding.
+/// Returns `bytes` in base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -34,7 +34,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that `text` spells in base64 with padding.
+/// Decodes base64 with padding.
 pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let (groups, rest) = text.as_chunks::<4>();
     if !rest.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
         word <<= 6 * (4 - digits);
         let [_, bytes_of_word @ ..] = word.to_be_bytes();
         let (used, unused) = bytes_of_word.split_at(digits - 1);
-        // Bits beyond the last byte: another spelling of the same digest would be accepted.
+        // The unused bits must be zero; otherwise one digest could be spelt in several ways.
         if unused.iter().any(|&byte| byte != 0) {
             return None;
         }

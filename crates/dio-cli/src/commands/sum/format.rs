@@ -13,25 +13,26 @@ pub(crate) enum Style {
     Tagged,
     /// `digest  name`, or `digest *name` in binary mode.
     Reversed {
-        /// The mark before the name says that the file was read in binary mode.
+        /// Whether the mark before the name says that the file was read in binary mode.
         binary: bool,
     },
     /// The digest and nothing else.
     Bare,
-    /// The bytes of the digest themselves.
+    /// The raw bytes of the digest.
     Raw,
 }
 
-/// Everything that decides what a line looks like.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     /// The arrangement of the line.
     pub(crate) style: Style,
     /// Base64 instead of hexadecimal digits.
     pub(crate) base64: bool,
-    /// Lines end with NUL, and names are written as they are.
+    /// Lines end with NUL, and names are not escaped.
     pub(crate) zero: bool,
-    /// Whether the lines of [numbers](Algorithm::is_number) bear the name: there was an operand.
+    /// Whether lines of [numbers](Algorithm::is_number) contain the name, because there was an
+    /// operand.
     pub(crate) named: bool,
 }
 
@@ -47,7 +48,7 @@ impl Format {
         }
         let digest = if self.base64 { base64(&sum.bytes) } else { hex(&sum.bytes) };
         let shown = if self.zero { Cow::Borrowed(name) } else { escaped(name) };
-        // The mark at the start tells a reader that the name has to be unescaped.
+        // A backslash at the start of the line says that the name is escaped.
         if matches!(shown, Cow::Owned(_)) && self.style != Style::Bare {
             out.write_all(b"\\")?;
         }
@@ -86,8 +87,8 @@ impl Format {
     }
 }
 
-/// The tag of a digest: an unusual length of BLAKE2b is part of it, one of BLAKE3 is not, as with
-/// their own tools.
+/// Returns the tag of a digest. An unusual length of BLAKE2b is part of the tag, one of BLAKE3 is
+/// not, as in those algorithms' own tools.
 fn tag(kind: Kind) -> String {
     match kind.algorithm {
         Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => format!("BLAKE2b-{}", kind.bytes * 8),
@@ -95,8 +96,8 @@ fn tag(kind: Kind) -> String {
     }
 }
 
-/// `name` with backslashes, newlines and carriage returns written `\\`, `\n` and `\r`; borrowed if
-/// it has none.
+/// Returns `name` with backslashes, newlines and carriage returns written as `\\`, `\n` and `\r`;
+/// borrowed if it contains none.
 pub(crate) fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
         return Cow::Borrowed(name);
@@ -113,7 +114,7 @@ pub(crate) fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The name that [`escaped`] wrote as `text`; `None` if it never writes that.
+/// Returns the name that [`escaped`] wrote as `text`; `None` if it never writes that.
 pub(crate) fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut bytes = text.iter();

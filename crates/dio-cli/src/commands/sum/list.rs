@@ -1,58 +1,59 @@
-//! Lists of digests to check against: what a line says.
+//! Parses the lines of lists of digests.
 //!
-//! Three formats are read, as by GNU: tagged (`MD5 (name) = digest`, also as `openssl dgst` writes
-//! it), reversed (`digest  name`, `digest *name`) and BSD's reversed one (`digest name`, one
-//! blank).
+//! Three formats are accepted, as by GNU: tagged (`MD5 (name) = digest`, also as `openssl dgst`
+//! writes it), reversed (`digest  name`, `digest *name`), and BSD's reversed format (`digest name`,
+//! one blank).
 
 use super::digest::{Algorithm, Kind};
 use super::encode::{from_base64, from_hex};
 use super::format::unescaped;
 
-/// What a line demands.
+/// The contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The digest meant.
+    /// The kind of digest.
     pub(crate) kind: Kind,
-    /// Its value.
+    /// The value of the digest.
     pub(crate) digest: Vec<u8>,
-    /// The file's name.
+    /// The name of the file.
     pub(crate) name: Vec<u8>,
 }
 
-/// Which lines count.
+/// Which lines are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accept {
-    /// The algorithms asked for; if there are none, tagged lines of any are read, and no others.
+    /// The requested algorithms. If there are none, tagged lines of any algorithm are accepted, and
+    /// no others.
     pub(crate) algorithms: Vec<Algorithm>,
-    /// Lines are read as `cksum` does: digests may be in base64, one more blank may follow the tag,
-    /// and a name may be empty.
+    /// Whether lines are parsed as by `cksum`: digests may be in base64, one more blank may follow
+    /// the tag, and a name may be empty.
     pub(crate) general: bool,
 }
 
-/// Reads the lines of one list.
+/// Parses the lines of one list.
 pub(crate) struct Reader<'a> {
     accept: &'a Accept,
-    /// Whether reversed lines have one blank (BSD's) or two; the first such line decides, so that
-    /// nobody can pass off a file under a name that starts with a blank.
+    /// Whether reversed lines have one blank (BSD's) or two. The first such line decides, so that a
+    /// list cannot make a file pass under a name that starts with a blank.
     one_blank: Option<bool>,
-    /// Whose lines messages speak of: the last one that was named.
+    /// The algorithm that messages name: the last one that a line named.
     current: Algorithm,
 }
 
 impl<'a> Reader<'a> {
-    /// For a new list.
+    /// Creates the reader of a new list.
     pub(crate) fn new(accept: &'a Accept) -> Self {
         let current = *accept.algorithms.first().unwrap_or(&Algorithm::Crc);
         Self { accept, one_blank: None, current }
     }
 
-    /// The tag for the message about a line that could not be read.
+    /// Returns the tag for the message about a line that could not be parsed.
     pub(crate) fn tag(&self) -> &'static str {
         self.current.tag()
     }
 
-    /// What `line` says; `None` if it is not properly formatted. It has no line end, is not empty
-    /// and no comment.
+    /// Parses `line`; `None` if it is improperly formatted. It has no line end, and is neither
+    /// empty nor a comment.
     pub(crate) fn line(&mut self, line: &[u8]) -> Option<Claim> {
         let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
         let line = &line[blanks..];
@@ -68,11 +69,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The algorithm that the line starts with, if it does.
+    /// Returns the algorithm whose tag begins the line, if there is one.
     fn tagged<'l>(&mut self, line: &'l [u8]) -> Tag<'l> {
         let known = |algorithm: &&Algorithm| line.starts_with(algorithm.tag().as_bytes());
         if !self.accept.algorithms.is_empty() {
-            // The longest that fits: CRC32C also starts with CRC.
+            // The longest tag that fits counts, because CRC32C also starts with CRC.
             let found = self.accept.algorithms.iter().filter(known).max_by_key(|algorithm| algorithm.tag().len());
             return found.map_or(Tag::None, |&algorithm| Tag::Of(algorithm, &line[algorithm.tag().len()..]));
         }
@@ -88,8 +89,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of the
-    /// blanks.
+    /// Parses the rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of
+    /// the blanks.
     fn tagged_line(&self, algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Claim> {
         let (bytes, rest) = match rest.strip_prefix(b"-") {
             Some(rest) if algorithm.any_length() => {
@@ -98,7 +99,7 @@ impl<'a> Reader<'a> {
                 let fits = bits > 0 && bits % 8 == 0 && bits / 8 <= algorithm.most_bytes();
                 (fits.then_some(bits / 8)?, &rest[digits..])
             }
-            // GNU ends the tag of these at a blank, and then takes another.
+            // GNU ends the tag of these algorithms at a blank, and then accepts another one.
             _ if self.is_loose(algorithm) => {
                 (algorithm.bytes(), rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t")).unwrap_or(rest))
             }
@@ -108,13 +109,13 @@ impl<'a> Reader<'a> {
         let end = rest.iter().rposition(|&byte| byte == b')')?;
         let name = if escaped { unescaped(&rest[..end])? } else { rest[..end].to_vec() };
         let digest = trim(trim(&rest[end + 1..]).strip_prefix(b"=")?);
-        // The tag of BLAKE3 says nothing about the length.
+        // The tag of BLAKE3 does not contain the length.
         let bytes = if algorithm == Algorithm::Blake3 { self.length_of(digest)? } else { bytes };
         let kind = Kind { algorithm, bytes };
         Some(Claim { kind, digest: self.value(kind, digest)?, name })
     }
 
-    /// A line without a tag: `digest`, one blank, `*` or another blank, `name`.
+    /// Parses a line without a tag: `digest`, one blank, `*` or another blank, `name`.
     fn reversed_line(&mut self, line: &[u8], escaped: bool) -> Option<Claim> {
         let end = line.iter().position(|&byte| is_blank(byte))?;
         let (digest, rest) = (&line[..end], &line[end + 1..]);
@@ -124,13 +125,12 @@ impl<'a> Reader<'a> {
         Some(Claim { kind, digest, name })
     }
 
-    /// Whether GNU reads lines of the algorithm by the rules of `cksum` and `b2sum`.
+    /// Returns whether GNU parses lines of the algorithm by the rules of `cksum` and `b2sum`.
     fn is_loose(&self, algorithm: Algorithm) -> bool {
         self.accept.general || algorithm.any_length()
     }
 
-    /// Which of the algorithms asked for an untagged digest of this length is: the first that has
-    /// it.
+    /// Returns the first of the requested algorithms that has an untagged digest of this length.
     fn untagged_kind(&self, text: &[u8]) -> Option<(Kind, Vec<u8>)> {
         let usual = self.accept.algorithms.iter().map(|&algorithm| Kind::from(algorithm));
         let any = self.accept.algorithms.iter().filter(|algorithm| algorithm.any_length());
@@ -139,10 +139,10 @@ impl<'a> Reader<'a> {
         usual.chain(any).filter(fits).find_map(|kind| Some((kind, self.value(kind, text)?)))
     }
 
-    /// The name behind the digest and one blank.
+    /// Returns the name behind the digest and one blank.
     fn reversed_name<'l>(&mut self, rest: &'l [u8], algorithm: Algorithm) -> Option<&'l [u8]> {
         match rest {
-            // There, an empty name is one, though of no file.
+            // By the rules of `cksum` an empty name is valid, though no file has it.
             [] if !self.is_loose(algorithm) => None,
             [b' ' | b'*', name @ ..] if !name.is_empty() => {
                 if *self.one_blank.get_or_insert(false) {
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes the digest of BLAKE3 spelt by `text` has.
+    /// Returns the number of bytes of the BLAKE3 digest in `text`.
     fn length_of(&self, text: &[u8]) -> Option<usize> {
         let bytes = from_hex(text).or_else(|| from_base64(text).filter(|_| self.accept.general))?;
         (1..=Algorithm::Blake3.most_bytes()).contains(&bytes.len()).then_some(bytes.len())
@@ -172,11 +172,11 @@ impl<'a> Reader<'a> {
 
 /// How a line starts.
 enum Tag<'l> {
-    /// With the tag of an algorithm; this follows.
+    /// With the tag of an algorithm; the rest follows.
     Of(Algorithm, &'l [u8]),
-    /// With that of one whose lines cannot be checked.
+    /// With the tag of an algorithm whose lines cannot be checked.
     Refused,
-    /// With no tag.
+    /// Without a tag.
     None,
 }
 
@@ -184,12 +184,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// `text` without the blanks before it.
+/// Returns `text` without its leading blanks.
 fn trim(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|&&byte| is_blank(byte)).count()..]
 }
 
-/// `line` without its line end; `None` if it is a comment or empty and says nothing.
+/// Returns `line` without its line end; `None` if it is a comment or empty.
 pub(crate) fn contents(line: &[u8]) -> Option<&[u8]> {
     if line.starts_with(b"#") {
         return None;

@@ -2,9 +2,9 @@
 //! `sha512sum`, `b2sum`, `b3sum`, `cksum` and `sum`: digests of files, computed and checked, with
 //! GNU's grammar, output and messages.
 //!
-//! `args` → `options` (validated) → `read` (the digests of one file, in one read) for every
-//! operand, several at a time, → `format`; or, to check, `list` (what the lines say) → `check`.
-//! `digest` computes.
+//! `args` parses the command line and `options` validates it. To compute, `read` reads each operand
+//! once for all its digests, several operands at a time, and `format` writes the lines. To check,
+//! `list` parses the lines and `check` compares the files. `digest` has the algorithms.
 
 mod args;
 mod check;
@@ -49,7 +49,7 @@ const fn program(name: &'static str) -> Program {
     Program { name, describe: |name| args::grammar(name).describe(), run }
 }
 
-/// Runs the command of that name. Returns 0 if all is well, else 1.
+/// Runs the command of that name. Returns 0 if everything is correct, else 1.
 fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     let command = match name {
         "sum" if called_as("sum") == "sum" => Command::Sum,
@@ -74,7 +74,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         let target = crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Cksum);
         eprintln!("{name}: using {target} hardware support");
     }
-    // `--strict` is about lists when one is checked, and about the mode when a mode was asked for.
+    // With --check and no mode, `--strict` applies to lists; otherwise it applies to the mode.
     let strict = options.io.strict && (options.check.is_none() || options.io.mode != Mode::Auto);
     let tool = Tool::new(name, &IoArgs { strict, ..options.io.clone() });
     if let Err(status) = tool.begin(options.files.iter().map(|file| file.as_os_str())) {
@@ -96,7 +96,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     tool.finish()
 }
 
-/// Prints the digests of the operands, in their order, whichever is done first.
+/// Prints the digests of the operands in their order, whichever is finished first.
 fn compute(tool: &Tool, options: &Options, helpers: &Helpers) {
     let mut files = options.files.iter();
     let print = |file: &Path, sums: Vec<digest::Sum>| {
@@ -122,9 +122,9 @@ fn compute(tool: &Tool, options: &Options, helpers: &Helpers) {
     }
 }
 
-/// How many files are worked on at a time; 0 is one after the other, in this thread.
+/// Returns how many files are read at a time; 0 means one after the other, in this thread.
 fn workers(files: &[PathBuf], helpers: &Helpers) -> usize {
-    // Standard input gives its bytes to the one who is first.
+    // If standard input is named twice, the first operand must get its bytes.
     let stdins = files.iter().filter(|file| file.as_os_str() == "-").count();
     if files.len() < 2 || stdins > 1 { 0 } else { helpers.files().min(files.len()) }
 }

@@ -1,4 +1,4 @@
-//! From options to decisions: everything that can be known to be wrong before a file is looked at.
+//! Combines and checks the options: finds all errors that can be found before a file is read.
 
 use std::path::PathBuf;
 
@@ -13,17 +13,17 @@ use crate::tool::{IoArgs, Mode};
 /// How lists are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// Which lines count.
+    /// The lines that are accepted.
     pub(crate) accept: Accept,
-    /// Files that do not exist are passed over.
+    /// Whether files that do not exist are skipped.
     pub(crate) ignore_missing: bool,
-    /// Files that match are not named.
+    /// Whether matching files are not printed.
     pub(crate) quiet: bool,
-    /// Nothing is printed.
+    /// Whether nothing is printed.
     pub(crate) status: bool,
-    /// An improperly formatted line is a failure.
+    /// Whether an improperly formatted line is a failure.
     pub(crate) strict: bool,
-    /// Improperly formatted lines are named.
+    /// Whether improperly formatted lines are reported.
     pub(crate) warn: bool,
 }
 
@@ -32,22 +32,22 @@ pub(crate) struct Check {
 pub(crate) struct Options {
     /// The digests to compute, in the order of output.
     pub(crate) kinds: Vec<Kind>,
-    /// How they are written.
+    /// The format of the lines.
     pub(crate) format: Format,
-    /// To check lists instead.
+    /// How to check lists, if digests are checked instead of computed.
     pub(crate) check: Option<Check>,
     /// The operands; `-` if there were none.
     pub(crate) files: Vec<PathBuf>,
-    /// Most threads at work; all CPUs if not said.
+    /// The most threads; all CPUs if not given.
     pub(crate) threads: Option<usize>,
-    /// Which instructions are used is told.
+    /// Whether to print which instructions are used.
     pub(crate) debug: bool,
     /// How bytes are read.
     pub(crate) io: IoArgs,
 }
 
 impl Options {
-    /// Decides what the command line means.
+    /// Checks the command line.
     pub(super) fn of(args: SumArgs) -> Result<Self, Refusal> {
         let (kinds, specified) = kinds(&args)?;
         let general = !matches!(args.command, Command::Of(_));
@@ -79,7 +79,7 @@ impl Options {
 }
 
 impl SumArgs {
-    /// Refuses what contradicts itself, in GNU's order.
+    /// Rejects contradictory options, in GNU's order.
     fn check_consistency(&self, general: bool, kinds: usize) -> Result<(), Refusal> {
         let only = |given: bool, name: &str| match given && !self.check {
             true => Err(Refusal::usage(format!("the --{name} option is meaningful only when verifying checksums"))),
@@ -99,7 +99,7 @@ impl SumArgs {
         only(self.status, "status")?;
         only(self.warn, "warn")?;
         only(self.quiet, "quiet")?;
-        // With a mode of dio's, it is about that.
+        // With a mode of dio's, `--strict` applies to the mode.
         only(self.io.strict && self.io.mode == Mode::Auto, "strict")?;
         if self.raw && self.files.len() > 1 {
             return Err(Refusal::plain("the --raw option is not supported with multiple files"));
@@ -111,8 +111,8 @@ impl SumArgs {
     }
 }
 
-/// The digests to compute, with the length asked for on those that come in several; and whether
-/// they were said, in the options or by the command's name.
+/// Returns the digests to compute, with the requested length for those that have several, and
+/// whether they were chosen explicitly, by options or by the command's name.
 fn kinds(args: &SumArgs) -> Result<(Vec<Kind>, bool), Refusal> {
     let mut algorithms = args.algorithms.clone();
     algorithms.extend(args.old);

@@ -1,4 +1,4 @@
-//! The digests of one file: in one read, on several threads where that helps.
+//! Computes the digests of one file in one read, on several threads if that is faster.
 
 use std::io;
 use std::ops::Deref;
@@ -12,40 +12,41 @@ use parking_lot::Mutex;
 use super::digest::{Hasher, Joiner, Kind, Part, Sum, part};
 use crate::tool::{Source, Tool};
 
-/// Files shorter than this are worked on by one thread: starting more takes longer than they save.
+/// Shorter files are processed by one thread: starting more takes longer than they save.
 const WORTHWHILE: u64 = 4 << 20;
 
-/// Most files that are read at a time: each takes the buffers of a stream.
+/// The most files that are read at a time; each takes the buffers of a stream.
 const MOST_FILES: usize = 16;
 
-/// Threads that files worked on at the same time share, so that their number does not multiply.
+/// Threads shared by all files that are processed at the same time, so that their number does not
+/// multiply.
 pub(crate) struct Helpers {
     cpus: usize,
     free: AtomicUsize,
-    /// Held by whoever reads standard input, so that two who want it do not get a part each.
+    /// Held while standard input is read, so that two operands do not get a part each.
     stdin: Mutex<()>,
 }
 
 impl Helpers {
-    /// As many as pay with so many CPUs: more than there are, since some digests are done before
-    /// others.
+    /// Creates as many threads as `cpus` can use: more than there are CPUs, because some digests
+    /// finish before others.
     pub(crate) fn new(cpus: usize) -> Self {
         Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
     }
 
-    /// How many files to work on at a time; 0 where one thread does it all.
+    /// Returns how many files to process at a time; 0 if one thread does everything.
     pub(crate) fn files(&self) -> usize {
         if self.cpus > 1 { self.cpus.min(MOST_FILES) } else { 0 }
     }
 
-    /// Up to `wanted` threads, given back when the loan is dropped.
+    /// Lends up to `wanted` threads, which are returned when the loan is dropped.
     fn lend(&self, wanted: usize) -> Loan<'_> {
         let mut lent = 0;
         let take = |free: usize| {
             lent = free.min(wanted);
             Some(free - lent)
         };
-        // The closure never refuses.
+        // The closure always returns `Some`.
         let _ = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         Loan { helpers: self, threads: lent }
     }
@@ -63,12 +64,12 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// Blocks of bytes in order.
+/// A source of blocks of bytes, in order.
 pub(crate) trait Blocks: Send {
-    /// What a block is.
+    /// The type of a block.
     type Block: Deref<Target = [u8]> + Send + Sync;
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     fn next(&mut self) -> io::Result<Option<Self::Block>>;
 }
 
@@ -80,10 +81,10 @@ impl Blocks for Source {
     }
 }
 
-/// The digests of the file `path`; `-` is standard input.
+/// Computes the digests of the file `path`; `-` is standard input.
 ///
 /// # Errors
-/// What opening and reading answer.
+/// Errors of opening and reading.
 pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let is_stdin = path == Path::new("-");
     let _mine = is_stdin.then(|| helpers.stdin.lock());
@@ -95,19 +96,20 @@ pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) 
         if let Some(sum) = in_parts(&mut source, *kind, helpers)? {
             return Ok(vec![sum]);
         }
-        // The file changed its size while it was read: from the start, in a way that does not mind.
+        // The size of the file changed while it was read. Start again, with an algorithm that
+        // allows that.
         source = tool.open(path)?;
     }
     in_one_read(&mut source, kinds, large, helpers)
 }
 
-/// All digests, in this thread as long as that is quicker.
+/// Computes all digests, in this thread as long as that is faster.
 fn in_one_read(source: &mut impl Blocks, kinds: &[Kind], large: bool, helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let mut hashers: Vec<Hasher> = kinds.iter().map(|&kind| Hasher::new(kind)).collect();
     let alone = match (kinds.len(), large) {
         (0 | 1, _) => u64::MAX,
         (_, true) => 0,
-        // A pipe does not say how much will come.
+        // The length of a pipe is unknown.
         (_, false) => WORTHWHILE,
     };
     let mut bytes = 0;
@@ -121,8 +123,8 @@ fn in_one_read(source: &mut impl Blocks, kinds: &[Kind], large: bool, helpers: &
     together(source, hashers, helpers)
 }
 
-/// Several digests, each in a thread of its own as far as there are any; every block is read once
-/// and shown to all.
+/// Computes several digests, each in a thread of its own if enough are free. Every block is read
+/// once and passed to all.
 fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let loan = helpers.lend(hashers.len());
     let mut groups: Vec<Vec<(usize, Hasher)>> = (0..loan.threads.max(1)).map(|_| Vec::new()).collect();
@@ -130,7 +132,7 @@ fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -
     for (place, hasher) in hashers.into_iter().enumerate() {
         groups[place % count].push((place, hasher));
     }
-    // Nobody asks it to stop, so the report says nothing.
+    // No stop callback is set, so the report has no information.
     let _ = Pipeline::new(loan.threads).depth(AHEAD).broadcast(
         || source.next(),
         &mut groups,
@@ -144,10 +146,10 @@ fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -
     Ok(hashers.into_iter().map(|(_, hasher)| hasher.finish()).collect())
 }
 
-/// Blocks that fast digests may be ahead of slow ones; a stream lends that many whatever its depth.
+/// Blocks that fast digests may be ahead of slow ones; a stream lends that many at any depth.
 const AHEAD: usize = 3;
 
-/// One digest, its parts in several threads; `None` if what was read cannot be joined.
+/// Computes one digest, its parts in several threads; `None` if the parts cannot be joined.
 fn in_parts(source: &mut impl Blocks, kind: Kind, helpers: &Helpers) -> io::Result<Option<Sum>> {
     let loan = helpers.lend(helpers.cpus);
     let mut offset = 0;
@@ -170,7 +172,7 @@ fn in_parts(source: &mut impl Blocks, kind: Kind, helpers: &Helpers) -> io::Resu
     Ok(joiner.and_then(Joiner::finish))
 }
 
-/// The part of a digest that a block comes to, and the block's length.
+/// Returns the part of a digest for a block, and the length of the block.
 fn measured(kind: Kind, start: u64, block: impl Deref<Target = [u8]>) -> (Option<Part>, u64) {
     (part(kind, &block, start), block.len() as u64)
 }
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
     use crate::commands::sum::digest::Algorithm;
 
-    /// Bytes in blocks of one size; after them, an error if there is one.
+    /// Bytes in blocks of one size, followed by an error if there is one.
     struct Fake<'a> {
         blocks: std::slice::Chunks<'a, u8>,
         error: Option<io::ErrorKind>,
@@ -217,7 +219,7 @@ mod tests {
             let helpers = Helpers::new(cpus);
             let mut source = Fake { blocks: bytes.chunks(block), error: None };
             assert_eq!(in_one_read(&mut source, &kinds, large, &helpers).unwrap(), expected);
-            // All threads came back: there are as many for the next file.
+            // All threads were returned, so the next file can use as many.
             assert_eq!(helpers.free.into_inner(), Helpers::new(cpus).free.into_inner());
         }
     }
@@ -233,7 +235,7 @@ mod tests {
                     assert_eq!(in_parts(&mut source, kind, &helpers).unwrap(), Some(whole(kind, &bytes)), "{kind:?}");
                 }
             }
-            // As a file that grows while it is read: the tree has to be built from the start.
+            // As with a file that grows while it is read: the tree has to be built from the start.
             let mut source = Fake { blocks: bytes.chunks(100_000), error: None };
             assert_eq!(in_parts(&mut source, Algorithm::Blake3.into(), &helpers).unwrap(), None);
         }

@@ -246,7 +246,7 @@ fn parse_block(text: &str) -> Result<u64, String> {
     if (512..=1 << 20).contains(&size) { Ok(size) } else { Err("writes are of 512 bytes to 1 MiB".to_owned()) }
 }
 
-/// The values of a list, or those that stand for it where none was given.
+/// Returns the values of a list or, if it is empty, all or the usual ones.
 fn values<A: Copy, V: From<A> + Clone>(list: &[A], full: bool, all: &[V], usual: &[V]) -> Vec<V> {
     match list {
         [] if full => all.to_vec(),
@@ -256,7 +256,7 @@ fn values<A: Copy, V: From<A> + Clone>(list: &[A], full: bool, all: &[V], usual:
 }
 
 impl SynctestArgs {
-    /// The measurements to make.
+    /// Returns the measurements to make.
     pub(super) fn plan(&self) -> Plan {
         let listed = self.full
             || !self.method.is_empty()
@@ -294,7 +294,7 @@ impl SynctestArgs {
         }
     }
 
-    /// What to write for a witness; why that cannot be, if so.
+    /// Returns the plan for writing to a witness, or the reason why that is impossible.
     pub(super) fn writer(&self, witness: Contact) -> Result<WriterPlan, String> {
         let Some(path) = self.path.clone() else {
             return Err("--witness needs a file that does not exist, or a directory".to_owned());

@@ -1,4 +1,4 @@
-//! `dio synctest`: methods of making writes durable, and the honesty of the disk.
+//! `dio synctest`: compares methods of making writes durable, and tests the honesty of the disk.
 
 mod args;
 
@@ -17,13 +17,13 @@ use serde_json::json;
 use crate::stop::Stop;
 pub use args::SynctestArgs;
 
-/// The disk lied.
+/// Exit status: the disk lied.
 const LIED: u8 = 3;
 
-/// The command line makes no sense.
+/// Exit status: the command line is invalid.
 const USAGE: u8 = 2;
 
-/// Measures, writes for a witness, checks or is the witness; the exit status.
+/// Measures, writes for a witness, checks, or runs the witness; returns the exit status.
 pub fn run(args: SynctestArgs) -> ExitCode {
     let stop = Stop::on_signals();
     let outcome = match (&args.serve, &args.witness) {
@@ -43,7 +43,7 @@ pub fn run(args: SynctestArgs) -> ExitCode {
         eprintln!("dio: {error}");
         1
     });
-    // After everything is printed and put away.
+    // Everything has been printed and cleaned up.
     stop.die_if_asked();
     ExitCode::from(status)
 }
@@ -52,12 +52,12 @@ fn secret(args: &SynctestArgs) -> Result<Option<Secret>, SyncError> {
     args.secret.as_deref().map(Secret::read).transpose()
 }
 
-/// The witness at this address.
+/// Returns how to contact the witness at this address.
 fn contact(address: &str, args: &SynctestArgs) -> Result<Contact, SyncError> {
     Ok(Contact { address: address.to_owned(), timeout: args.timeout, secret: secret(args)? })
 }
 
-/// A reader that went away is no failure of the test.
+/// Prints text; a closed pipe is no failure of the test.
 fn print(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -87,7 +87,7 @@ fn measured(args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
     })
 }
 
-/// Where a run is, for the progress line.
+/// Returns the state of a run for the progress line.
 fn position(progress: &Progress<'_>) -> String {
     let what = match progress.case {
         Some(case) => format!(
@@ -105,7 +105,7 @@ fn position(progress: &Progress<'_>) -> String {
     format!("[{}/{}] {what}; about {left} left", progress.done + 1, progress.all)
 }
 
-/// One line on the terminal that is written over.
+/// One line on the terminal that is rewritten.
 struct Line {
     shown: bool,
 }
@@ -187,7 +187,7 @@ fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
 
 fn serve(address: &str, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
     let directory = args.path.as_deref().unwrap_or_else(|| Path::new("dio-synctest-witness"));
-    // A port alone is open to this machine only.
+    // A port without a host listens on this machine only.
     let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
     let server = Server::bind(&address, directory, secret(args)?)?;
     let bound = server.address().map_or(address, |bound| bound.to_string());

@@ -1,8 +1,8 @@
 //! `-r`, `-u`, `-A`: adding to an archive.
 //!
-//! What is added goes behind the block of NULs that ends the archive, which stays until everything
-//! is on the storage; then the first of the new blocks takes its place. So whatever ends the run,
-//! by a failure or with the machine, leaves an archive with all the members it had.
+//! New members are written behind the block of NULs that ends the archive. That block stays until
+//! everything behind it is on the storage; then the first new block overwrites it. So a run that a
+//! failure or a crash of the machine ends early leaves an archive with all the members it had.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -28,21 +28,21 @@ use super::totals;
 use crate::stop::Stop;
 use crate::tool::errno_of;
 
-/// What is known of the archive that is added to.
+/// The state of the archive that members are added to.
 #[derive(Debug, Default)]
 struct Known {
-    /// Where its end begins.
+    /// Offset of the end of its members, in bytes.
     end: u64,
     /// The format of its last member.
     format: Option<Format>,
-    /// For `-u`, the newest of the members of each name.
+    /// For `-u`, the newest modification time among the members of each name.
     newest: HashMap<Vec<u8>, Time>,
 }
 
-/// Adds what the command line names.
+/// Adds the files or archives of the command line.
 ///
 /// # Errors
-/// What ends the run early; the archive is then what it was.
+/// Anything that ends the run early; the archive is then unchanged.
 pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let started = Instant::now();
     if run.options.operation == Operation::Update {
@@ -81,7 +81,7 @@ fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Opens the archive, or makes an empty one.
+/// Opens the archive, or creates an empty one.
 fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
     let failed = |errno: Errno| Ended::on(path_bytes(path), "open", errno);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -94,11 +94,11 @@ fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
     Ok((fd, stat))
 }
 
-/// Reads all headers of the archive that is added to.
+/// Reads all headers of the archive.
 fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
     let archive = archive::open_named(run, path, None)?;
     if archive.is_compressed() {
-        // What decompresses it ends as it likes.
+        // The decompressor is stopped early, so its status means nothing.
         let _ = archive.close(run, false);
         return Err(Ended::Fatal("Cannot update compressed archives".into()));
     }
@@ -120,7 +120,7 @@ fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
         }
     }
     if members == 0 && wrong {
-        // Whatever it is, nobody wants an archive behind it.
+        // The file is no archive: nothing is appended to it.
         return Err(Ended::Told);
     }
     known.end = entries.end().unwrap_or(entries.offset());
@@ -128,11 +128,11 @@ fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
     Ok(known)
 }
 
-/// The first block, what is to be removed then, and how many bytes were written.
+/// The first new block, the files to remove afterwards, and the number of bytes written.
 type Added = (Vec<u8>, Vec<create::Removal>, u64);
 
-/// Writes what is added, all but its first block, and makes it durable. Nothing when there was
-/// nothing.
+/// Writes the new members except their first block, and makes them durable. Returns `None` if
+/// nothing was added.
 fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Added>, Ended> {
     let failed = |error: io::Error| Ended::on(path_bytes(path), "open", errno_of(&error));
     let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
@@ -160,14 +160,15 @@ fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Add
     Ok(Some((first, removals, written)))
 }
 
-/// Whether a file is newer than all its copies in the archive; directories only have to be there.
+/// Whether a file is newer than all its copies in the archive, or has none. A directory counts as
+/// newer only if it has none.
 fn is_newer(run: &Run, known: &Known, name: &[u8], stat: &Stat) -> bool {
     let name = if run.options.absolute_names { name } else { &name[unsafe_prefix(name)..] };
     let Some(there) = known.newest.get(bare(name)) else { return true };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return false;
     }
-    // Only PAX has more than seconds.
+    // Only PAX headers store fractions of a second.
     let nanos = if there.nanos == 0 { 0 } else { stat.st_mtime_nsec as u32 };
     Time { seconds: stat.st_mtime, nanos } > *there
 }
@@ -187,7 +188,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
             continue;
         }
         match catenate_one(run, &path, target, stop) {
-            // What is wrong with one of them does not keep the others.
+            // A problem with one archive does not stop the others from being added.
             Err(Refused::Here(Ended::Fatal(message))) => run.error(message),
             Err(Refused::Here(other) | Refused::There(other)) => return Err(other),
             Ok(()) => {}
@@ -202,7 +203,8 @@ fn is_same(own: &OwnedFd, path: &Path) -> bool {
     own.is_ok() && rustix::fs::stat(path).map(identity) == own
 }
 
-/// Where adding an archive failed: before anything of it was written, or after that.
+/// Whether adding an archive failed before anything of it was written (`Here`) or afterwards
+/// (`There`).
 enum Refused {
     Here(Ended),
     There(Ended),
@@ -230,7 +232,7 @@ fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Res
     archive.close(run, false).map_err(Refused::There)
 }
 
-/// Bytes of an archive before its end, all of whose members are whole.
+/// Reads an archive to check that all its members are complete, and returns the offset of its end.
 fn members_end(run: &Run, path: &Path) -> Result<u64, Ended> {
     let mut entries: Entries<Archive> = Entries::new(archive::open_named(run, path, None)?);
     loop {
@@ -249,7 +251,7 @@ fn members_end(run: &Run, path: &Path) -> Result<u64, Ended> {
     Ok(end)
 }
 
-/// Puts the first block of what was added in its place, once the others are on the storage.
+/// Writes the first new block over the end marker, once the blocks behind it are on the storage.
 fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Result<(), Ended> {
     let put = || -> io::Result<()> {
         let mut sink = run.tool.output(fd.try_clone()?, path)?;
@@ -261,8 +263,8 @@ fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Re
     put().map_err(|error| Ended::on(path_bytes(path), "write", errno_of(&error)))
 }
 
-/// Takes away what was written behind the end: after it there were only NULs, as many as the
-/// archive had.
+/// Removes what was written behind the end of the members and restores the old size: the rest of
+/// the archive becomes NULs again, which it was before.
 fn restore(fd: &OwnedFd, end: u64, size: u64) -> Result<(), Errno> {
     names::ftruncate(fd, size.min(end + BLOCK as u64))?;
     names::ftruncate(fd, size)

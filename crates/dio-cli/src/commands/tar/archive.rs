@@ -1,4 +1,4 @@
-//! An archive that is read: whatever it is, and decompressed if it is compressed.
+//! Opens archives for reading, and decompresses them if necessary.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read, Write};
@@ -15,16 +15,17 @@ use crate::codec::pipe::Decompressor;
 use crate::codec::{DecodeError, Moved, gzip, zstd};
 use crate::tool::{Source, errno_of};
 
-/// Bytes that tell how an archive is compressed.
+/// Number of leading bytes that identify the compression.
 const MAGIC: usize = 6;
 
 /// An archive as a stream of blocks.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// What was read to find out about the compression, and where in it the next byte is.
+    /// Bytes that were read to recognise the compression; the cursor is at the next byte to hand
+    /// out.
     head: io::Cursor<Vec<u8>>,
     way: Way,
-    /// Parts may be passed over by seeking.
+    /// Whether parts may be skipped by seeking.
     may_seek: bool,
 }
 
@@ -35,10 +36,10 @@ enum Way {
     Decompressor(Box<Decompressor<Source>>),
 }
 
-/// Opens the archive of the command line, and finds out how it is compressed unless that was said.
+/// Opens the archive of the command line. Its compression is recognised unless an option names it.
 ///
 /// # Errors
-/// It cannot be opened or read; a program for its compression cannot be started.
+/// The archive cannot be opened or read; its decompression program cannot be started.
 pub(super) fn open(run: &Run) -> Result<Archive, Ended> {
     let name = &run.options.archive;
     if name == "-" && rustix::termios::isatty(io::stdin()) {
@@ -47,7 +48,7 @@ pub(super) fn open(run: &Run) -> Result<Archive, Ended> {
     open_named(run, name.as_ref(), run.options.compression.clone())
 }
 
-/// The same for an archive of another name.
+/// Opens the archive `name`. Its compression is recognised unless `said` gives it.
 ///
 /// # Errors
 /// As [`open`].
@@ -75,12 +76,12 @@ pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> R
     Ok(Archive { head: io::Cursor::default(), way, may_seek: false })
 }
 
-/// Threads that compress or decompress.
+/// Number of threads that compress or decompress.
 pub(super) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A decoder in threads of its own, fed with `head` and then all of `source`.
+/// Starts a decoder in its own threads; its input is `head` and then all of `source`.
 fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Way, Ended>
 where
     F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
@@ -93,20 +94,21 @@ where
     Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
-/// How a source is compressed, and what had to be taken from it to see.
+/// Recognises the compression of a source. Returns it with the bytes that had to be consumed for
+/// that.
 fn recognise(source: &mut Source) -> io::Result<(Vec<u8>, Option<Compression>)> {
     let there = source.fill_buf()?;
     if there.len() >= MAGIC || there.is_empty() {
         return Ok((Vec::new(), compression_of(there)));
     }
-    // A pipe gave little.
+    // A pipe may return fewer bytes than the magic number has.
     let mut head = Vec::new();
     source.by_ref().take(MAGIC as u64).read_to_end(&mut head)?;
     let found = compression_of(&head);
     Ok((head, found))
 }
 
-/// What the first bytes say, as GNU tar knows it (`src/buffer.c`).
+/// Recognises a compression by the first bytes, as GNU tar does (`src/buffer.c`).
 fn compression_of(head: &[u8]) -> Option<Compression> {
     let program = |name: &str| Some(Compression::Program(vec![name.into()]));
     match head {
@@ -123,13 +125,13 @@ fn compression_of(head: &[u8]) -> Option<Compression> {
 }
 
 impl Archive {
-    /// Whether it is compressed, so that it can only be read.
+    /// Whether the archive is compressed, so that it cannot be written to or positioned.
     pub(super) fn is_compressed(&self) -> bool {
         !matches!(self.way, Way::Plain(_))
     }
 
-    /// The source, where nothing lies between it and the archive: its chunks are the archive's,
-    /// from where it is.
+    /// The source, if the archive is neither compressed nor partly in `head`: the chunks of the
+    /// source, from its current position on, are then those of the archive.
     pub(super) fn source(&mut self) -> Option<&mut Source> {
         let all_read = self.head.position() == self.head.get_ref().len() as u64;
         match &mut self.way {
@@ -138,7 +140,7 @@ impl Archive {
         }
     }
 
-    /// What follows the head.
+    /// The reader for the bytes after `head`.
     fn behind_head(&mut self) -> &mut dyn BufRead {
         match &mut self.way {
             Way::Plain(source) => &mut **source,
@@ -147,11 +149,11 @@ impl Archive {
         }
     }
 
-    /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it
-    /// has to end well too.
+    /// Ends reading. `complete` says that the end of the archive was reached; only then must the
+    /// decompressor also have ended without error.
     ///
     /// # Errors
-    /// The source failed, or the program that decompresses did.
+    /// Reading the source or decompressing failed.
     pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
         let failed = |error: io::Error| match errno_of(&error) {
             Errno::PIPE => Ended::Told,
@@ -170,7 +172,7 @@ impl Archive {
     }
 }
 
-/// What is wrong with a compressed archive, with the place where it is.
+/// The message for an error in a compressed archive, with the position of the damage.
 fn damage(archive: &OsStr, error: &io::Error) -> String {
     let name = escaped(archive.as_bytes());
     match error.get_ref().and_then(|inner| inner.downcast_ref::<DecodeError>()) {
@@ -180,7 +182,7 @@ fn damage(archive: &OsStr, error: &io::Error) -> String {
 }
 
 impl super::format::Archive for Archive {
-    /// By seeking where that is possible.
+    /// Seeks where that is possible, and reads otherwise.
     fn pass(&mut self, bytes: u64) -> io::Result<u64> {
         let in_head = bytes.min(self.head.get_ref().len() as u64 - self.head.position());
         self.head.set_position(self.head.position() + in_head);

@@ -1,5 +1,5 @@
-//! The grammar of `dio tar`: GNU tar's options and those of every tool. What they mean together is
-//! decided in `options`.
+//! The grammar of `dio tar`: GNU tar's options and those that all tools share. `options` decides
+//! what they mean in combination.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,11 +17,11 @@ use crate::grammar::{
 };
 use crate::tool::{IoArgs, in_place_flag, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct TarArgs {
     pub(super) operation: Option<Operation>,
-    /// Names, directories and how patterns match, in order.
+    /// Names, directories and pattern options, in the order given.
     pub(super) ordered: Vec<Ordered>,
 
     pub(super) archives: Vec<OsString>,
@@ -30,7 +30,7 @@ pub(super) struct TarArgs {
     pub(super) old: bool,
     pub(super) compression: Option<Compression>,
     pub(super) auto_compress: bool,
-    /// Bytes in a record.
+    /// Size of a record, in bytes.
     pub(super) record: Option<u64>,
     pub(super) ignore_zeros: bool,
     pub(super) no_seek: bool,
@@ -39,9 +39,10 @@ pub(super) struct TarArgs {
     pub(super) hard_dereference: bool,
     pub(super) one_file_system: bool,
     pub(super) absolute_names: bool,
-    /// Whether only the time of the contents counts, too.
+    /// The date of `-N` or `--newer-mtime`, and whether only the modification time is compared with
+    /// it.
     pub(super) newer: Option<(Moment, bool)>,
-    /// The dates of `-N` and of `--mtime` that were written in words.
+    /// The dates of `-N` and of `--mtime`, if they were given as text and not as a file.
     pub(super) dates: [Option<Written>; 2],
     pub(super) sort: Option<Sort>,
     pub(super) starting_file: Option<Vec<u8>>,
@@ -67,7 +68,7 @@ pub(super) struct TarArgs {
     pub(super) acls: bool,
 
     pub(super) existing: Existing,
-    /// The option that says how existing files are treated: GNU tar takes no two of them.
+    /// The option that says how existing files are treated; GNU tar rejects two different ones.
     treatment: Option<String>,
     pub(super) to_stdout: bool,
     pub(super) verify: bool,
@@ -94,7 +95,7 @@ arguments follow in the order of the letters: tar cbf 40 archive file.
 
 -C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns that come after them.";
 
-/// The exit statuses of a command line that cannot be read, and of one that makes no sense.
+/// The exit statuses of a command line that cannot be parsed, and of one that makes no sense.
 const STATUSES: (u8, u8) = (64, 2);
 
 pub(super) fn grammar() -> Grammar<TarArgs> {
@@ -121,7 +122,7 @@ pub(super) fn grammar() -> Grammar<TarArgs> {
         .statuses(STATUSES.0, STATUSES.1)
 }
 
-/// What to do: one of them, which may be repeated.
+/// The options that choose the operation. Only one may be given, but it may be repeated.
 fn operations() -> [Flag<TarArgs>; 7] {
     let operation = |spec, text, operation| {
         effect(spec, text, move |tar: &mut TarArgs, _| match tar.operation.replace(operation) {
@@ -210,7 +211,7 @@ fn compressions() -> [Flag<TarArgs>; 12] {
     ]
 }
 
-/// Which files are archived, or taken from the archive.
+/// The options that choose the files to archive or the members to process.
 fn selections() -> [Flag<TarArgs>; 9] {
     [
         switch("-h, --dereference", "Archive what symbolic links point to", |tar| tar.dereference = true),
@@ -238,14 +239,14 @@ fn selections() -> [Flag<TarArgs>; 9] {
             let text = given.value.take().unwrap_or_else(|| "1".into());
             let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
             let number = number.ok_or_else(|| fatal(format!("{}: Invalid number", text.to_string_lossy())))?;
-            // Of 0, all are meant.
+            // 0 stands for all occurrences.
             tar.occurrence = Some(number).filter(|number| *number > 0);
             Ok(())
         }),
     ]
 }
 
-/// What becomes of files and their names.
+/// The options that change names and the handling of files.
 fn changes() -> [Flag<TarArgs>; 8] {
     [
         hidden(accepted("-s, --preserve-order, --same-order", "Names are in the order of the archive: without effect")),
@@ -276,7 +277,7 @@ fn changes() -> [Flag<TarArgs>; 8] {
     ]
 }
 
-/// What is kept of files beside their contents.
+/// The options for attributes: permissions, owners, times, extended attributes and ACLs.
 fn attributes() -> [Flag<TarArgs>; 19] {
     [
         switch(
@@ -341,7 +342,7 @@ fn attributes() -> [Flag<TarArgs>; 19] {
     ]
 }
 
-/// How existing files are treated when extracting, and where contents go.
+/// The options for existing files when extracting, and for the destination of contents.
 fn treatments() -> [Flag<TarArgs>; 11] {
     let only = |spec, text, set: fn(&mut Existing)| {
         effect(spec, text, move |tar: &mut TarArgs, given| {
@@ -380,7 +381,7 @@ fn treatments() -> [Flag<TarArgs>; 11] {
     ]
 }
 
-/// What is told.
+/// The options for messages and listings.
 fn messages() -> [Flag<TarArgs>; 12] {
     [
         repeated(switch(
@@ -425,7 +426,8 @@ fn choose<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[Choice<T>]
     meant(option, word, choices).map_err(briefly)
 }
 
-/// GNU tar gives no hint where a word means nothing, and the status is that of its other failures.
+/// Removes the hint and sets the status: GNU tar prints no hint for an invalid word of such an
+/// option, and exits with the status of its other failures.
 fn briefly(refusal: Refusal) -> Refusal {
     refusal.without_hint().with_status(STATUSES.1)
 }
@@ -441,9 +443,9 @@ fn format(text: &OsStr) -> Result<ArchiveFormat, Refusal> {
     })
 }
 
-/// The size of a record, given in units.
+/// Parses the size of a record, given in units of `unit` bytes.
 fn record(text: &OsStr, unit: u64, what: &str) -> Result<u64, Refusal> {
-    // More would be more than any buffer.
+    // A larger record would exceed any buffer.
     const MOST: u64 = 1 << 31;
     let invalid = || Refusal::usage(format!("{}: {what}", text.to_string_lossy()));
     let size = text.to_str().and_then(|text| crate::size::parse_positive_size(text).ok()).ok_or_else(invalid)?;

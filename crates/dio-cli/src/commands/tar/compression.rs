@@ -1,8 +1,8 @@
-//! How an archive is compressed, by its name.
+//! Derives the compression of an archive from its name.
 
 use super::terms::Compression;
 
-/// What the end of an archive's name says about its compression.
+/// The compression that the suffix of an archive's name stands for.
 pub(super) fn by_suffix(name: &[u8]) -> Option<Compression> {
     let suffix = &name[name.iter().rposition(|byte| *byte == b'.')? + 1..];
     Some(match suffix {

@@ -1,4 +1,4 @@
-//! Dates on the command line (`--mtime`, `-N`), or files that have them.
+//! Dates on the command line (`--mtime`, `-N`), given as text or as a file that has the date.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ pub(super) struct Moment {
     pub(super) nanoseconds: u32,
 }
 
-/// A date of the command line that was no file's.
+/// A date that the command line gives as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     option: &'static str,
@@ -31,12 +31,13 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// A date of an option; none if it is a file's.
+    /// Returns the date of an option, or `None` if `text` names a file.
     pub(super) fn of(option: &'static str, text: &OsStr, moment: Moment) -> Option<Written> {
         (!is_file(text)).then(|| Written { option, text: text.to_owned(), moment })
     }
 
-    /// How it was understood, in GNU's words; nothing where it was written in that manner.
+    /// The message with which GNU tar shows how it understood the date, or `None` if the text
+    /// already has that form.
     pub(super) fn understood(&self, utc: bool) -> Option<String> {
         let Written { option, text, moment } = self;
         let time = Time { seconds: moment.seconds, nanos: moment.nanoseconds };
@@ -49,13 +50,14 @@ fn is_file(text: &OsStr) -> bool {
     matches!(text.as_bytes().first(), Some(b'/' | b'.'))
 }
 
-/// Reads a date: `@SECONDS`, one of ISO 8601 with or without a time and a zone, `now`, or the name
-/// of a file (which begins with `/` or `.`) for the time when it was written. GNU tar knows more
-/// ways to write a date, and takes the year −292 billion for what it does not understand; here that
+/// Parses a date: `@SECONDS`, an ISO 8601 date with or without a time and a zone, `now`, or the
+/// name of a file (beginning with `/` or `.`), which stands for its modification time. GNU tar
+/// accepts more formats, and takes the year −292 billion for a text that it does not understand;
+/// here that is an error.
 /// is an error.
 ///
 /// # Errors
-/// The text is no date; the file cannot be asked.
+/// The text is no date; `stat(2)` of the file fails.
 pub(super) fn parse(text: &OsStr) -> Result<Moment, Refusal> {
     if is_file(text) {
         let stat = rustix::fs::stat(text);
@@ -94,7 +96,7 @@ fn moment(text: &str) -> Option<Moment> {
     of(civil.to_zoned(TimeZone::system()).ok()?.timestamp())
 }
 
-/// `SECONDS[.FRACTION]`.
+/// Parses `SECONDS[.FRACTION]`.
 fn since_1970(text: &str) -> Option<Moment> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let (whole, fraction) = digits.split_once(['.', ',']).unwrap_or((digits, ""));
@@ -110,13 +112,13 @@ fn since_1970(text: &str) -> Option<Moment> {
     })
 }
 
-/// The zone that times are shown in.
+/// The time zone in which times are shown.
 pub(super) fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all
-/// calendars.
+/// Formats a time in a zone; with `full`, to its last digit. A time beyond all calendars is given
+/// in seconds since 1970.
 pub(super) fn shown(zone: &TimeZone, time: Time, full: bool) -> String {
     let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
     let local = zone.to_datetime(stamp);

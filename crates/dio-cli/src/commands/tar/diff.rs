@@ -1,7 +1,7 @@
-//! `-d`: comparing an archive with the files.
+//! `-d`: compares an archive with the files.
 //!
-//! What differs is told on standard output in GNU's words, and gives status 1. Files are read past
-//! the page cache while the archive is.
+//! Differences are listed on standard output in GNU tar's words, and make the exit status 1. Files
+//! are read past the page cache while the archive is read.
 
 use std::ffi::CString;
 use std::io::BufRead;
@@ -27,13 +27,14 @@ use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
 
-/// Bytes of a hole that are looked at together: those that GNU tar names in its message.
+/// Bytes of a hole that are compared together. GNU tar's message names the offset of such a
+/// fragment.
 const FRAGMENT: u64 = 512;
 
-/// Compares what the command line names.
+/// Compares the members that the command line selects.
 ///
 /// # Errors
-/// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
+/// The archive cannot be read on; the list cannot be written; a signal arrived.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let directories = run.options.names.open_directories()?;
     let archive = super::archive::open(run)?;
@@ -56,7 +57,7 @@ struct Comparison<'r> {
     lines: Lines,
 }
 
-/// A member and the file of its name.
+/// A member and the name of the file it is compared with.
 struct Pair<'e> {
     dir: &'e OwnedFd,
     /// The name in the file system and in messages.
@@ -65,11 +66,11 @@ struct Pair<'e> {
     entry: &'e Entry,
 }
 
-/// What ends the comparison of contents.
+/// The result of a comparison of contents.
 enum Found {
     Same,
     Different,
-    /// At this place in a hole of the archive's file there are bytes.
+    /// The file has data at this offset, where the archive has a hole.
     NoHole(u64),
 }
 
@@ -86,7 +87,7 @@ impl Comparison<'_> {
             }
             let Some(mut entry) = next.map_err(|error| ended(self.run, error))? else { return Ok(()) };
             if let Some(directory) = selection.choose(&entry.path) {
-                // The link is where extracting would make it lead.
+                // Compares with the target that extraction would give the link.
                 entry.link = changed_link(self.run, &entry);
                 self.member(entries, &entry, directory)?;
             }
@@ -113,13 +114,13 @@ impl Comparison<'_> {
         }
     }
 
-    /// Tells that something differs.
+    /// Lists a difference.
     fn differs(&self, pair: &Pair<'_>, what: &str) -> Result<(), Ended> {
         self.run.differs();
         self.run.list(format!("{}: {what}", escaped(&pair.name)).as_bytes())
     }
 
-    /// What is known of the file; none, which was told, where there is none.
+    /// Returns the status of the file. If there is none, this is reported and the result is `None`.
     fn stat(&self, pair: &Pair<'_>, name: &[u8], path: &CString) -> Option<Stat> {
         let follow = if self.run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         match statat(pair.dir, path, follow) {
@@ -147,7 +148,7 @@ impl Comparison<'_> {
             true => (entry.uid, entry.gid),
             false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
         };
-        // Most formats know whole seconds only.
+        // Most formats store whole seconds only.
         let nanos = if entry.mtime.nanos == 0 { 0 } else { stat.st_mtime_nsec as u32 };
         let differences = [
             (stat.st_mode & 0o7777 != entry.mode, "Mode differs"),
@@ -202,7 +203,8 @@ impl Comparison<'_> {
         Ok(place.map_or(Found::Same, Found::NoHole))
     }
 
-    /// The next bytes of the file; none where it cannot be read, which is told.
+    /// Returns the next bytes of the file. If they cannot be read, this is reported and the result
+    /// is `None`.
     fn read<'s>(&self, pair: &Pair<'_>, source: &'s mut Source) -> Option<&'s [u8]> {
         match source.fill_buf() {
             Ok(bytes) => Some(bytes),
@@ -214,7 +216,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether the next `length` bytes of the file are those of the archive.
+    /// Whether the next `length` bytes of the file equal those of the archive.
     fn data(
         &self,
         pair: &Pair<'_>,
@@ -242,8 +244,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Where the file has bytes other than 0 in what the archive calls a hole: the fragment they
-    /// are in.
+    /// Looks for bytes other than 0 in the file where the archive has a hole. Returns the offset of
+    /// the fragment with the first of them.
     fn hole(&self, pair: &Pair<'_>, source: &mut Source, from: u64, to: u64) -> Result<Option<u64>, Ended> {
         let mut at = from;
         while at < to {
@@ -294,7 +296,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// A directory, a named pipe or a device.
+    /// Compares a directory, a named pipe or a device.
     fn special(&self, pair: &Pair<'_>) -> Result<(), Ended> {
         let Some(stat) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
         let (kind, device) = match pair.entry.kind {

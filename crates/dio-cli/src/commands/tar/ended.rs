@@ -1,16 +1,16 @@
-//! Why a run ends before its end, and the names it says so with.
+//! The reasons for which a run ends early, and a helper for names in messages.
 
 use rustix::io::Errno;
 
 use super::quoting::escaped;
 use crate::quote::words;
 
-/// Why a run ends early.
+/// The reason for which a run ends early.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// What cannot be mended, told with GNU's words about that: status 2.
+    /// An error that GNU tar calls not recoverable, with its message: status 2.
     Fatal(String),
-    /// What was told already, or needs no words: status 2.
+    /// An error that was already reported or needs no message: status 2.
     Told,
     /// A signal was caught.
     Signal,
@@ -23,7 +23,7 @@ impl Ended {
     }
 }
 
-/// A name without slashes at its end.
+/// Returns the name without slashes at its end.
 pub(super) fn bare(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
     &path[..end]

@@ -1,4 +1,4 @@
-//! `TAR_OPTIONS`: options that come before those of the command line.
+//! `TAR_OPTIONS`: options that are read before those of the command line.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -12,10 +12,10 @@ use crate::grammar::{Grammar, Line, Refusal, Stop, called_as};
 
 const VARIABLE: &str = "TAR_OPTIONS";
 
-/// Reads the options.
+/// Reads the options of the environment variable.
 ///
 /// # Errors
-/// The status, if they make no sense, which is told, or ask for help.
+/// The exit status, if the options are invalid, which is reported here, or ask for help.
 pub(super) fn read(grammar: &Grammar<TarArgs>, args: &mut TarArgs) -> Result<(), ExitCode> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(()) };
     let words = split_words(text.as_bytes());
@@ -24,7 +24,7 @@ pub(super) fn read(grammar: &Grammar<TarArgs>, args: &mut TarArgs) -> Result<(),
         let is_unreadable = matches!(stop, Stop::Unreadable(_));
         let status = grammar.stopped(stop);
         if is_unreadable {
-            // Nobody can be told that standard error is closed.
+            // If standard error is closed, no message can be printed.
             let _ = writeln!(std::io::stderr().lock(), "{}: error parsing {VARIABLE}", called_as(NAME));
         }
         return Err(status);

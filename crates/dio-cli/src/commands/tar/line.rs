@@ -1,4 +1,4 @@
-//! A member as `tar -tv` shows it: `-rw-r--r-- owner/group  size date name`.
+//! Formats a member as `tar -tv` shows it: `-rw-r--r-- owner/group  size date name`.
 
 use std::io::Write;
 
@@ -10,11 +10,12 @@ use super::masks::Masks;
 use super::options::{Options, Quoting};
 use super::quoting::{harmless, shown};
 
-/// What the columns have at least, in bytes; they grow with what was shown, as GNU tar's do.
+/// Minimum widths of the columns, in bytes. As in GNU tar, a column stays as wide as its widest
+/// entry so far.
 const OWNER_AND_SIZE: usize = 19;
 const DATE: usize = 16;
 
-/// Makes the lines of a list.
+/// Formats the lines of a listing.
 #[derive(Debug)]
 pub(super) struct Lines {
     quoting: Quoting,
@@ -22,7 +23,7 @@ pub(super) struct Lines {
     full_time: bool,
     acls: bool,
     xattrs: bool,
-    /// Those attributes are shown that extraction would set.
+    /// Selects the extended attributes to show: those that extraction would set.
     masks: Masks,
     zone: TimeZone,
     owner_and_size: usize,
@@ -30,7 +31,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// As the options want them.
+    /// Creates a formatter for these options.
     pub(super) fn new(options: &Options) -> Lines {
         Lines {
             quoting: options.quoting,
@@ -45,7 +46,7 @@ impl Lines {
         }
     }
 
-    /// The line of a member that is called `name`.
+    /// The line of a member, with `name` as its name.
     pub(super) fn line(&mut self, entry: &Entry, name: &[u8]) -> Vec<u8> {
         let mut line = permissions(entry).to_vec();
         line.extend(self.mark(entry));
@@ -71,7 +72,7 @@ impl Lines {
         line
     }
 
-    /// The line of a directory that is made on the way to a member.
+    /// The line for a parent directory that extraction creates.
     pub(super) fn making(&self, mode: u32, name: &[u8]) -> Vec<u8> {
         let mut line = permissions(&Entry { kind: Kind::Directory, mode, ..Entry::default() }).to_vec();
         let width = self.owner_and_size + 1 + self.date;
@@ -80,12 +81,12 @@ impl Lines {
         line
     }
 
-    /// A name alone.
+    /// A name as it is shown alone.
     pub(super) fn name(&self, name: &[u8]) -> Vec<u8> {
         shown(name, self.quoting)
     }
 
-    /// What the line has behind the name.
+    /// Appends the part of the line behind the name.
     fn end(&self, line: &mut Vec<u8>, entry: &Entry) {
         match entry.kind {
             Kind::Symlink => {
@@ -106,8 +107,8 @@ impl Lines {
         }
     }
 
-    /// What stands behind the permissions when attributes or lists are shown: whether there are
-    /// some.
+    /// The character behind the permissions when extended attributes or ACLs are shown; it says
+    /// whether the member has any.
     fn mark(&self, entry: &Entry) -> Option<u8> {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {
@@ -118,7 +119,7 @@ impl Lines {
         }
     }
 
-    /// The lists and attributes of a member, a line each.
+    /// Lines for the ACLs and extended attributes of a member, one for each.
     pub(super) fn attributes(&self, entry: &Entry) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         let short = |acl: &Option<Vec<u8>>, prefix: &[u8]| {
@@ -150,7 +151,7 @@ fn is_unknown(entry: &Entry) -> bool {
     entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S')
 }
 
-/// The kind of a member and its permissions, as `ls` shows them.
+/// The type and permissions of a member, in the form that `ls` uses.
 fn permissions(entry: &Entry) -> [u8; 10] {
     let kind = match entry.kind {
         Kind::Regular if is_unknown(entry) => b'?',

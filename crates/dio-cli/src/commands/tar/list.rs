@@ -1,4 +1,4 @@
-//! `-t`: listing an archive.
+//! `-t`: lists an archive.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use super::totals;
 use super::warnings::Warning;
 use crate::tool::errno_of;
 
-/// Lists the members that are meant.
+/// Lists the selected members.
 ///
 /// # Errors
-/// The archive cannot be read or ends amid a member; the list cannot be written.
+/// The archive cannot be read or ends within a member; the list cannot be written.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let began = Instant::now();
     let options = &run.options;
@@ -32,7 +32,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Lists them; whether the end of the archive was met.
+/// Lists the members. Returns whether the end of the archive was reached.
 fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<bool, Ended> {
     let options = &run.options;
     let mut lines = Lines::new(options);
@@ -58,7 +58,7 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
             }
             continue;
         }
-        // What extracting would say of the names is said.
+        // This also prints the messages about names that extraction would print.
         let changed = named_as_extracted(run, &entry.path);
         entry.link = changed_link(run, &entry);
         let name = if options.show_transformed { &changed } else { &entry.path };
@@ -72,8 +72,8 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
     }
 }
 
-/// The name that a member would be extracted by; of a directory nothing but the slash behind its
-/// name may be left.
+/// The name under which a member would be extracted. For a directory, only the slash behind its
+/// name may remain.
 fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
     let mut name = placed(run, bare(path));
     if path.ends_with(b"/") && !(path.len() > 1 && name.ends_with(b"/")) {
@@ -82,8 +82,8 @@ fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Tells what the reader of the archive has noticed. `extracting` says that members of unknown
-/// types are taken for files.
+/// Reports a notice of the archive reader. `extracting` says that members of unknown types are
+/// extracted as regular files.
 pub(super) fn tell(run: &Run, notice: &Notice, extracting: bool) {
     match notice.about {
         About::Error => run.error(notice),
@@ -94,7 +94,7 @@ pub(super) fn tell(run: &Run, notice: &Notice, extracting: bool) {
     }
 }
 
-/// Why reading the archive ends early.
+/// Converts an error of the archive reader into the reason for which the run ends.
 pub(super) fn ended(run: &Run, error: FormatError) -> Ended {
     use std::os::unix::ffi::OsStrExt;
     match error {

@@ -1,9 +1,10 @@
-//! Which extended attributes are archived, shown and set (`--xattrs-include`, `--xattrs-exclude`).
+//! Selects the extended attributes that are archived, shown and set (`--xattrs-include`,
+//! `--xattrs-exclude`).
 
 use super::options::Options;
 use super::pattern::{Matching, Patterns};
 
-/// The names that were asked for.
+/// Patterns for the names of extended attributes.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
     include: Patterns,
@@ -22,13 +23,14 @@ impl Masks {
         Masks { include: of(&options.xattrs_include), exclude: of(&options.xattrs_exclude) }
     }
 
-    /// Whether an attribute is archived: by default all are.
+    /// Whether an attribute is archived. Without `--xattrs-include`, all are.
     pub(super) fn archives(&self, name: &[u8]) -> bool {
         self.chooses(name, true)
     }
 
-    /// Whether an attribute is set, and shown: by default those of users, for the others change
-    /// what the system does with a file.
+    /// Whether an attribute is set by extraction, and shown. Without `--xattrs-include`, only those
+    /// in the `user.` namespace are: attributes of other namespaces change how the system treats a
+    /// file.
     pub(super) fn sets(&self, name: &[u8]) -> bool {
         self.chooses(name, name.starts_with(b"user."))
     }

@@ -1,12 +1,13 @@
-//! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
+//! `dio tar`: GNU tar's options, archives and messages; dio moves the bytes.
 //!
-//! `args` and `ordered` have the table of options, with `date`, `owner`, `split` and `warnings` for
-//! values and `terms` for what they stand for; `environment` reads those of `TAR_OPTIONS`.
-//! `options` decides what they mean together, with `names` (operands, lists, directories),
-//! `pattern`, `masks`, `transform` and `compression`. `run` is one run: messages, list, status.
-//! `archive` opens archives, compressed or not. `format` knows headers and members, without files.
-//! `create` writes archives, `append` adds to them, `list`, `extract` and `diff` read them, and
-//! `select` picks the members.
+//! `args` and `ordered` contain the table of options; `date`, `owner`, `split` and `warnings` parse
+//! their values, and `terms` defines the types they are parsed into. `environment` reads the
+//! options of `TAR_OPTIONS`. `options` decides what the options mean in combination, with `names`
+//! (operands, lists, directories), `pattern`, `masks`, `transform` and `compression`. `run` holds
+//! the state of one run: messages, list, exit status. `archive` opens archives, compressed or not.
+//! `format` reads and writes headers and members, without access to files. `create` writes
+//! archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
+//! members.
 
 mod append;
 mod archive;
@@ -76,7 +77,7 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
         run.warn(warnings::Warning::FilenameWithNuls, what);
     }
     if run.options.operation != Operation::Create {
-        // Creating, it is told when the names before it have been archived.
+        // When creating, each error is reported after the names before it have been archived.
         run.options.names.wrong.iter().for_each(|(_, message)| run.error(message));
     }
     let ended = match run.options.operation {
@@ -89,7 +90,7 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
     run.finish(ended)
 }
 
-/// Reads the command line behind TAR_OPTIONS.
+/// Reads `TAR_OPTIONS` and then the command line.
 fn read(line: Vec<OsString>) -> Result<Options, ExitCode> {
     let (mut args, mut line, grammar) = (TarArgs::default(), Line::new(line), args::grammar());
     environment::read(&grammar, &mut args)?;

@@ -1,5 +1,5 @@
-//! Names on the command line and in lists (`-T`), with the directories (`-C`) and patterns that
-//! concern them.
+//! Names from the command line and from lists (`-T`), with the directories (`-C`) and patterns that
+//! apply to them.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,21 +19,22 @@ use super::terms::{NAME, Omit, Operation, Tag, fatal};
 use crate::grammar::{Grammar, Line, Refusal};
 use crate::quote::{marked, words};
 
-/// One name to archive, or one pattern of members.
+/// One name to archive, or one pattern that selects members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// As given, with escapes undone and without `/` at its end.
+    /// The name as given, with escapes undone and without trailing `/`.
     pub(super) bytes: Vec<u8>,
     /// Index in [`Names::directories`].
     pub(super) directory: usize,
-    /// How it matches members; `recursion` also says whether what is in a directory is archived.
+    /// How the name matches members. When archiving, `recursion` also says whether the contents of
+    /// a directory are included.
     pub(super) matching: Matching,
-    /// What is left out of it.
+    /// The exclusions that apply to the name.
     pub(super) left_out: LeftOut,
 }
 
-/// Of the patterns and tags of the command line, how many of each concern a name: creating an
-/// archive, those before it.
+/// The number of patterns and tags of the command line that apply to a name. When creating an
+/// archive, only those before the name apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) patterns: usize,
@@ -44,28 +45,29 @@ pub(super) struct LeftOut {
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) list: Vec<Name>,
-    /// The directories that names are relative to: the first is the working directory (empty); each
-    /// of the others is relative to it too.
+    /// The directories that names are relative to. The first is the working directory (an empty
+    /// path), and each other path is relative to it.
     pub(super) directories: Vec<PathBuf>,
-    /// What is excluded.
+    /// Patterns of `--exclude` and similar options.
     pub(super) exclude: Patterns,
-    /// Marks of directories of which something is left out.
+    /// Tag files; part or all of a directory that contains one is left out.
     pub(super) tags: Vec<Tag>,
-    /// Whether patterns of members may have wildcards, if it was said.
+    /// Whether patterns for members may have wildcards; `None` if no option says so.
     pub(super) wildcards: Option<bool>,
-    /// What is in directories counts, by the last flag that says so.
+    /// Whether the contents of directories are included, as the last such option says.
     pub(super) recursion: bool,
-    /// There may be several names: more than one, or a list.
+    /// Whether there may be several names: more than one was given, or a list.
     pub(super) many: bool,
-    /// What is wrong with lists, each with the index of the name before which it was met.
+    /// Errors in lists, each with the index of the name before which it occurred.
     pub(super) wrong: Vec<(usize, String)>,
-    /// Flags that concern only names after them, and had none: GNU tar tells them when it archives.
+    /// Options that apply only to later names, although none follows. GNU tar reports them when it
+    /// archives.
     pub(super) unused: Vec<String>,
-    /// Lists in which a NUL was met that was not announced (`--null`).
+    /// Lists that contain a NUL although `--null` was not given.
     pub(super) with_nuls: Vec<Vec<u8>>,
 }
 
-/// What version control systems keep, as GNU tar lists it.
+/// Files of version control systems, as GNU tar lists them.
 const VCS: [&[u8]; 22] = [
     b"CVS",
     b".cvsignore",
@@ -91,11 +93,11 @@ const VCS: [&[u8]; 22] = [
     b"_darcs",
 ];
 
-/// Backup and lock files.
+/// Patterns for backup and lock files.
 const BACKUPS: [&[u8]; 3] = [b".#*", b"*~", b"#*#"];
 
 impl Names {
-    /// The names of a command line.
+    /// Collects the names of a command line.
     ///
     /// # Errors
     /// A list cannot be read.
@@ -110,7 +112,7 @@ impl Names {
         names.recursion = recursion;
         names.exclude.build();
         if operation != Operation::Create {
-            // All of the command line is read before the first name is used.
+            // Unlike when creating, all options are read before the first name is used.
             let left_out = LeftOut { patterns: names.exclude.len(), tags: names.tags.len() };
             for name in &mut names.list {
                 name.left_out = left_out;
@@ -122,20 +124,20 @@ impl Names {
         Ok(names)
     }
 
-    /// Whether no name and no list was given: a list may be empty.
+    /// Whether neither a name nor a list was given. (A list may be empty.)
     pub(super) fn are_none(&self) -> bool {
         self.list.is_empty() && !self.many
     }
 
-    /// The directory for members when no names are given: the last one.
+    /// Index of the directory for members when no names are given: the last one.
     pub(super) fn last_directory(&self) -> usize {
         self.directories.len() - 1
     }
 
-    /// Opens all directories, in their order.
+    /// Opens all directories, in order.
     ///
     /// # Errors
-    /// One cannot be opened.
+    /// A directory cannot be opened.
     pub(super) fn open_directories(&self) -> Result<Vec<OwnedFd>, Ended> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self.directories.iter().map(|path| {
@@ -150,7 +152,7 @@ fn unreadable(name: &[u8], doing: &str, errno: impl std::fmt::Display) -> Refusa
     fatal(format!("{}: {doing}{errno}", escaped(name)))
 }
 
-/// The state of the flags while they are read.
+/// The state of the positional options while they are read.
 #[derive(Debug)]
 struct Reading {
     names: Names,
@@ -162,14 +164,14 @@ struct Reading {
     wildcards: Option<bool>,
     match_slash: bool,
     ignore_case: bool,
-    /// Flags since the last name.
+    /// Options since the last name.
     pending: Vec<String>,
     /// The lists that are being read, the innermost last.
     lists: Vec<OsString>,
-    /// Lists that were read, by device and inode, and which list named them; none is the command
-    /// line.
+    /// Lists that were read, by device and inode, with the list that named each; `None` stands for
+    /// the command line.
     known: HashMap<FileId, Option<OsString>>,
-    /// Standard input is a list.
+    /// Whether standard input has already been used as a list.
     stdin: bool,
 }
 
@@ -204,7 +206,7 @@ impl Reading {
         }
     }
 
-    /// How patterns of `--exclude` match now.
+    /// How patterns of `--exclude` currently match.
     fn excluding(&self) -> Matching {
         Matching {
             anchored: self.anchored.unwrap_or(false),
@@ -215,7 +217,7 @@ impl Reading {
         }
     }
 
-    /// How patterns of members match now.
+    /// How patterns for members currently match.
     fn including(&self) -> Matching {
         Matching {
             anchored: self.anchored.unwrap_or(true),
@@ -254,8 +256,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Patterns that always match in the same manner, but for their wildcards: nothing in a
-    /// directory for its name's sake.
+    /// Adds patterns whose matching does not depend on other options. They never exclude a file
+    /// merely because its directory matches.
     fn exclude_all(&mut self, flag: &str, patterns: &[&[u8]], wildcards: bool) {
         self.pending.push(flag.to_owned());
         let how = Matching { anchored: false, wildcards, match_slash: true, ignore_case: false, recursion: false };
@@ -280,7 +282,7 @@ impl Reading {
     fn set(&mut self, switch: Switch, value: bool) {
         let name = match switch {
             Switch::Null => {
-                // Names that end in NUL are nothing but names.
+                // Names that end in NUL are never parsed as options.
                 (self.null, self.verbatim) = (value, value);
                 "null"
             }
@@ -324,13 +326,13 @@ impl Reading {
         self.names.list.push(Name { bytes: bare(&bytes).to_vec(), directory, matching, left_out });
     }
 
-    /// What is wrong with a list, but does not end the run.
+    /// Records an error in a list that does not end the run.
     fn wrong(&mut self, message: String) {
         self.names.wrong.push((self.names.list.len(), message));
     }
 
-    /// `-T`: names, and flags among them. A list is read once, so that lists which name each other
-    /// have an end.
+    /// `-T`: reads names, and options among them, from a list. Each list is read only once, so that
+    /// lists which name each other do not loop.
     fn list(&mut self, list: OsString) -> Result<(), Refusal> {
         self.names.many = true;
         let failed = |error: String| unreadable(list.as_bytes(), "Cannot stat: ", error);
@@ -354,7 +356,7 @@ impl Reading {
             self.known.insert(FileId::of(&stat), from.cloned());
         }
         let text = read(&list).map_err(failed)?;
-        // What the list itself sets concerns the lists after it.
+        // A `--null` or `--verbatim-files-from` within the list applies only to later lists.
         let (null, verbatim) = (self.null, self.verbatim);
         if !null && text.contains(&0) {
             self.names.with_nuls.push(list.as_bytes().to_vec());
@@ -371,7 +373,7 @@ impl Reading {
         Ok(())
     }
 
-    /// A line of a list: a name, or flags.
+    /// Handles one line of a list: a name, or options.
     fn line(&mut self, number: usize, line: &[u8]) -> Result<(), Refusal> {
         let line = bare(line);
         let line = if self.unquote { unquoted(line) } else { line.to_vec() };
@@ -391,7 +393,7 @@ impl Reading {
         Ok(())
     }
 
-    /// `-X`: a pattern a line; blanks at its end do not count.
+    /// `-X`: adds one exclusion pattern per line, without trailing blanks.
     fn exclude_from(&mut self, list: &OsStr) -> Result<(), Refusal> {
         let text = read(list).map_err(|error| unreadable(list.as_bytes(), "", error))?;
         let how = self.excluding();
@@ -402,8 +404,8 @@ impl Reading {
     }
 }
 
-/// The lines of a list that are not empty, with their numbers from 1. A NUL where none was
-/// announced ends its name, and from there on all names end so.
+/// The lines of a list that are not empty, numbered from 1. If a NUL occurs although `--null` was
+/// not given, it ends its name, and from that line on NULs end names instead of newlines.
 fn lines(text: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let first_nul = if null { Some(0) } else { memchr::memchr(0, text) };
     let turn = match first_nul {
@@ -411,13 +413,13 @@ fn lines(text: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
         None => text.len(),
     };
     let (ended_by_lines, ended_by_nuls) = text.split_at(turn);
-    // What is behind the end of the last line is none.
+    // The final newline does not start another line.
     let ended_by_lines = ended_by_lines.strip_suffix(b"\n").unwrap_or(ended_by_lines);
     let all = ended_by_lines.split(|byte| *byte == b'\n').chain(ended_by_nuls.split(|byte| *byte == 0));
     (1..).zip(all).filter(|(_, line)| !line.is_empty())
 }
 
-/// A whole list; `-` is standard input.
+/// Reads a whole list; `-` is standard input.
 fn read(list: &OsStr) -> Result<Vec<u8>, String> {
     let read = match list == "-" {
         true => {
@@ -429,11 +431,11 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
     read.map_err(|error| words(crate::tool::errno_of(&error)).to_string())
 }
 
-/// The flags in a line of a list, up to the first word that is none, and whether that is all of
-/// them.
+/// Parses the options in a line of a list, up to the first word that is not one. Also returns
+/// whether all words were parsed.
 fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
     let (words, mut flags) = (split_string(line)?, Vec::new());
-    // There are no names in such a line.
+    // Such a line must not contain names.
     let grammar = Grammar::new(NAME, "", "").flags(ordered::flags()).operands(&[], |_, _| Err(Refusal::default()));
     let all = grammar.fold(&mut flags, &mut Line::new(words)).is_ok();
     Ok((flags, all))

@@ -1,4 +1,5 @@
-//! What the options of `dio tar` mean together, with GNU tar's words for what is wrong with them.
+//! Decides what the options of `dio tar` mean in combination, and rejects invalid combinations with
+//! GNU tar's messages.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,22 +17,22 @@ use crate::tool::IoArgs;
 
 pub(super) use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, Omit, Operation, Quoting, Sort};
 
-/// Everything that was asked for.
+/// The complete request of the command line.
 #[derive(Debug)]
 pub(super) struct Options {
-    /// What is done.
+    /// The operation.
     pub(super) operation: Operation,
-    /// The archive; `-` is standard input or output.
+    /// Name of the archive; `-` is standard input or output.
     pub(super) archive: OsString,
-    /// The format that is made; none if none was asked for.
+    /// Format to write; `None` if no option names one.
     pub(super) format: Option<ArchiveFormat>,
-    /// How the archive is compressed, if it was said: when reading, it is recognised otherwise.
+    /// Compression of the archive, if an option names it. Otherwise it is recognised when reading.
     pub(super) compression: Option<Compression>,
-    /// Bytes in a record: what an archive's size is a multiple of.
+    /// Size of a record, in bytes. The size of an archive is a multiple of it.
     pub(super) record: u64,
-    /// `-i`: a block of zeros is not the end.
+    /// `-i`: a block of zeros does not end the archive.
     pub(super) ignore_zeros: bool,
-    /// `-n` and `--no-seek`: whether members may be passed over by seeking.
+    /// `-n` and `--no-seek`: whether members may be skipped by seeking.
     pub(super) may_seek: bool,
     /// Names, directories and patterns, in order; see [`Names`].
     pub(super) names: Names,
@@ -43,19 +44,20 @@ pub(super) struct Options {
     pub(super) one_file_system: bool,
     /// `-P`
     pub(super) absolute_names: bool,
-    /// Only files that are newer than this; with true, only the time of the contents counts.
+    /// Only files newer than this are included; `true` means that only the modification time is
+    /// compared.
     pub(super) newer: Option<(Moment, bool)>,
     /// Order of the names in a directory.
     pub(super) sort: Sort,
-    /// `-K`: members before this one are passed over.
+    /// `-K`: members before this one are skipped.
     pub(super) starting_file: Option<Vec<u8>>,
-    /// `--occurrence`: which of the members with one name is meant, counted from 1.
+    /// `--occurrence`: which of the members with the same name is selected, counted from 1.
     pub(super) occurrence: Option<u64>,
     /// `--strip-components`
     pub(super) strip_components: usize,
-    /// `--transform`: how names are changed.
+    /// `--transform`: expressions that change names.
     pub(super) transform: Transform,
-    /// `--one-top-level`: the directory that everything is extracted into.
+    /// `--one-top-level`: the directory into which everything is extracted.
     pub(super) one_top_level: Option<Vec<u8>>,
     /// `--ignore-failed-read`
     pub(super) ignore_failed_read: bool,
@@ -66,9 +68,9 @@ pub(super) struct Options {
     /// `-S`, and how holes are found.
     pub(super) sparse: Option<Holes>,
 
-    /// `-p` or `--no-same-permissions`; by default it depends on the user.
+    /// `-p` or `--no-same-permissions`; the default depends on the user.
     pub(super) same_permissions: Option<bool>,
-    /// `--same-owner` or `--no-same-owner`; by default it depends on the user.
+    /// `--same-owner` or `--no-same-owner`; the default depends on the user.
     pub(super) same_owner: Option<bool>,
     /// `--numeric-owner`
     pub(super) numeric_owner: bool,
@@ -78,28 +80,29 @@ pub(super) struct Options {
     pub(super) group: Option<Owner>,
     /// `--mtime`
     pub(super) mtime: Option<Moment>,
-    /// Dates of the command line that were written in words, which `-v` tells.
+    /// Dates that the command line gives as text; `-v` prints how they were understood.
     pub(super) dates: Vec<Written>,
     /// `--clamp-mtime`
     pub(super) clamp_mtime: bool,
     /// `-m`
     pub(super) touch: bool,
-    /// Extended attributes are kept.
+    /// Whether extended attributes are archived or extracted.
     pub(super) xattrs: bool,
-    /// `--xattrs-include`: patterns of names; empty: all, or when extracting those of users.
+    /// `--xattrs-include`: patterns for names. If empty, all attributes are archived, and those of
+    /// the `user.` namespace extracted.
     pub(super) xattrs_include: Vec<Vec<u8>>,
     /// `--xattrs-exclude`
     pub(super) xattrs_exclude: Vec<Vec<u8>>,
-    /// Access control lists are kept.
+    /// Whether access control lists are archived or extracted.
     pub(super) acls: bool,
-    /// What is done about existing files.
+    /// How existing files are treated.
     pub(super) existing: Existing,
     /// `-O`
     pub(super) to_stdout: bool,
     /// `-W`
     pub(super) verify: bool,
 
-    /// `-v`, counted.
+    /// How often `-v` was given.
     pub(super) verbose: u8,
     /// `--totals`
     pub(super) totals: bool,
@@ -127,10 +130,10 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Decides what the command line means.
+    /// Derives the options from the parsed command line.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first error in the command line.
     pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
         let none = || Refusal::usage("You must specify one of the '-Acdtrux' options");
         let operation = args.operation.ok_or_else(none)?;
@@ -142,7 +145,7 @@ impl Options {
         }
         let creates = operation == Operation::Create;
         let mut options = Options {
-            // Stronger than any other word about the format.
+            // `-o` overrides any `--format` when creating.
             format: if args.old && creates { Some(ArchiveFormat::V7) } else { args.format },
             compression: match args.compression {
                 None if args.auto_compress && creates => by_suffix(archive.as_bytes()),
@@ -204,15 +207,15 @@ impl Options {
         Ok(options)
     }
 
-    /// What follows from several flags together.
+    /// Sets options that others imply.
     fn imply(&mut self) {
-        // Attributes have no place in the other formats.
+        // Other formats cannot store attributes.
         if self.operation.stores() && self.format.is_none() && (self.xattrs || self.acls) {
             self.format = Some(ArchiveFormat::Pax);
         }
     }
 
-    /// What makes no sense together.
+    /// Rejects options that make no sense together.
     fn check(&self) -> Result<(), Refusal> {
         if self.occurrence.is_some() {
             self.check_occurrence()?;
@@ -246,8 +249,8 @@ impl Options {
 }
 
 impl Options {
-    /// Members are counted by the names given: there have to be names, and members that exist
-    /// already.
+    /// `--occurrence` counts members by the names given, so it needs names, and an operation that
+    /// reads existing members.
     fn check_occurrence(&self) -> Result<(), Refusal> {
         if self.names.are_none() {
             return Err(Refusal::usage("--occurrence is meaningless without a file list"));
@@ -263,7 +266,8 @@ impl Options {
     }
 }
 
-/// The directory of `--one-top-level`: the name of the archive without what says that it is one.
+/// The directory of `--one-top-level`. Its default is the name of the archive without `.tar` and
+/// the suffix of the compression.
 fn top_level(dir: &OsStr, archive: &OsStr) -> Result<Vec<u8>, Refusal> {
     if !dir.is_empty() {
         let clean = Clean::of(dir.as_bytes()).0;

@@ -1,12 +1,12 @@
-//! The options of `dio tar` whose order decides: names, directories and how patterns match, each
-//! concerning what comes after it.
+//! The options of `dio tar` whose order matters: names, directories and pattern options. Each of
+//! them applies to what comes after it.
 
 use std::ffi::OsString;
 
 use super::terms::Omit;
 use crate::grammar;
 
-/// One of the options whose order matters, with its value as it stands.
+/// An option whose order matters, with its value as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     /// An operand
@@ -25,14 +25,14 @@ pub(super) enum Flag {
     ExcludeVcs,
     /// `--exclude-backups`
     ExcludeBackups,
-    /// `--exclude-caches`, `--exclude-tag` and the like: what is left out of directories with the
-    /// tag, and the tag's name where it was given
+    /// `--exclude-caches`, `--exclude-tag` and similar: which part of a directory with the tag is
+    /// left out, and the name of the tag file if one was given
     ExcludeTag(Omit, Option<OsString>),
-    /// One without an argument, and whether it sets what it is named after
+    /// An option without an argument, and whether it turns its setting on
     Set(Switch, bool),
 }
 
-/// What the options without an argument set for those after them.
+/// The settings that options without an argument change for the names and patterns after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switch {
     /// `--null`
@@ -53,7 +53,7 @@ pub(super) enum Switch {
     IgnoreCase,
 }
 
-/// The table of them; each is put behind those before it.
+/// The table of these options. Each option is appended to those before it.
 pub(super) fn flags() -> [grammar::Flag<Vec<Flag>>; 29] {
     let with = |spec, text, flag: fn(OsString) -> Flag| {
         grammar::effect(spec, text, move |all: &mut Vec<Flag>, given| {

@@ -1,4 +1,4 @@
-//! `--owner` and `--group`: who is said to own what is archived.
+//! `--owner` and `--group`: the owner that is stored for added files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,25 +10,25 @@ use crate::grammar::Refusal;
 /// An owner: GNU's `NAME`, `NAME:ID` or `ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The name that is stored; none for that of the number.
+    /// The name to store; `None` means the name that belongs to the number.
     pub(super) name: Option<Vec<u8>>,
-    /// The number that is stored; none leaves that of each file.
+    /// The number to store; `None` keeps the number of each file.
     pub(super) id: Option<u32>,
 }
 
 impl Owner {
-    /// A user. One that does not exist leaves the number of each file.
+    /// Parses a user. A name that does not exist on the system keeps the number of each file.
     ///
     /// # Errors
-    /// The number is none.
+    /// The number is invalid.
     pub(super) fn user(text: &OsStr) -> Result<Owner, Refusal> {
         Owner::of(text.as_bytes(), |name| uzers::get_user_by_name(name).map(|user| user.uid()))
     }
 
-    /// A group, likewise.
+    /// Parses a group, in the same manner.
     ///
     /// # Errors
-    /// The number is none.
+    /// The number is invalid.
     pub(super) fn group(text: &OsStr) -> Result<Owner, Refusal> {
         Owner::of(text.as_bytes(), |name| uzers::get_group_by_name(name).map(|group| group.gid()))
     }

@@ -1,5 +1,5 @@
-//! Compression by another program (`-I`, `-j`, `-J` …): a process with a pipe at either end. The
-//! archive itself is read and written by dio.
+//! Compression by another program (`-I`, `-j`, `-J` …): a process with a pipe at each end. dio
+//! itself reads and writes the archive.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::run::{Ended, Run};
 use crate::tool::{Sink, Source, errno_of};
 
-/// A program that decompresses what a thread feeds it with.
+/// A decompression program, with a thread that feeds it.
 #[derive(Debug)]
 pub(super) struct Decompressing {
     from: Source,
@@ -23,7 +23,7 @@ pub(super) struct Decompressing {
     feeder: JoinHandle<io::Result<()>>,
 }
 
-/// Starts a program with a pipe at either end.
+/// Starts a program with a pipe at each end.
 fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin, OwnedFd), Ended> {
     let (name, arguments) = program.split_first().ok_or(Ended::Told)?;
     let mut command = Command::new(name);
@@ -38,10 +38,10 @@ fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin,
 }
 
 impl Decompressing {
-    /// Starts `program` with `-d`, to be fed with `head` and then all of `source`.
+    /// Starts `program` with `-d`; its input is `head` and then all of `source`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub(super) fn start(
         run: &Run,
         program: &[OsString],
@@ -64,12 +64,12 @@ impl Decompressing {
         Ok(Decompressing { from: run.tool.source(input), child, feeder })
     }
 
-    /// Ends it; see [`super::archive::Archive::close`].
+    /// Ends the program; see [`super::archive::Archive::close`].
     pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
         let Decompressing { mut from, mut child, feeder } = self;
         if complete {
-            // What is behind the end of the archive must not stop the program in the middle of its
-            // work.
+            // If the pipe were closed early, the program would be killed while it writes what
+            // follows the end of the archive.
             while from.next_chunk().is_ok_and(|chunk| chunk.is_some()) {}
         }
         let _ = from.close();
@@ -85,7 +85,7 @@ impl Decompressing {
     }
 }
 
-/// GNU's words for a program that failed.
+/// Checks the exit status, and reports a failure in GNU tar's words.
 fn ended_well(status: io::Result<ExitStatus>) -> Result<(), Ended> {
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -115,7 +115,7 @@ impl BufRead for Decompressing {
     }
 }
 
-/// A program that compresses, with a thread that takes what it gives to the sink.
+/// A compression program, with a thread that copies its output to the sink.
 #[derive(Debug)]
 pub(super) struct Compressing {
     to: ChildStdin,
@@ -124,10 +124,10 @@ pub(super) struct Compressing {
 }
 
 impl Compressing {
-    /// Starts `program`, to fill `sink`.
+    /// Starts `program`; its output goes to `sink`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub(super) fn start(run: &Run, program: &[OsString], mut sink: Sink) -> Result<Compressing, Ended> {
         let (child, to, stdout) = start(program, None)?;
         let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
@@ -144,10 +144,10 @@ impl Compressing {
         Ok(Compressing { to, child, drain })
     }
 
-    /// Waits until everything is in the sink.
+    /// Waits until all output is in the sink.
     ///
     /// # Errors
-    /// The program failed; the sink did.
+    /// The program failed, or writing to the sink did.
     pub(super) fn finish(self) -> Result<io::Result<Sink>, Ended> {
         let Compressing { to, mut child, drain } = self;
         drop(to);

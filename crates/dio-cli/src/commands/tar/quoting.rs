@@ -1,10 +1,10 @@
-//! Names in lists and messages, as GNU tar shows them by default: with the escapes of C for what
-//! cannot be printed.
+//! Names in lists and messages, as GNU tar shows them by default: bytes that cannot be printed
+//! become C escapes.
 
 use super::terms::Quoting;
 use crate::locale;
 
-/// A name in a list.
+/// Formats a name for a list.
 pub(super) fn shown(name: &[u8], how: Quoting) -> Vec<u8> {
     match how {
         Quoting::Escape => escape(name, false, locale::is_utf8()),
@@ -12,9 +12,10 @@ pub(super) fn shown(name: &[u8], how: Quoting) -> Vec<u8> {
     }
 }
 
-/// A name at the start of a message, where a colon would mislead.
+/// Formats a name for the start of a message, where a colon in it would mislead; colons are escaped
+/// too.
 pub(super) fn escaped(name: &[u8]) -> String {
-    // Every byte that is no character was escaped.
+    // `escape` has already replaced every byte that is not part of a character.
     String::from_utf8_lossy(&escape(name, true, locale::is_utf8())).into_owned()
 }
 
@@ -49,8 +50,8 @@ fn octal(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// Text that GNU tar lists as it is, but for what a terminal might obey: control characters become
-/// escapes.
+/// Escapes control characters in text that GNU tar lists unchanged, so that the terminal does not
+/// act on them.
 pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for part in text.utf8_chunks() {
@@ -60,15 +61,15 @@ pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
             if c.is_control() { encoded.iter().for_each(|b| octal(&mut out, *b)) } else { out.extend(encoded) }
         }
         for &byte in part.invalid() {
-            // These are the control characters of ISO 8859.
+            // The bytes 0x80 to 0x9f are the control characters of ISO 8859.
             if matches!(byte, 0x80..0xa0) { octal(&mut out, byte) } else { out.push(byte) }
         }
     }
     out
 }
 
-/// Undoes the escapes in a name that was given, as GNU tar does with all of them by default; what
-/// is no escape stays.
+/// Undoes the escapes in a given name, as GNU tar does by default. A backslash that begins no
+/// escape is kept.
 pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;

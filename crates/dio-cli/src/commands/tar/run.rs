@@ -1,4 +1,4 @@
-//! One run of `dio tar`: its messages, its list of files and its exit status.
+//! The state of one run of `dio tar`: its messages, its list of files and its exit status.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -19,41 +19,41 @@ use crate::stop::Stop;
 use crate::tool::Tool;
 use crate::tool::said::{is_lost, say};
 
-/// Something differs, or changed while it was read.
+/// Exit status: a file differs, or changed while it was read.
 const DIFFERS: u8 = 1;
-/// Something failed.
+/// Exit status: an operation failed.
 const FAILED: u8 = 2;
 
-/// What all operations share.
+/// The state that all operations share.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) tool: Tool,
     pub(super) options: Options,
     status: AtomicU8,
     list: Mutex<List>,
-    /// What was removed from names, and has been told: from those of members, and from targets of
-    /// hard links.
+    /// Prefixes that were removed from names and already reported: those of members, and those of
+    /// hard link targets.
     prefixes: Mutex<[HashSet<Vec<u8>>; 2]>,
 }
 
-/// Where the list of files goes.
+/// The destination of the list of files.
 #[derive(Debug)]
 enum List {
     Stdout(BufWriter<io::Stdout>),
-    /// There was no standard output from the start.
+    /// Standard output was already closed at the start.
     Closed,
-    /// It could not be written, which was told.
+    /// Writing the list failed, which was reported.
     Broken,
-    /// Standard output has the archive, or the contents.
+    /// The list goes to standard error, because standard output has the archive or the contents.
     Stderr,
     File(BufWriter<File>),
 }
 
 impl Run {
-    /// A run with these options.
+    /// Creates the state of a run.
     ///
     /// # Errors
-    /// The index file cannot be made.
+    /// The index file cannot be created.
     pub(super) fn new(tool: Tool, options: Options) -> Result<Run, Ended> {
         let list = match &options.index_file {
             Some(path) => {
@@ -70,52 +70,53 @@ impl Run {
         Ok(Run { tool, options, status, list: Mutex::new(list), prefixes })
     }
 
-    /// Tells something that does not change the exit status.
+    /// Prints a message that does not change the exit status.
     pub(super) fn note(&self, message: impl Display) {
         self.flush_list();
         self.tool.note(message);
     }
 
-    /// Tells something without the name of the tool before it, as GNU tar tells its totals.
+    /// Prints a message without the name of the tool before it, as GNU tar prints its totals.
     pub(super) fn note_bare(&self, message: impl Display) {
         self.flush_list();
         say(format!("{message}\n"));
     }
 
-    /// As [`Run::note`], for a warning that `--warning` can turn off.
+    /// Like [`Run::note`], for a warning that `--warning` can turn off.
     pub(super) fn warn(&self, kind: Warning, message: impl Display) {
         if self.options.warnings.told(kind) {
             self.note(message);
         }
     }
 
-    /// Tells an error; the exit status will be 2.
+    /// Prints an error; the exit status will be 2.
     pub(super) fn error(&self, message: impl Display) {
         self.fail();
         self.note(message);
     }
 
-    /// `name: Cannot open: No such file or directory`; the exit status will be 2.
+    /// Prints an error like `name: Cannot open: No such file or directory`; the exit status will be
+    /// 2.
     pub(super) fn cannot(&self, doing: &str, name: &[u8], errno: Errno) {
         self.error(format_args!("{}: Cannot {doing}: {}", escaped(name), words(errno)));
     }
 
-    /// The exit status will be 2.
+    /// Makes the exit status 2.
     pub(super) fn fail(&self) {
         self.tool.fail();
         self.status.fetch_max(FAILED, Ordering::Relaxed);
     }
 
-    /// The exit status will be 1 at least: something differs, or changed while it was read.
+    /// Makes the exit status at least 1: a file differs, or changed while it was read.
     pub(super) fn differs(&self) {
         self.status.fetch_max(DIFFERS, Ordering::Relaxed);
     }
 
-    /// Writes a line into the list of files. Where that fails it is told, and what has more to do
-    /// than the list goes on, as with GNU tar.
+    /// Writes a line into the list of files. A failure is reported once. Operations that do more
+    /// than list files then go on, as in GNU tar.
     ///
     /// # Errors
-    /// Standard output or the index file cannot be written, and nothing else is to be done.
+    /// Standard output or the index file cannot be written, and the operation only lists files.
     pub(super) fn list(&self, line: &[u8]) -> Result<(), Ended> {
         let mut list = self.list.lock();
         let written = match &mut *list {
@@ -151,11 +152,11 @@ impl Run {
         Ended::Told
     }
 
-    /// Asks whether to do something with a file (`-w`).
+    /// Asks the user whether to process a file (`-w`).
     pub(super) fn confirm(&self, action: &str, name: &[u8]) -> bool {
         self.flush_list();
         let question = format!("{action} {}?", crate::quote::marked(name));
-        // Whoever cannot be asked does not answer either.
+        // A failure to print the question is ignored: without an answer, the result is false.
         let _ = match &mut *self.list.lock() {
             List::Stdout(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
             List::File(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
@@ -163,7 +164,7 @@ impl Run {
             List::Closed | List::Broken => Ok(()),
         };
         let mut answer = String::new();
-        // Standard input may have the archive.
+        // Standard input may be the archive, so the terminal is read instead.
         let read = match self.options.archive == "-" && !self.options.operation.stores() {
             true => {
                 File::open("/dev/tty").and_then(|tty| io::BufRead::read_line(&mut io::BufReader::new(tty), &mut answer))
@@ -173,9 +174,9 @@ impl Run {
         read.is_ok() && answer.starts_with(['y', 'Y'])
     }
 
-    /// What is in the list goes where it belongs, before a message.
+    /// Writes out the buffered list, so that it appears before a message.
     fn flush_list(&self) {
-        // An error comes again, and is told, at the end.
+        // An error occurs again at the end of the run, where it is reported.
         let _ = self.write_list();
     }
 
@@ -187,8 +188,9 @@ impl Run {
         }
     }
 
-    /// The name without a beginning that leads out of the directory: `/`, or all up to the last
-    /// `..`. What is removed is told once. `link` says that it is the target of a hard link.
+    /// Returns the name without a prefix that leads out of the directory: leading slashes, or
+    /// everything up to the last `..`. Each removed prefix is reported once. `link` says that the
+    /// name is the target of a hard link.
     pub(super) fn safe_name<'n>(&self, name: &'n [u8], link: bool) -> &'n [u8] {
         let prefix = if self.options.absolute_names { 0 } else { unsafe_prefix(name) };
         if prefix > 0 {
@@ -210,7 +212,7 @@ impl Run {
         }
     }
 
-    /// Ends the run: tells why, if it ended early, and returns the status.
+    /// Ends the run: reports why, if it ended early, and returns the exit status.
     pub(super) fn finish(self, ended: Result<(), Ended>) -> ExitCode {
         if let Err(error) = self.write_list() {
             self.list_failed(&error);
@@ -244,12 +246,12 @@ impl Run {
     }
 }
 
-/// Whether standard output is for other things than the list of files.
+/// Whether standard output carries data, so that the list of files cannot go there.
 fn stdout_is_taken(options: &Options) -> bool {
     options.to_stdout || options.operation == Operation::Create && options.archive == "-"
 }
 
-/// Bytes at the start of a name that lead out of the directory.
+/// Length of the prefix of a name that leads out of the directory.
 pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
     let mut end = 0;
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! Which members of an archive are meant.
+//! Selects the members of an archive to process.
 
 use super::names::Name;
 use super::options::Options;
@@ -6,21 +6,21 @@ use super::pattern::{Patterns, has_wildcards};
 use super::quoting::escaped;
 use super::run::{Run, bare};
 
-/// Picks members as they come.
+/// Selects members in the order in which they come.
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
     options: &'a Options,
     patterns: Patterns,
-    /// How often each pattern matched.
+    /// How often each pattern has matched.
     found: Vec<u64>,
-    /// The member that came last, if members are counted.
+    /// The last member, recorded only for `--occurrence`.
     last: Vec<u8>,
-    /// `-K` has not been met yet.
+    /// Whether the member of `-K` has not been found yet.
     waiting: bool,
 }
 
 impl<'a> Selection<'a> {
-    /// What the command line picks.
+    /// Creates the selection of the command line.
     pub(super) fn new(options: &'a Options) -> Selection<'a> {
         let mut patterns = Patterns::default();
         options.names.list.iter().for_each(|name| patterns.add(&name.bytes, name.matching));
@@ -29,8 +29,8 @@ impl<'a> Selection<'a> {
         Selection { options, patterns, found, last: Vec::new(), waiting: options.starting_file.is_some() }
     }
 
-    /// Whether a member is meant: the directory it belongs in (an index of `Names::directories`),
-    /// or none if it is passed over. Of directories the name may end in `/`.
+    /// Selects a member. Returns the index in `Names::directories` of the directory it belongs in,
+    /// or `None` if the member is skipped. The name of a directory may end in `/`.
     pub(super) fn choose(&mut self, member: &[u8]) -> Option<usize> {
         if self.options.occurrence.is_some() {
             self.last = member.to_vec();
@@ -47,7 +47,7 @@ impl<'a> Selection<'a> {
             false => {
                 let matched = self.patterns.first(member, usize::MAX)?;
                 let name = &self.options.names.list[matched];
-                // What is in a directory that is named belongs to that occurrence of it.
+                // The contents of a named directory belong to the current occurrence of it.
                 let inside = self.options.names.recursion && member.get(name.bytes.len()) == Some(&b'/');
                 if !inside || self.found[matched] == 0 {
                     self.found[matched] += 1;
@@ -61,16 +61,16 @@ impl<'a> Selection<'a> {
         (!self.options.names.exclude.matches(member)).then_some(directory)
     }
 
-    /// Whether nothing that follows can be meant (`--occurrence`): the archive need not be read on.
+    /// Whether no later member can be selected (`--occurrence`), so that reading can stop.
     pub(super) fn complete(&self) -> bool {
         let Some(wanted) = self.options.occurrence else { return false };
-        // What is in a directory comes after it.
+        // The contents of a directory come after the directory itself.
         let within = |name: &Name| self.last.ends_with(b"/") || self.last.get(name.bytes.len()) == Some(&b'/');
         let names = self.options.names.list.iter().zip(&self.found);
         !self.found.is_empty() && names.into_iter().all(|(name, found)| *found >= wanted && !within(name))
     }
 
-    /// Tells the names that matched nothing.
+    /// Reports the names that matched nothing.
     pub(super) fn finish(&self, run: &Run) {
         let names = &self.options.names;
         let missing =

@@ -1,4 +1,4 @@
-//! Words of a line, as GNU tar parts those of `TAR_OPTIONS`, of lists and of commands.
+//! Splits a line into words, as GNU tar does for `TAR_OPTIONS`, lists and commands.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use super::terms::fatal;
 use crate::grammar::Refusal;
 
-/// The words of `text`, which is an option's value or a line of a list.
+/// Splits `text`, the value of an option or a line of a list, into words.
 ///
 /// # Errors
 /// A quote is not closed.
@@ -15,11 +15,12 @@ pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
     split_words(text).map_err(failed)
 }
 
-/// Words parted by blanks, with quotes as in a shell, and the escapes of C: everywhere in a word,
-/// within single quotes too, unless it begins with a single quote; then nowhere.
+/// Splits a line at blanks. Quotes work as in a shell. C escapes are interpreted everywhere in a
+/// word, even within single quotes, unless the word begins with a single quote; then they are not
+/// interpreted at all.
 ///
 /// # Errors
-/// What is wrong, in GNU's words: a quote is not closed.
+/// A quote is not closed; the error is GNU tar's text for that.
 pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Word>, None);
     let mut rest = line;
@@ -43,7 +44,7 @@ pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
         }
         let word = word.get_or_insert_with(|| Word::new(byte));
         word.bytes.push(byte);
-        // What follows a backslash ends nothing, but within single quotes.
+        // A backslash protects the next byte, except within single quotes.
         if byte == b'\\'
             && quote != Some(b'\'')
             && let Some((&next, after)) = rest.split_first()
@@ -59,14 +60,14 @@ pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
     Ok(words)
 }
 
-/// A word without its quotes.
+/// A word, without its quotes.
 struct Word {
     bytes: Vec<u8>,
     has_escapes: bool,
 }
 
 impl Word {
-    /// One that begins with this byte of the line.
+    /// Starts a word whose first byte in the line, possibly a quote, is `first`.
     fn new(first: u8) -> Word {
         Word { bytes: Vec::new(), has_escapes: first != b'\'' }
     }
@@ -91,7 +92,8 @@ impl Word {
     }
 }
 
-/// What an escape stands for, of which `rest` is what follows the backslash, and its length.
+/// Decodes an escape; `rest` begins after the backslash. Returns the byte it stands for and its
+/// length.
 fn escape_of_c(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(&first) = rest.first() else { return (None, 0) };
     let digits = |from: usize, most: usize, radix: u32| {

@@ -1,5 +1,4 @@
-//! What options of `dio tar` stand for, and its errors: what the parsers of values and the rest of
-//! the tool have in common.
+//! Types for the values of `dio tar`'s options, shared by the parsers and the rest of the tool.
 
 use std::ffi::OsString;
 
@@ -8,7 +7,7 @@ use crate::grammar::Refusal;
 /// The name of the command.
 pub(super) const NAME: &str = "tar";
 
-/// What is done.
+/// The operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// `-c`
@@ -28,13 +27,13 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Whether files are put into an archive.
+    /// Whether the operation puts files into an archive.
     pub(super) fn stores(self) -> bool {
         matches!(self, Operation::Create | Operation::Append | Operation::Update)
     }
 }
 
-/// The format of an archive that is made.
+/// The format of an archive that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArchiveFormat {
     /// GNU tar since 1.13.
@@ -52,71 +51,70 @@ pub(super) enum ArchiveFormat {
 /// How an archive is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// By dio.
+    /// Gzip, done by dio.
     Gzip,
-    /// By dio.
+    /// Zstd, done by dio.
     Zstd,
-    /// By another program: its name and arguments. It decompresses when `-d` is added.
+    /// Another program, with its name and arguments. Adding `-d` makes it decompress.
     Program(Vec<OsString>),
 }
 
-/// In which order the names of a directory are taken.
+/// The order in which the names of a directory are archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// As the directory gives them.
+    /// The order of the directory itself.
     None,
-    /// By their bytes.
+    /// Sorted by the bytes of the names.
     Name,
-    /// By the number of the inode, which is often the order on the disk.
+    /// Sorted by inode number, which is often the order on the disk.
     Inode,
 }
 
-/// How holes of a file are found.
+/// How holes in a file are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holes {
-    /// The file system is asked (`SEEK_HOLE`), and blocks of zeros are looked for where it cannot
-    /// say.
+    /// By `SEEK_HOLE`; where the file system does not support it, by looking for blocks of zeros.
     Seek,
-    /// Blocks of zeros are looked for.
+    /// By looking for blocks of zeros.
     Raw,
 }
 
-/// What marks a directory of which something is left out.
+/// A tag file. A directory that contains it is left out in part or entirely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
-    /// The name of the file that marks it.
+    /// The name of the tag file.
     pub(super) name: Vec<u8>,
-    /// It must be a true `CACHEDIR.TAG`.
+    /// Whether the file must be a valid `CACHEDIR.TAG`.
     pub(super) cachedir: bool,
-    /// What is left out.
+    /// The part that is left out.
     pub(super) omit: Omit,
 }
 
-/// What is left out of a marked directory.
+/// The part of a tagged directory that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Omit {
-    /// All but the directory and the file that marks it.
+    /// The contents, except the tag file.
     Contents,
-    /// All but the directory.
+    /// The contents, including the tag file.
     Under,
-    /// The directory too.
+    /// The directory itself and its contents.
     All,
 }
 
 /// How names are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// With the escapes of C for what cannot be printed, and for `\`.
+    /// With C escapes for bytes that cannot be printed, and for `\`.
     Escape,
-    /// As they are.
+    /// Unchanged.
     Literal,
 }
 
-/// What is done about existing files when extracting. At most one of `overwrite`, `unlink_first`,
+/// How existing files are treated when extracting. At most one of `overwrite`, `unlink_first`,
 /// `keep_old`, `skip_old`, `keep_newer` and `no_overwrite_dir` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Existing {
-    /// `-k`: they are errors.
+    /// `-k`: existing files are errors.
     pub(super) keep_old: bool,
     /// `--skip-old-files`
     pub(super) skip_old: bool,
@@ -134,10 +132,10 @@ pub(super) struct Existing {
     pub(super) no_overwrite_dir: bool,
 }
 
-/// Bytes in a block of an archive.
+/// Size of a block of an archive, in bytes.
 pub(super) const BLOCK: u64 = 512;
 
-/// What cannot be had (a file of names that cannot be read), which GNU tar calls not recoverable.
+/// An error that GNU tar calls not recoverable, such as a list of names that cannot be read.
 pub(super) fn fatal(message: impl Into<Vec<u8>>) -> Refusal {
     Refusal::plain(message).and("Error is not recoverable: exiting now")
 }

@@ -1,16 +1,16 @@
-//! The line of `--totals`.
+//! Formats the line of `--totals`.
 
 use std::time::Duration;
 
-/// `Total bytes read: 10240 (10KiB, 5.9MiB/s)`.
+/// Returns a line like `Total bytes read: 10240 (10KiB, 5.9MiB/s)`.
 pub(super) fn line(what: &str, bytes: u64, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     let rate = if seconds > 0.0 { human((bytes as f64 / seconds) as u64) } else { "?".to_owned() };
     format!("Total bytes {what}: {bytes} ({}, {rate}/s)", human(bytes))
 }
 
-/// A size in units of powers of 1024, rounded up, with one digit behind the point below ten
-/// (gnulib's `human_readable`).
+/// Formats a size in units of powers of 1024, rounded up, with one decimal below ten (gnulib's
+/// `human_readable`).
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let bytes = u128::from(bytes);
@@ -25,7 +25,7 @@ fn human(bytes: u64) -> String {
     }
     let whole = bytes.div_ceil(unit);
     if whole == 1024 && power + 1 < UNITS.len() {
-        // Rounding up has reached the next unit.
+        // Rounding up reached the next unit.
         return format!("1.0{}", UNITS[power + 1]);
     }
     format!("{whole}{}", UNITS[power])

@@ -1,17 +1,17 @@
-//! `--warning`: which warnings are told.
+//! `--warning`: selects the warnings that are printed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::grammar::{Choice, Refusal, meant};
 
-/// A kind of warning, as GNU tar names them. Those that only its incremental and multi-volume
-/// archives can give are accepted and never arise.
+/// The kinds of warnings, named as in GNU tar. Warnings that only incremental and multi-volume
+/// archives can cause are accepted as keywords but never occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Warning {
     /// A single block of zeros ends the archive.
     AloneZeroBlock,
-    /// Only of incremental archives.
+    /// Occurs only with incremental archives.
     BadDumpdir,
     /// A directory holds a cache.
     Cachedir,
@@ -19,23 +19,23 @@ pub(super) enum Warning {
     ContiguousCast,
     /// A file changed while it was read.
     FileChanged,
-    /// A file of a kind that cannot be archived.
+    /// A file has a type that cannot be archived.
     FileIgnored,
     /// A file was removed before it was read.
     FileRemoved,
     /// A file became shorter while it was read.
     FileShrank,
-    /// A file is not newer than asked for.
+    /// A file is not newer than the given date.
     FileUnchanged,
-    /// A name in a list holds NUL.
+    /// A name in a list contains a NUL.
     FilenameWithNuls,
     /// The archive itself is not archived.
     IgnoreArchive,
     /// An existing file is newer and kept.
     IgnoreNewer,
-    /// Only of incremental archives.
+    /// Occurs only with incremental archives.
     NewDirectory,
-    /// Only of incremental archives.
+    /// Occurs only with incremental archives.
     RenameDirectory,
     /// A symbolic link is extracted as a hard link.
     SymlinkCast,
@@ -47,19 +47,19 @@ pub(super) enum Warning {
     UnknownKeyword,
     /// A directory is in another file system.
     Xdev,
-    /// A decompressing program is told.
+    /// Names the decompression program.
     DecompressProgram,
     /// An existing file is kept.
     ExistingFile,
     /// An extended attribute cannot be written.
     XattrWrite,
-    /// The size of a record is told.
+    /// Prints the size of a record.
     RecordSize,
     /// A file cannot be read, with `--ignore-failed-read`.
     FailedRead,
 }
 
-/// The keywords, each with the bits of the warnings that it stands for.
+/// The keywords, each with the bits of the warnings it stands for.
 const KEYWORDS: &[Choice<u32>] = &[
     ("all", u32::MAX, ""),
     ("alone-zero-block", 1 << Warning::AloneZeroBlock as u32, ""),
@@ -88,11 +88,11 @@ const KEYWORDS: &[Choice<u32>] = &[
     ("failed-read", 1 << Warning::FailedRead as u32, ""),
 ];
 
-/// Those that GNU tar tells only with `-v` or when asked.
+/// Warnings that GNU tar prints only with `-v` or on request.
 const QUIET: [Warning; 4] =
     [Warning::DecompressProgram, Warning::ExistingFile, Warning::NewDirectory, Warning::RecordSize];
 
-/// Which warnings are told: a bit each.
+/// The set of warnings that are printed, one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warnings(u32);
 
@@ -103,10 +103,10 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// Reads one argument of `--warning`.
+    /// Applies one argument of `--warning`.
     ///
     /// # Errors
-    /// It is no keyword.
+    /// The argument is not a keyword.
     pub(super) fn set(&mut self, text: &OsStr) -> Result<(), Refusal> {
         if text == "none" {
             self.0 = 0;
@@ -118,7 +118,7 @@ impl Warnings {
         Ok(())
     }
 
-    /// Whether warnings of that kind are told.
+    /// Whether warnings of this kind are printed.
     pub(super) fn told(&self, warning: Warning) -> bool {
         self.0 & (1 << warning as u32) != 0
     }

@@ -1,4 +1,4 @@
-//! The grammar of `dio tee`: GNU tee's options and those of every tool.
+//! The grammar of `dio tee`: GNU tee's options and those common to all tools.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use super::policy::{MODES, OutputError};
 use crate::grammar::{Grammar, help, switch, version, word};
 use crate::tool::{IoArgs, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct TeeArgs {
     pub(super) files: Vec<OsString>,

@@ -1,23 +1,25 @@
-//! Many outputs at a time: what they share.
+//! Limits that many outputs share.
 
 use dio::geometry::align_down;
 use dio::stream::StreamOptions;
 
 use crate::tool::allow_descriptors;
 
-/// Most bytes in the buffers of all outputs, as long as each can have a [`LEAST`] block.
+/// Maximum total size of the buffers of all outputs in bytes, as long as each can have a block of
+/// [`LEAST`] bytes.
 const MOST_BUFFERS: usize = 256 << 20;
 
-/// Smallest block, in bytes: requests that are smaller cost more than the memory they save.
+/// Minimum size of a block in bytes: smaller requests cost more than the memory they save.
 const LEAST: usize = 64 << 10;
 
-/// Descriptors of one file: as given, for direct and for other requests, and for the receipt.
+/// Descriptors per file: as given, for direct and for other requests, and for the receipt.
 const DESCRIPTORS: u64 = 4;
 
 /// Descriptors of the rest of the process: standard streams, the engine's, those of signals.
 const OTHERS: u64 = 32;
 
-/// The options of each of so many outputs, so that their buffers remain bounded together.
+/// Returns the options for each of `outputs` outputs, so that their buffers together stay within
+/// the limit.
 pub(super) fn share(options: &StreamOptions, outputs: usize) -> StreamOptions {
     let each = MOST_BUFFERS / outputs.max(1);
     let block = options.block.min(align_down(each as u64, 4096).max(LEAST as u64) as usize);
@@ -25,7 +27,7 @@ pub(super) fn share(options: &StreamOptions, outputs: usize) -> StreamOptions {
     StreamOptions { block, depth, striped_bytes_max, ..*options }
 }
 
-/// Sees to it that so many files can be open.
+/// Raises the limit of open files so that `files` files can be open.
 pub(super) fn allow_files(files: usize) {
     allow_descriptors((files as u64).saturating_mul(DESCRIPTORS).saturating_add(OTHERS));
 }

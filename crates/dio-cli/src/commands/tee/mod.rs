@@ -1,8 +1,8 @@
-//! `dio tee`: standard input to standard output and to files.
+//! `dio tee`: copies standard input to standard output and to files.
 //!
-//! The input is read once; a chunk is copied to all outputs but the last, which gets the chunk
-//! itself. Pipes and terminals are written at once; files in large blocks behind our back, and at
-//! the latest when the input pauses.
+//! The input is read once. Each chunk is copied to all outputs except the last one, which gets the
+//! chunk itself. Pipes and terminals are written at once. Files are written in large blocks in the
+//! background, and at the latest when the input pauses.
 
 mod args;
 mod many;
@@ -33,7 +33,7 @@ use policy::{OutputError, Verdict};
 
 pub(crate) const PROGRAM: Program = Program { name: "tee", describe: |_| args::grammar().describe(), run };
 
-/// Runs `dio tee`; returns 0 if everything went everywhere, else 1.
+/// Runs `dio tee`; returns 0 if everything was written to all outputs, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let args = match args::grammar().resolve(line, Ok) {
         Ok(args) => args,
@@ -44,7 +44,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
         return status;
     }
     if args.ignore_interrupts {
-        // A handler that does nothing, as nearly as that can be had to ignoring it.
+        // A handler that does nothing is the closest available substitute for ignoring the signal.
         let _ = flag::register(SIGINT, Arc::default());
     }
     let on_error = args.output_error.unwrap_or_else(OutputError::by_default);
@@ -56,25 +56,26 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     tee.finish()
 }
 
-/// Why nothing more is read.
+/// The reason why reading ends early.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
-    /// An output failed that ends everything.
+    /// An output failed, and the options say that this ends the process.
     Failed,
-    /// By this signal.
+    /// This signal ends the process.
     Signal(i32),
 }
 
 struct Tee {
     tool: Tool,
     on_error: OutputError,
-    /// Those that work, standard output first.
+    /// Outputs that still work, standard output first.
     outputs: Vec<Output>,
     ended: Option<Ended>,
 }
 
 impl Tee {
-    /// Opens all outputs, before the input is looked at: it may be one of them.
+    /// Opens all outputs. This comes before the input is opened, because an output may be the
+    /// input.
     fn open(&mut self, args: &TeeArgs) {
         many::allow_files(args.files.len());
         let options = many::share(self.tool.stream_options(), args.files.len() + 1);
@@ -111,7 +112,7 @@ impl Tee {
         }
     }
 
-    /// Passes everything on, until the end, or until there is nothing left to write to.
+    /// Copies the input until it ends or no output is left.
     fn pass(&mut self, ignore_interrupts: bool) {
         if self.outputs.is_empty() {
             return;
@@ -136,8 +137,8 @@ impl Tee {
         }
     }
 
-    /// The next bytes. While they are waited for, files get what was held back, and pipes that
-    /// nobody reads any more are noticed.
+    /// Returns the next chunk. While it waits for input, files are flushed, and pipes without a
+    /// reader are removed.
     fn next(&mut self, input: &mut Source, held: Option<&mut Held>) -> io::Result<Option<Chunk>> {
         if let Some(held) = held {
             loop {
@@ -170,7 +171,7 @@ impl Tee {
         });
     }
 
-    /// Does something with each output in turn and gives up those that fail.
+    /// Calls `act` with each output in turn, and removes the outputs that fail.
     fn each(&mut self, mut act: impl FnMut(&mut Output, bool) -> io::Result<()>) {
         let mut at = 0;
         while at < self.outputs.len() {
@@ -188,7 +189,7 @@ impl Tee {
         }
     }
 
-    /// An output failed.
+    /// Handles an output that failed.
     fn failed(&mut self, name: &str, error: &io::Error) {
         let errno = errno_of(error);
         let verdict = self.on_error.on_write(errno);
@@ -206,7 +207,7 @@ impl Tee {
         self.outputs.is_empty() || self.ended.is_some()
     }
 
-    /// Writes out what is held, whatever the end is, and returns the exit status.
+    /// Writes all held-back bytes, whatever the reason for the end, and returns the exit status.
     fn finish(mut self) -> ExitCode {
         let outputs = std::mem::take(&mut self.outputs);
         for output in outputs {

@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use crate::receipt::{FileLine, Role};
 use crate::tool::{Sink, Tool, plain};
 
-/// What a descriptor leads to; `None` where several of them do not disturb each other, as with
-/// pipes and terminals.
+/// Identity of the file that a descriptor leads to; `None` for files such as pipes and terminals,
+/// on which several descriptors do not interfere.
 pub(super) fn identity(fd: impl AsFd) -> Option<FileId> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let id = match kind {
         FileType::RegularFile => FileId::of(&stat),
-        // A device has many names.
+        // A device can have many names, so it is identified by its device number.
         FileType::BlockDevice => FileId::from_numbers(u64::MAX, stat.st_rdev),
         _ => return None,
     };
@@ -41,7 +41,7 @@ pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
 
 /// An output that still works.
 pub(super) struct Output {
-    /// What messages call it.
+    /// The name for messages.
     pub(super) name: String,
     /// Bytes of one request.
     block: usize,
@@ -50,11 +50,11 @@ pub(super) struct Output {
 
 enum Way {
     Sink(Box<Sink>),
-    /// Standard output, without which the process was started: GNU finds that when there is
-    /// something to write.
+    /// Standard output that was closed when the process was started. As with GNU tee, the error
+    /// comes with the first write.
     Closed,
-    /// A file that is read or written under another name as well: the kernel puts the bytes in
-    /// order, write by write.
+    /// A file that is also read or written under another name. The kernel orders the bytes, write
+    /// by write.
     Shared {
         file: File,
         path: PathBuf,
@@ -62,18 +62,19 @@ enum Way {
         tool: Tool,
         counters: Counters,
     },
-    /// The same for a striped file, which the kernel does not know: each write is complete before
-    /// the next.
+    /// The same for a striped file, which the kernel does not support: each write is complete
+    /// before the next one.
     Apart {
         file: Box<dio::File>,
-        /// Where the next byte goes; none for the end.
+        /// Offset of the next byte; `None` to append at the end.
         at: Option<u64>,
         tool: Tool,
     },
 }
 
 impl Output {
-    /// An output on `fd`; `shared` says that the same file is in use by this process otherwise.
+    /// Makes an output on `fd`. `shared` says that this process uses the same file through another
+    /// descriptor.
     pub(super) fn new(
         tool: &Tool,
         options: &StreamOptions,
@@ -96,12 +97,12 @@ impl Output {
         Ok(Output { name, block: options.block, way })
     }
 
-    /// An output that is closed from the beginning.
+    /// Makes an output that was closed from the beginning.
     pub(super) fn closed(tool: &Tool, name: String) -> Output {
         Output { name, block: tool.stream_options().block, way: Way::Closed }
     }
 
-    /// Whether what is written may stay here for a while.
+    /// Returns whether written bytes may be held back for a while.
     pub(super) fn holds(&self) -> bool {
         match &self.way {
             Way::Sink(sink) => sink.file().is_some(),
@@ -109,7 +110,7 @@ impl Output {
         }
     }
 
-    /// Whether this is a pipe that nobody reads any more.
+    /// Returns whether this is a pipe without a reader.
     pub(super) fn is_broken(&self) -> bool {
         let Way::Sink(sink) = &self.way else { return false };
         if sink.file().is_some() {
@@ -142,7 +143,7 @@ impl Output {
         }
     }
 
-    /// Moves a chunk into the output.
+    /// Takes over a chunk and writes it.
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => plain::write(sink, chunk, self.block),
@@ -150,7 +151,7 @@ impl Output {
         }
     }
 
-    /// Writes out what is held back.
+    /// Writes the bytes that are held back.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.flush(),

@@ -1,40 +1,40 @@
-//! What to do about an output that fails.
+//! Decides what to do when an output fails.
 
 use dio_sys::start::pipes_were_ignored;
 use rustix::io::Errno;
 
 use crate::grammar::Choice;
 
-/// The modes of `--output-error`, and what holds without it.
+/// The modes of `--output-error`, and the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputError {
-    /// A closed pipe ends the process by SIGPIPE; other errors are told, and the other outputs go
-    /// on.
+    /// A closed pipe ends the process by SIGPIPE. Other errors are reported, and the other outputs
+    /// continue.
     Sigpipe,
-    /// Every error is told, and the other outputs go on.
+    /// Every error is reported, and the other outputs continue.
     Warn,
-    /// The same, but a closed pipe is no error.
+    /// As `Warn`, but a closed pipe is no error.
     WarnNopipe,
-    /// Every error is told and ends the process.
+    /// Every error is reported and ends the process.
     Exit,
-    /// The same, but a closed pipe is no error.
+    /// As `Exit`, but a closed pipe is no error.
     ExitNopipe,
 }
 
-/// What becomes of the process when a write failed; the output itself is given up in each case.
+/// Consequence of a failed write for the process. The output itself is given up in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It ends by SIGPIPE.
+    /// The process ends by SIGPIPE.
     Signal,
-    /// It goes on and says nothing.
+    /// The process continues without a message.
     Silent,
-    /// It tells the error and goes on; the status will be 1.
+    /// The process reports the error and continues; the exit status will be 1.
     Tell,
-    /// It tells the error and ends with status 1.
+    /// The process reports the error and exits with status 1.
     Exit,
 }
 
-/// The words of the command line.
+/// Words of the command line.
 pub(super) const MODES: &[Choice<OutputError>] = &[
     ("warn", OutputError::Warn, ""),
     ("warn-nopipe", OutputError::WarnNopipe, ""),
@@ -43,23 +43,23 @@ pub(super) const MODES: &[Choice<OutputError>] = &[
 ];
 
 impl OutputError {
-    /// What holds where nothing is said of it. Where SIGPIPE is ignored, no signal will tell of a
-    /// closed pipe, so nothing does.
+    /// The default mode. If SIGPIPE is ignored, a closed pipe is no error, because no signal can
+    /// report it.
     pub(super) fn by_default() -> OutputError {
         if pipes_were_ignored() { OutputError::WarnNopipe } else { OutputError::Sigpipe }
     }
 
-    /// Whether an error of opening a file ends the process.
+    /// Returns whether an error of opening a file ends the process.
     pub(super) fn exits(self) -> bool {
         matches!(self, OutputError::Exit | OutputError::ExitNopipe)
     }
 
-    /// Whether outputs whose readers went away are to be forgotten, as soon as that is known.
+    /// Returns whether outputs without a reader are removed silently, as soon as that is noticed.
     pub(super) fn forgives_pipes(self) -> bool {
         matches!(self, OutputError::WarnNopipe | OutputError::ExitNopipe)
     }
 
-    /// What a failed write means.
+    /// Returns the consequence of a failed write.
     pub(super) fn on_write(self, error: Errno) -> Verdict {
         let pipe = error == Errno::PIPE;
         match self {

@@ -1,5 +1,5 @@
-//! The grammar of `dio uniq`: GNU uniq's options and those of every tool. What they mean together
-//! is decided in `options`.
+//! The grammar of `dio uniq`: GNU uniq's options and those common to all tools. `options` decides
+//! what they mean together.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use crate::grammar::{Choice, Grammar, Refusal, checked, help, hidden, posix_of_2
 use crate::quote::marked;
 use crate::tool::{IoArgs, in_place_flag, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct UniqArgs {
     pub(super) count: bool,
@@ -20,7 +20,7 @@ pub(super) struct UniqArgs {
     pub(super) all_repeated: Option<Before>,
     pub(super) group: Option<Around>,
     pub(super) part: Part,
-    /// The number of fields is the value of `-f`: after it, digits begin a new one.
+    /// The number of fields was set by `-f`, so a digit after it starts a new number.
     fields_are_whole: bool,
     pub(super) in_place: bool,
     pub(super) input: Option<OsString>,
@@ -112,7 +112,7 @@ pub(super) fn grammar() -> Grammar<UniqArgs> {
     })
     .old(|uniq, word, _| {
         let number = word.as_bytes().strip_prefix(b"+").filter(|_| !posix_of_2001());
-        // GNU uniq takes it for a file where the number is too large.
+        // GNU uniq treats it as a file if the number is too large.
         let small = number.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
         let fits = |text: &&[u8]| small.is_some() && text.first().is_some_and(u8::is_ascii_digit);
         let skip = number.filter(fits).and(small);
@@ -122,8 +122,8 @@ pub(super) fn grammar() -> Grammar<UniqArgs> {
     .options_first_in_posix()
 }
 
-/// A number as `strtoumax(3)` reads it, without a sign that means less than nothing; one too large
-/// is the largest there is.
+/// Parses a number as `strtoumax(3)` does, but rejects a minus sign. A number that is too large
+/// becomes the largest one.
 fn unsigned(text: &[u8]) -> Option<u64> {
     let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
     let text = &text[blanks..];
@@ -133,7 +133,7 @@ fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 fn number(text: &OsStr, wrong: &str) -> Result<u64, Refusal> {
-    // GNU uniq does not quote it.
+    // GNU uniq does not quote the value.
     unsigned(text.as_bytes()).ok_or_else(|| Refusal::plain([text.as_bytes(), b": ", wrong.as_bytes()].concat()))
 }
 

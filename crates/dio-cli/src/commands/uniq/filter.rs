@@ -1,13 +1,13 @@
-//! Lines in, groups out: a state machine over bytes. The input may come in pieces of any size, the
-//! output is the same.
+//! Groups lines: a state machine over bytes. The input may come in pieces of any size; the output
+//! is the same.
 //!
-//! Lines are compared where they lie in the input. Only the last line of a piece that still
-//! matters, and what has come of a line that goes on in the next piece, are copied.
+//! Lines are compared in place in the input. Only the last line of a piece that still matters, and
+//! the beginning of a line that continues in the next piece, are copied.
 
 use super::key::{Key, Part, Whole};
 use super::lines::each_end;
 
-/// Where `--group` puts empty lines.
+/// Positions of empty lines with `--group`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
     /// Before every group.
@@ -20,7 +20,7 @@ pub(super) enum Around {
     Both,
 }
 
-/// Where `--all-repeated` puts empty lines.
+/// Positions of empty lines with `--all-repeated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// Nowhere.
@@ -31,41 +31,41 @@ pub(super) enum Before {
     Separate,
 }
 
-/// Which lines are printed.
+/// The lines that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// The first of each group.
+    /// The first line of each group.
     First,
-    /// All, with empty lines around groups.
+    /// All lines, with empty lines around groups.
     Grouped(Around),
-    /// The first of each group, once its end is known.
+    /// The first line of each group, once the end of the group is known.
     Counted {
-        /// With the number of lines in the group before it.
+        /// The number of lines in the group is printed before it.
         count: bool,
-        /// Of groups of one line.
+        /// Groups of one line are printed.
         single: bool,
-        /// Of groups of more.
+        /// Groups of more lines are printed.
         repeated: bool,
     },
     /// All lines of groups of more than one line.
     Repeated {
-        /// The last of a group too, which `-u` takes away.
+        /// The last line of a group is printed too; `-u` suppresses it.
         last: bool,
-        /// Where empty lines are.
+        /// Positions of empty lines.
         before: Before,
     },
 }
 
-/// What the lines have come to.
+/// State of the current group and the output.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Lines of the group so far, without its first.
+    /// Number of lines of the group so far, without its first.
     more: u64,
-    /// A group has been printed, or, with `--all-repeated`, one of several lines has ended.
+    /// A group has been printed. With `--all-repeated`: a group of several lines has ended.
     printed: bool,
 }
 
-/// A line that has to be kept does not fit into the memory.
+/// A line that has to be kept does not fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoMemory;
 
@@ -78,19 +78,19 @@ pub(super) struct Filter {
     state: State,
     /// The line that the next one is compared with; `None` before the first.
     previous: Option<Vec<u8>>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not been read yet.
     partial: Vec<u8>,
-    /// An empty buffer, used again.
+    /// An empty buffer that is reused.
     spare: Vec<u8>,
 }
 
-/// How lines are printed: what happens with each of them, given the one before.
+/// How lines are printed: the action for each line, given the line before it.
 trait Print: Copy {
-    /// The first line of all.
+    /// Handles the very first line.
     fn start(self, state: &mut State, line: &[u8], out: &mut Vec<u8>);
-    /// One more line; true if it is the one to compare the next line with.
+    /// Handles the next line; returns true if later lines are compared with it.
     fn next(self, same: bool, state: &mut State, previous: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool;
-    /// There are no more lines after this one.
+    /// Handles the end of the input.
     fn end(self, state: &State, previous: &[u8], out: &mut Vec<u8>);
 }
 
@@ -225,7 +225,7 @@ impl Print for Repeated {
     }
 }
 
-/// Appends the number of lines of a group of one and `more`, right-aligned in seven columns, and a
+/// Appends the number of lines of a group, `more` plus one, right-aligned in seven columns, and a
 /// blank.
 #[inline(always)]
 fn put_count(more: u64, out: &mut Vec<u8>) {
@@ -242,7 +242,7 @@ fn put_count(more: u64, out: &mut Vec<u8>) {
 fn put_large_count(more: u64, out: &mut Vec<u8>) {
     let mut text = [b' '; 24];
     let mut at = text.len() - 1;
-    // A group of all that can be counted, and one more, takes longer than anybody has.
+    // The sum cannot overflow in practice: that would need 2^64 lines.
     let mut number = more.saturating_add(1);
     while number > 0 {
         at -= 1;
@@ -253,13 +253,13 @@ fn put_large_count(more: u64, out: &mut Vec<u8>) {
 }
 
 impl Filter {
-    /// Before the first line. Lines end in `delimiter`.
+    /// Makes a filter for lines that end in `delimiter`.
     pub(super) fn new(what: What, part: Part, delimiter: u8) -> Filter {
         let (state, partial, spare) = (State::default(), Vec::new(), Vec::new());
         Filter { what, part, delimiter, state, previous: None, partial, spare }
     }
 
-    /// Takes the next piece of the input and appends what is decided by it to `out`.
+    /// Takes the next piece of the input and appends the resulting output to `out`.
     ///
     /// # Errors
     /// [`NoMemory`]
@@ -285,7 +285,8 @@ impl Filter {
         }
     }
 
-    /// The input has ended: a line without its end gets one, and what waited for more is decided.
+    /// Ends the input: a line without a delimiter gets one, and the output of the last group is
+    /// completed.
     ///
     /// # Errors
     /// [`NoMemory`]
@@ -319,7 +320,7 @@ impl Filter {
         };
         let (mut start, kept) = (0, self.previous.take());
         let mut state = self.state;
-        // The line to compare with, and what is compared of it.
+        // The line to compare with, and the part of it that is compared.
         let mut previous: &[u8] = kept.as_deref().unwrap_or_default();
         let mut compared = key.of(without_end(previous));
         let mut begun = kept.is_some();
@@ -351,8 +352,8 @@ impl Filter {
         keep(&mut self.partial, &text[start..])
     }
 
-    /// The line whose beginning was kept. Returns what comes after it, or none if its end is not in
-    /// the text.
+    /// Completes the line whose beginning was kept. Returns the text after it, or `None` if its end
+    /// is not in the text.
     fn complete<'a>(
         &mut self,
         print: impl Print,
@@ -385,12 +386,12 @@ impl Filter {
     }
 }
 
-/// The line without the byte that ends it.
+/// The line without its delimiter.
 fn without_end(line: &[u8]) -> &[u8] {
     &line[..line.len().saturating_sub(1)]
 }
 
-/// Appends `text` to a line that is kept, which may be as long as the memory goes.
+/// Appends `text` to a kept line, which may be as long as memory allows.
 fn keep(line: &mut Vec<u8>, text: &[u8]) -> Result<(), NoMemory> {
     line.try_reserve(text.len()).map_err(|_| NoMemory)?;
     line.extend_from_slice(text);
@@ -403,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether `one` and `other` are the same, asked byte by byte.
+    /// Compares `one` and `other` byte by byte.
     fn alike(part: Part, one: &[u8], other: &[u8]) -> bool {
         let compared = |line: &[u8]| -> Vec<u8> {
             let blank = |byte: &u8| b" \t\n".contains(byte);
@@ -485,7 +486,8 @@ mod tests {
         Part { fields, skip, width, fold: rng.bool(0.3) }
     }
 
-    /// Lines that are often the same, sometimes long, sometimes in groups that need a wider count.
+    /// Makes lines that are often the same, sometimes long, sometimes in groups that need a wider
+    /// count.
     fn text(rng: &mut Rng, delimiter: u8) -> Vec<u8> {
         let mut text = Vec::new();
         for _ in 0..rng.range(0..30) {

@@ -1,20 +1,21 @@
-//! What of a line is compared, and how.
+//! The part of a line that is compared, and the comparison.
 
-/// What of a line is compared.
+/// The part of a line that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Fields passed over, each a run of blanks and what follows it up to the next.
+    /// Number of fields to skip. A field is a run of blanks and the text that follows it, up to the
+    /// next blank.
     pub(super) fields: u64,
-    /// Bytes passed over behind them.
+    /// Number of bytes to skip after the fields.
     pub(super) skip: u64,
-    /// Bytes compared at most.
+    /// Maximum number of bytes to compare.
     pub(super) width: u64,
-    /// Upper and lower case of ASCII letters are the same.
+    /// Upper and lower case of ASCII letters are equal.
     pub(super) fold: bool,
 }
 
 impl Part {
-    /// The whole line as it is.
+    /// The whole line without any change.
     pub(super) const WHOLE: Part = Part { fields: 0, skip: 0, width: u64::MAX, fold: false };
 }
 
@@ -24,11 +25,11 @@ impl Default for Part {
     }
 }
 
-/// How lines are compared.
+/// A rule for comparing lines.
 pub(super) trait Key: Copy {
-    /// What is compared of a line that is given without its end.
+    /// The compared part of a line, which is given without its delimiter.
     fn of(self, line: &[u8]) -> &[u8];
-    /// Whether two of these are the same.
+    /// Returns whether two such parts are equal.
     fn same(self, one: &[u8], other: &[u8]) -> bool;
 }
 
@@ -70,7 +71,7 @@ impl Key for Part {
     }
 }
 
-/// Neighbours often differ in length or within the first bytes, which is seen without a call.
+/// Neighbours often differ in length or within the first bytes. This is checked without a call.
 #[inline(always)]
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
@@ -84,7 +85,7 @@ fn at_most(count: u64, there_are: usize) -> usize {
     usize::try_from(count).map_or(there_are, |count| count.min(there_are))
 }
 
-/// A newline is one where lines end in zeros.
+/// Returns whether a byte is blank. A newline can occur in a line if lines end in NUL.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
 }

@@ -1,14 +1,14 @@
-//! Where lines end.
+//! Finds the ends of lines.
 
 use memchr::memchr_iter;
 
-/// So many bytes are looked at together.
+/// Number of bytes that are searched together.
 const STEP: usize = 64;
 
-/// Calls `found` with the place of each `delimiter` in `text`, in order.
+/// Calls `found` with the position of each `delimiter` in `text`, in order.
 ///
-/// Lines are short: most of the time of a search that starts anew for each of them would go into
-/// starting it. So the places in 64 bytes are found at once, as the bits of a number.
+/// Lines are short, so a search that starts again for each line would spend most of its time on
+/// starting. Therefore the positions in 64 bytes are found at once, as the bits of a number.
 #[inline(always)]
 pub(super) fn each_end(text: &[u8], delimiter: u8, mut found: impl FnMut(usize)) {
     let (steps, rest) = text.as_chunks::<STEP>();
@@ -24,19 +24,19 @@ pub(super) fn each_end(text: &[u8], delimiter: u8, mut found: impl FnMut(usize))
     memchr_iter(delimiter, rest).for_each(|at| found(base + at));
 }
 
-/// Bit N is set if byte N is the delimiter. Eight bytes at a time as one number, which compilers
-/// turn into vectors.
+/// Returns a number whose bit N is set if byte N is the delimiter. It works on eight bytes at a
+/// time as one number, which compilers turn into vector instructions.
 #[inline(always)]
 fn ends(step: &[u8; STEP], delimiter: u8) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    /// Brings the lowest bit of byte N to bit N of the highest byte.
+    /// Moves the lowest bit of byte N to bit N of the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let wanted = u64::from_ne_bytes([delimiter; 8]);
     let (words, _) = step.as_chunks::<8>();
     let mut ends = 0;
     for (at, word) in words.iter().enumerate() {
         let differs = u64::from_le_bytes(*word) ^ wanted;
-        // The highest bit of each byte that is zero, without carries between bytes.
+        // Sets the highest bit of each byte that is zero, without carries between bytes.
         let zero = !(((differs & LOW) + LOW) | differs | LOW);
         ends |= ((zero >> 7).wrapping_mul(GATHER) >> 56) << (at * 8);
     }

@@ -1,8 +1,8 @@
-//! `dio uniq`: GNU uniq's grammar, output and words, with the bytes moved by dio.
+//! `dio uniq`: GNU uniq's grammar, output and messages, with data moved by dio.
 //!
-//! `args` has the table of options, `options` decides what they mean together. `filter` compares
-//! lines, found by `lines`, in what `key` says of them, without I/O; `run` leads the input through
-//! it to the output.
+//! `args` has the table of options; `options` decides what they mean together. `filter` compares
+//! lines without I/O; `lines` finds the lines, and `key` selects the part to compare. `run` passes
+//! the input through the filter to the output.
 
 mod args;
 mod filter;

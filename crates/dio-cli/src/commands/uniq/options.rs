@@ -1,4 +1,4 @@
-//! What the options of `dio uniq` mean together, with GNU uniq's words for what is wrong with them.
+//! Decides what the options of `dio uniq` mean together, with GNU uniq's error messages.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use super::key::Part;
 use crate::grammar::Refusal;
 use crate::tool::IoArgs;
 
-/// Everything that was asked for.
+/// The meaning of the command line.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) what: What,
@@ -18,7 +18,7 @@ pub(super) struct Options {
     pub(super) input: OsString,
     /// `-` is standard output.
     pub(super) output: OsString,
-    /// An existing output is overwritten.
+    /// An existing output is overwritten in place.
     pub(super) in_place: bool,
     pub(super) io: IoArgs,
 }

@@ -1,4 +1,4 @@
-//! The input through the filter to the output.
+//! Passes the input through the filter to the output.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -19,10 +19,11 @@ use crate::tool::held::{Broken, Held};
 use crate::tool::target::{OutputFile, Wish};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
-/// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
+/// Bytes of input that are filtered at a time: few enough that the result stays in the processor's
+/// cache.
 const PIECE: usize = 64 << 10;
 
-/// Why it ended early.
+/// The reason why a run ended early.
 #[derive(Debug)]
 enum Failure {
     /// The input could not be read.
@@ -48,17 +49,17 @@ impl From<NoMemory> for Failure {
     }
 }
 
-/// Does what was asked for; what goes wrong is told.
+/// Runs with the given options; errors are reported.
 pub(super) fn run(tool: &Tool, options: &Options) {
     let (input, output) = (Path::new(&options.input), Path::new(&options.output));
-    // In GNU uniq's order: the input, which may be the output too, is opened first.
+    // The order is GNU uniq's: the input, which may also be the output, is opened first.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let from = match open(&options.input, flags) {
         Ok(from) => from,
         Err(errno) => return tool.file_error(input, &errno.into()),
     };
     let to = (options.output != "-").then(|| {
-        // As with GNU uniq, an output that is the input is made empty before it is read.
+        // As with GNU uniq, an output that is also the input is truncated before it is read.
         let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
         let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| FileId::of(&own) == FileId::of(&its)));
         let to = OutputFile::open(output, Wish { in_place: options.in_place || same, ..Wish::default() })?;
@@ -91,7 +92,7 @@ pub(super) fn run(tool: &Tool, options: &Options) {
     }
 }
 
-/// Opens an operand; none for `-`.
+/// Opens an operand; returns `None` for `-`.
 fn open(name: &OsStr, flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
     if name == "-" { Ok(None) } else { uninterrupted(|| openat(CWD, name, flags, mode)).map(Some) }
@@ -104,7 +105,8 @@ fn source(tool: &Tool, from: Option<OwnedFd>, name: &Path) -> io::Result<Source>
     }
 }
 
-/// GNU uniq does not say why. It is said here unless it is plain.
+/// Reports a read error. GNU uniq does not print the reason; here it is printed except for a
+/// directory and a closed descriptor.
 fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
     let name = quoted(name);
     match errno_of(error) {
@@ -114,12 +116,12 @@ fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
     }
 }
 
-/// The output. Standard output is opened for its first byte: without any, it may be closed or not
-/// be writable.
+/// The output. Standard output is opened for its first byte, because without output it may be
+/// closed or not writable.
 struct Target<'a> {
     tool: &'a Tool,
     sink: Option<Sink>,
-    /// It is the file that is read.
+    /// The output is the file that is read.
     is_input: bool,
 }
 
@@ -151,9 +153,9 @@ struct Uniq<'a> {
     tool: &'a Tool,
     filter: Filter,
     target: Target<'a>,
-    /// What is to be written.
+    /// Buffer for the output of a piece.
     text: Vec<u8>,
-    /// What a file has not got yet, if the input may pause.
+    /// Tracks the bytes held back from an output file, if the input may pause.
     held: Option<Held>,
 }
 
@@ -177,19 +179,20 @@ impl Uniq<'_> {
         self.target.sink.take().map_or(Ok(()), Sink::close).map_err(Failure::Write)
     }
 
-    /// A file was given what came of `bytes`; it may not have that yet.
+    /// Notes that the output of `bytes` bytes went to a file, which may hold it back.
     fn note_held(&mut self, bytes: usize) {
         if self.target.sink.as_ref().is_some_and(|sink| sink.file().is_some()) {
             self.held.get_or_insert_with(|| Held::new(self.tool.stream_options().block, false)).passed(bytes);
         }
     }
 
-    /// The next bytes. While they are waited for, a file gets what was held back.
+    /// Returns the next chunk. While it waits for input, held-back bytes are written to the output
+    /// file.
     fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
         let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(Failure::Read) };
         if self.target.is_input {
-            // A read does not wait for a write of the same place that only this thread can bring to
-            // its end.
+            // Only this thread completes the pending writes, so a read of the same bytes would not
+            // wait for them.
             sink.flush().map_err(Failure::Write)?;
         }
         if let Some(held) = &mut self.held {

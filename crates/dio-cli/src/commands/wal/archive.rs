@@ -1,4 +1,4 @@
-//! `dio wal archive`: finished segments, copied for good.
+//! `dio wal archive`: copies finished segments to another directory.
 
 use crate::quote::quoted;
 use std::io::Write;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::overlay::Overlay;
 use super::{CommandError, DAMAGED, SOUND, Source, is_damage, open};
 
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const STEP: usize = 1 << 20;
 
 /// Copy the finished segments of a log to another directory, and with --follow those that are
@@ -51,7 +51,8 @@ pub(super) struct ArchiveArgs {
     json: bool,
 }
 
-/// Archives; the status says whether all that was ever finished is there.
+/// Archives segments. The exit status says whether all segments that ever were finished are in the
+/// archive.
 pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     let log = args.source.storage()?;
     let copies = open(&args.destination, true)?;
@@ -62,7 +63,7 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     let mut reader = Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
     let mut archive = Archive::new(args, log, copies, &reader)?;
     loop {
-        // Taken once for each round: a writer may be faster than this reads.
+        // Read once for each round: a writer may append faster than this loop copies.
         let bounds = match reader.bounds() {
             Ok(bounds) => bounds,
             Err(error) if !args.follow => return Err(args.source.failed()(error)),
@@ -79,8 +80,8 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     }
 }
 
-/// Most missing segments in a row that are listed one by one. The first and the last one stand for
-/// more: a forged mark can make them any number.
+/// Limit for missing segments in a row that are listed one by one. A longer run is represented by
+/// its first and last segment, because a forged mark can make it arbitrarily long.
 const MISSED_LISTED_MAX: u64 = 1000;
 
 /// One run of the command.
@@ -94,7 +95,7 @@ struct Archive<'a> {
     next: u64,
     copied: u64,
     there: u64,
-    /// Segments that were truncated before they were copied.
+    /// Segments that were truncated or lost before they were copied.
     missed: Vec<u64>,
 }
 
@@ -120,7 +121,7 @@ impl<'a> Archive<'a> {
                 let first = numbers.first().copied().unwrap_or(0);
                 let from_beginning = Reader::open_on(Arc::clone(&archive.log), Lsn(0)).map_err(args.source.failed())?;
                 if let Some(gap) = from_beginning.lost_beginning().map_err(args.source.failed())? {
-                    // No mark says that they were truncated.
+                    // No mark says that these segments were truncated, so they count as missing.
                     let lost = layout.segment_of(gap.from.0);
                     archive.miss(lost, first.saturating_sub(1).max(lost));
                 }
@@ -130,7 +131,7 @@ impl<'a> Archive<'a> {
         Ok(archive)
     }
 
-    /// Copies of another log must not be mixed with those of this one.
+    /// Checks that a copy belongs to this log, so that copies of two logs are not mixed.
     fn check_whose(&self, number: u64) -> Result<(), CommandError> {
         let header = self.header(&segment_name(number))?;
         let path = self.args.destination.join(segment_name(number));
@@ -152,7 +153,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// The header of a copy.
+    /// Reads the header of a copy.
     fn header(&self, name: &str) -> Result<SegmentHeader, CommandError> {
         let path = self.args.destination.join(name);
         let file = self.copies.open(name, false).map_err(CommandError::system("open", &path))?;
@@ -162,20 +163,21 @@ impl<'a> Archive<'a> {
         header.map_err(|fault| CommandError::Other(format!("{}: {fault}", quoted(path))))
     }
 
-    /// Copies the segments that end at or below a place.
+    /// Copies the segments that end at or before `durable`.
     fn copy_up_to(&mut self, durable: Lsn) -> Result<(), CommandError> {
         while self.layout.segment_start(self.next + 1) <= durable.0 {
             let number = self.next;
             match self.copy(number) {
                 Ok(()) => self.tell(number)?,
                 Err(error) => {
-                    // One that was truncated meanwhile, and perhaps is another segment by now.
+                    // The segment may have been truncated meanwhile, and its file reused for
+                    // another one.
                     let there =
                         numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
                     if there.contains(&number) {
                         return Err(error);
                     }
-                    // What was copied of it is of no use to anybody.
+                    // The incomplete copy is useless.
                     let _ = self.copies.delete(&part_name(number));
                     let behind = there.into_iter().find(|listed| *listed > number).unwrap_or(u64::MAX);
                     self.next = behind.min(self.layout.segment_of(durable.0));
@@ -188,7 +190,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Tells that the segments from `first` to `last` are not to be had.
+    /// Reports that the segments from `first` to `last` are missing.
     fn miss(&mut self, first: u64, last: u64) {
         if last - first < MISSED_LISTED_MAX {
             self.missed.extend(first..=last);
@@ -230,8 +232,9 @@ impl<'a> Archive<'a> {
         }
         target.sync_all().map_err(CommandError::system("sync", &to))?;
         drop(target);
-        // A segment that is truncated may become another one at any time from then on, but its name
-        // never comes back: where it still has it, all that was read before is its own.
+        // The file of a truncated segment may be reused for another one at any time, but the name
+        // of a segment is never used again. If the name still exists, all bytes read so far belong
+        // to this segment.
         let there = numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
         if !there.contains(&number) {
             return Err(self.truncated(number));
@@ -248,8 +251,8 @@ impl<'a> Archive<'a> {
         self.args.source.failed()(WalError::Truncated { lsn, start })
     }
 
-    /// Reads a copy from the disk, in its place in the log: its header, and every record of it,
-    /// those too that begin or end outside.
+    /// Reads a copy back from the disk as a part of the log: its header and all its records,
+    /// including those that begin or end in neighbouring segments.
     fn check(&self, number: u64, name: &str, part: &str) -> Result<(), CommandError> {
         let own = |header: SegmentHeader| {
             (header.identity, header.layout, header.number) == (self.identity, self.layout, number)
@@ -265,7 +268,7 @@ impl<'a> Archive<'a> {
                 Err(_) => {}
             }
         }
-        // Which of the two is it?
+        // If the log itself is damaged there, this fails with its error; otherwise the copy is bad.
         read_through(Arc::clone(&self.log), from, end).map_err(failed)?;
         let path = self.args.destination.join(part);
         Err(CommandError::Other(format!("{} is read from its disk otherwise than it was written", quoted(path))))
@@ -307,11 +310,11 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Reads the records of a segment, from the place where it begins to where it ends.
+/// Reads the records of a segment, from its start to its end.
 fn read_through(storage: Arc<dyn Storage>, from: Lsn, end: Lsn) -> Result<(), WalError> {
     let mut reader = Reader::open_on(storage, from)?;
     if reader.position() >= end {
-        // Where it is no more, the reader begins behind it, and has read nothing of it.
+        // The segment is gone: the reader started behind it, and has read nothing of it.
         return Err(WalError::Truncated { lsn: from, start: reader.position() });
     }
     while let Some(entry) = reader.next_entry()? {
@@ -320,12 +323,12 @@ fn read_through(storage: Arc<dyn Storage>, from: Lsn, end: Lsn) -> Result<(), Wa
         }
     }
     reader.check_end()?;
-    // All of it was durable.
+    // The whole segment was durable, so an earlier end is damage.
     let (number, offset) = reader.layout().locate(reader.position().0);
     Err(WalError::Damaged { segment: segment_name(number), offset, lsn: reader.position(), durable: end })
 }
 
-/// The name of a copy before it is whole.
+/// The name of a copy until it is complete.
 fn part_name(number: u64) -> String {
     segment_name(number) + ".part"
 }
@@ -347,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// A log to which something happens when one of its segments has just been opened.
+    /// A log that runs a hook when one of its segments has just been opened.
     struct Hooked {
         log: Arc<dyn Storage>,
         name: String,
@@ -409,8 +412,8 @@ mod tests {
         last
     }
 
-    /// Copies what there is of a log to which `happens` when segment 2 has just been opened; which
-    /// are there then, and which were missed.
+    /// Archives a log, and calls `happens` when segment 2 has just been opened. Returns the numbers
+    /// of the segments copied, and of those missed.
     fn archive(directory: &Path, happens: impl FnOnce(&Log) + Send + 'static) -> (Vec<u64>, Vec<u64>) {
         let (from, to) = (directory.join("log"), directory.join("copies"));
         std::fs::create_dir(&from).unwrap();
@@ -434,8 +437,9 @@ mod tests {
         (there, archive.missed)
     }
 
-    /// What is there ends before the segment in which it happened: just before, or one earlier,
-    /// where looking at that one had already read on. What is not there is told.
+    /// The copies end before the segment during which the log was truncated: directly before it, or
+    /// one segment earlier if checking that one had already read on. All other segments are
+    /// reported as missed.
     fn is_a_beginning(all: &[u64], there: &[u64], missed: &[u64]) {
         assert!((1..=2).contains(&there.len()), "{there:?} {missed:?}");
         assert_eq!((there, missed), all.split_at(there.len()));
@@ -446,14 +450,15 @@ mod tests {
         let quiet = tempfile::tempdir_in("/var/tmp").unwrap();
         let (all, missed) = archive(quiet.path(), |_| {});
         assert!(all.len() >= 6 && missed.is_empty(), "{all:?} {missed:?}");
-        // Truncated, and used again before it is read.
+        // The segment is truncated, and its file reused, before it is read.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let (there, missed) = archive(dir.path(), |log| {
             log.truncate_before(append(log, 501 << 10)).unwrap();
             log.truncate_before(append(log, 900 << 10)).unwrap();
         });
         is_a_beginning(&all, &there, &missed);
-        // Truncated, and still what it was: nobody can tell any more.
+        // The segment is truncated, but its file still has the old contents. The archiver cannot
+        // detect whether they changed meanwhile, and rejects the copy.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let (there, missed) = archive(dir.path(), |log| log.truncate_before(append(log, 501 << 10)).unwrap());
         is_a_beginning(&all, &there, &missed);

@@ -1,4 +1,4 @@
-//! `dio wal bench`: what a log would give in a directory.
+//! `dio wal bench`: measures the performance that a log would have in a directory.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ impl Direct {
     }
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
     let other = |error: dio_bench::BenchError| CommandError::Other(error.to_string());
     let too_large = |_| CommandError::Other("the record is too large".to_owned());
@@ -107,7 +107,7 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
     Ok(SOUND)
 }
 
-/// The best way of those that were measured, with the most clients, as options of the library.
+/// Names the fastest of the measured settings, with the most clients, as options of the library.
 fn best(report: &Report) -> String {
     let Some(most) = report.commits.iter().map(|row| row.way.clients).max() else { return String::new() };
     let rows: Vec<&Commits> = report.commits.iter().filter(|row| row.way.clients == most).collect();

@@ -1,4 +1,4 @@
-//! `dio wal dump`: the records of a log.
+//! `dio wal dump`: prints the records of a log.
 
 use dio_wal::{Lsn, Reader, WalError};
 
@@ -35,7 +35,7 @@ pub(super) struct DumpArgs {
     form: Form,
 }
 
-/// Prints; the status says whether all could be read.
+/// Prints the records. The exit status says whether all of them could be read.
 pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     let failed = args.source.failed();
     let mut reader = Reader::open_damaged_on(args.source.storage()?, args.from).map_err(&failed)?;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     }
     let limit = args.to.map_or(reader.listed_end(), |to| to.min(reader.listed_end()));
     while left > 0 {
-        // What is read ahead is told in its place.
+        // Bad headers that the reader has met ahead are printed at their positions in the log.
         headers.tell(&reader, &mut printer, reader.position())?;
         match reader.next_entry().map_err(&failed)? {
             Some(entry) if entry.lsn >= limit => break,
@@ -75,7 +75,8 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     Ok(if headers.any() { DAMAGED } else { status })
 }
 
-/// Where nothing more can be read: tells damage and passes over it; `false` at the end.
+/// Called where no more record can be read: reports damage and skips it. Returns `false` at the end
+/// of the log.
 fn pass(args: &DumpArgs, reader: &mut Reader, printer: &mut Printer) -> Result<bool, CommandError> {
     let failed = args.source.failed();
     if args.to.is_some_and(|to| reader.position() >= to) {
@@ -94,7 +95,7 @@ fn pass(args: &DumpArgs, reader: &mut Reader, printer: &mut Printer) -> Result<b
             printer.gap(&gap, &reason)?;
             Ok(true)
         }
-        // Nothing sound is behind it.
+        // There is no sound record behind the damage.
         None => Err(failed(WalError::clone(&error))),
     }
 }

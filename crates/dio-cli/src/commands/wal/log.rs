@@ -1,4 +1,4 @@
-//! The log that a command is given: where it is, and what its errors are called.
+//! The log that a command works on: its location, and the text of its errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use dio_wal::{Lsn, Method, WalError};
 use crate::commands::words;
 use crate::quote::quoted;
 
-/// The log, or what was done with it, is as it should be.
+/// The log, or the work done with it, is sound.
 pub(super) const SOUND: u8 = 0;
 /// The log is damaged, or records are missing.
 pub(super) const DAMAGED: u8 = 1;
-/// The work could not be done.
+/// The command could not do its work.
 pub(super) const TROUBLE: u8 = 2;
 
 /// Where the log is, and how it is read.
@@ -34,7 +34,7 @@ impl Source {
         open(&self.directory, !self.cached)
     }
 
-    /// An error of the log, told with its directory.
+    /// Wraps an error of the log together with its directory.
     pub(super) fn failed(&self) -> impl Fn(WalError) -> CommandError + '_ {
         |source| CommandError::Log { directory: self.directory.clone(), source }
     }
@@ -46,7 +46,7 @@ pub(super) fn open(path: &Path, direct: bool) -> Result<Arc<dyn Storage>, Comman
     Ok(Arc::new(directory))
 }
 
-/// Why a command ends early.
+/// The reason for which a command ends early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("{}", explain(.directory, .source))]
@@ -73,12 +73,12 @@ impl CommandError {
     }
 }
 
-/// Whether the error says that records are not there which were.
+/// Whether the error says that records are missing which existed.
 pub(super) fn is_damage(error: &WalError) -> bool {
     matches!(error, WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })
 }
 
-/// An error of a log in words, with the place and, where there is one, the cure.
+/// Describes an error of a log, with its position and, where possible, the remedy.
 pub(super) fn explain(directory: &Path, error: &WalError) -> String {
     let at = quoted(directory);
     match error {
@@ -122,7 +122,7 @@ pub(super) fn explain(directory: &Path, error: &WalError) -> String {
     }
 }
 
-/// Reads a log sequence number: decimal, or hexadecimal after `0x`.
+/// Parses a log sequence number: decimal, or hexadecimal after `0x`.
 pub(super) fn parse_lsn(text: &str) -> Result<Lsn, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),

@@ -1,5 +1,5 @@
-//! `dio wal`: looking at a durable log, following it, archiving it, taking out what damage has
-//! left, and measuring a new one.
+//! `dio wal`: inspects a durable log, follows it, archives it, salvages damaged ones, and measures
+//! a new one.
 
 mod archive;
 #[cfg(feature = "bench")]
@@ -44,7 +44,7 @@ enum Action {
     Bench(bench::BenchArgs),
 }
 
-/// Runs a command; the status is 0, 1 or 2.
+/// Runs a command. The exit status is 0, 1 or 2.
 pub fn run(args: WalArgs) -> ExitCode {
     let outcome = match args.action {
         Action::Dump(args) => dump::run(&args),

@@ -1,11 +1,12 @@
-//! A log with one segment in the place of another: how a copy is checked in its own surroundings.
+//! A log in which one segment is replaced by another file, so that a copy can be checked as part of
+//! the log.
 
 use std::io;
 use std::sync::Arc;
 
 use dio_wal::storage::{BlockSizes, SegmentFile, Storage};
 
-/// A log that is only read, with the file `part` of another directory as its segment `name`.
+/// A read-only log in which the file `part` of another directory takes the place of segment `name`.
 pub(super) struct Overlay {
     pub(super) log: Arc<dyn Storage>,
     pub(super) copies: Arc<dyn Storage>,
@@ -26,8 +27,8 @@ impl Storage for Overlay {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.log.list()?;
-        // It may be truncated while its copy is read, which must not make the reader begin behind
-        // it.
+        // The segment may be truncated while its copy is read; the reader must not start behind it
+        // because of that.
         if !names.contains(&self.name) {
             names.push(self.name.clone());
         }

@@ -1,4 +1,4 @@
-//! `dio wal salvage`: what is sound of a damaged log.
+//! `dio wal salvage`: extracts the sound records of a damaged log.
 
 use crate::quote::quoted;
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{CommandError, DAMAGED, SOUND, Source};
 use crate::tool::target::naming::directory_of;
 
-/// Appended records are committed every so many bytes.
+/// Bytes of appended records after which they are committed.
 const COMMIT: u64 = 64 << 20;
 
 /// Take what is sound out of a damaged log, into a new one or as bytes
@@ -47,10 +47,10 @@ pub(super) struct SalvageArgs {
     json: bool,
 }
 
-/// Salvages; the status says whether anything is lost.
+/// Salvages a log. The exit status says whether anything is lost.
 pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     let storage = args.source.storage()?;
-    // Twice: where the log starts is known when all of it was read.
+    // The log is read twice, because its start is known only after all of it was read.
     let found = dio_wal::salvage::<WalError>(storage.clone(), |_| Ok(())).map_err(args.source.failed())?;
     let mut taken = match &args.destination {
         Some(path) => Taken::Log(Box::new(NewLog::create(path, args.map.as_ref())?)),
@@ -59,7 +59,8 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     };
     if !matches!(taken, Taken::Nothing) {
         let take = |record: Record<'_>| {
-            // What was appended since the first time is not told of.
+            // Records appended since the first pass are left out, because the report does not
+            // include them.
             if record.lsn < found.start || record.lsn >= found.to {
                 return Ok(());
             }
@@ -77,7 +78,7 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     Ok(if sound { SOUND } else { DAMAGED })
 }
 
-/// A failure of the log that is read, or of what is done with it.
+/// An error of the log that is read, or of the output.
 enum Failure {
     Log(WalError),
     Own(CommandError),
@@ -89,7 +90,7 @@ impl From<WalError> for Failure {
     }
 }
 
-/// Where sound records go.
+/// The destination of sound records.
 enum Taken {
     Log(Box<NewLog>),
     Raw(BufWriter<std::io::Stdout>),
@@ -114,7 +115,7 @@ impl Taken {
     }
 }
 
-/// The log that sound records go into.
+/// The new log that receives the sound records.
 struct NewLog {
     log: Log,
     path: PathBuf,
@@ -134,7 +135,7 @@ impl NewLog {
                     )));
                 }
             }
-            // Else a power cut may take the directory, and the log with it.
+            // Without the sync, a power cut could lose the directory and the log with it.
             other => other.map_err(CommandError::system("create", path)).and_then(|()| sync_directory_of(path))?,
         }
         let log = Log::open(path, &Options::new());

@@ -1,4 +1,4 @@
-//! Records on standard output: as lines, as JSON, as they are.
+//! Prints records on standard output: as lines, as JSON, or raw.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CommandError, Source, explain};
 
-/// Bytes of a record on one line of hexadecimal digits.
+/// Bytes of a record in one line of hexadecimal digits.
 const HEX_LINE: usize = 16;
 
 /// How records are shown.
@@ -105,11 +105,11 @@ impl Printer {
         value
     }
 
-    /// A part of the log that cannot be read, and why.
+    /// Prints a part of the log that cannot be read, and the reason.
     pub(super) fn gap(&mut self, gap: &Gap, reason: &str) -> Result<(), CommandError> {
         let Gap { from, to, segment, offset } = gap;
         let written = match self.form {
-            // Between bytes there is no place for it; it is told on standard error.
+            // Raw output has no place for a message; the gap is reported on standard error.
             Form { raw: true, .. } => Ok(()),
             Form { json: true, .. } => {
                 let value = json!({
@@ -131,15 +131,14 @@ impl Printer {
     }
 }
 
-/// Segments with headers that cannot be believed, each of which is told once. What is sound in them
-/// is shown like the rest.
+/// Reports segments with invalid headers, each once. Sound records in them are printed like others.
 pub(super) struct Headers<'a> {
     source: &'a Source,
-    /// How many the reader has met, and how many of these were told.
+    /// Number of bad headers that the reader has met, and how many of these were reported.
     met: usize,
     told: usize,
-    /// Those that were not told yet, by the places where they begin and in the order in which they
-    /// were met.
+    /// Bad headers that were not reported yet, ordered by their LSN and then in the order in which
+    /// they were met.
     waiting: BTreeMap<(Lsn, usize), BadHeader>,
 }
 
@@ -148,12 +147,12 @@ impl<'a> Headers<'a> {
         Headers { source, met: 0, told: 0, waiting: BTreeMap::new() }
     }
 
-    /// Whether there was one.
+    /// Whether any bad header was reported.
     pub(super) fn any(&self) -> bool {
         self.told > 0
     }
 
-    /// Tells those that begin at or below a place and were not told yet.
+    /// Reports the bad headers at or before LSN `upto` that were not reported yet.
     pub(super) fn tell(&mut self, reader: &Reader, printer: &mut Printer, upto: Lsn) -> Result<(), CommandError> {
         for bad in reader.bad_headers_since(self.met) {
             self.waiting.insert((bad.first, self.met), bad);
@@ -170,7 +169,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Bytes as `hexdump -C` shows them.
+/// Writes bytes in the format of `hexdump -C`.
 fn hex(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for (number, line) in bytes.chunks(HEX_LINE).enumerate() {
         let digits: String = line.iter().map(|byte| format!(" {byte:02x}")).collect();

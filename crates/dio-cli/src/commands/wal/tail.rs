@@ -1,4 +1,4 @@
-//! `dio wal tail`: the last records of a log, and those to come.
+//! `dio wal tail`: prints the last records of a log, and those appended later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use dio_wal::{Lsn, Reader, WalError};
 use super::show::{Form, Headers, Printer};
 use super::{CommandError, DAMAGED, SOUND, Source, explain, parse_lsn};
 
-/// Where the last records are looked for first, in bytes before the end; then eight times as far,
-/// and so on.
+/// Distance before the end, in bytes, at which the search for the last records starts. If that
+/// yields too few, the distance is multiplied by eight, and so on.
 const FIRST_LOOK: u64 = 64 << 10;
-/// Nothing new for so long, and the end is looked at more closely; then after twice as long, and so
-/// on.
+/// If nothing new arrives for this time, the end of the log is checked; then again after twice the
+/// time, and so on.
 const DOUBT: Duration = Duration::from_secs(2);
 
 /// Print the last records of a log, and with --follow those that are appended from then on
@@ -46,11 +46,11 @@ pub(super) struct TailArgs {
     form: Form,
 }
 
-/// Prints; with `--follow` for ever.
+/// Prints records; with `--follow`, until it is interrupted.
 pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
     let failed = args.source.failed();
     let storage = args.source.storage()?;
-    // Taken once: a writer may be faster than this reads.
+    // The end is read only once: a writer may append faster than this command reads.
     let last = Reader::open_damaged_on(Arc::clone(&storage), Lsn(u64::MAX)).map_err(&failed)?;
     let now = last.bounds().map_err(&failed)?.end;
     let from = match args.from {
@@ -82,7 +82,7 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
     }
 }
 
-/// What ends the following.
+/// An error that ends following.
 enum Trouble {
     Log(WalError),
     Output(CommandError),
@@ -97,13 +97,13 @@ impl Trouble {
     }
 }
 
-/// Where records and damaged headers are printed.
+/// Prints records and damaged headers.
 struct Out<'a> {
     printer: Printer,
     headers: Headers<'a>,
 }
 
-/// Prints what is there and begins below `upto`; whether anything was.
+/// Prints the records that begin before `upto`. Returns whether an entry was read.
 fn print(reader: &mut Reader, upto: Lsn, out: &mut Out<'_>) -> Result<bool, Trouble> {
     let Out { printer, headers } = out;
     let mut any = false;
@@ -129,7 +129,7 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
         if print(reader, Lsn(u64::MAX), out)? {
             (quiet, doubt) = (Instant::now(), DOUBT);
         } else if quiet.elapsed() > doubt {
-            // It reads what is behind, so it is done seldom.
+            // This reads what follows the end, so it is done rarely.
             reader.check_end().map_err(Trouble::Log)?;
             (quiet, doubt) = (Instant::now(), doubt * 2);
         }
@@ -137,16 +137,16 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
     }
 }
 
-/// At the end of what was read: damage is an error, and so is an end that cannot be read.
+/// Checks the end of what was read. Damage there is an error, and so is a failed read.
 fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
     match reader.check_end() {
-        // A truncation has removed what was read; what is there now was not asked for.
+        // A truncation has removed what was read; records appended since were not requested.
         Ok(()) | Err(WalError::Truncated { .. }) => Ok(SOUND),
         Err(error) => Err(args.source.failed()(error)),
     }
 }
 
-/// Where the last so many records before `end` begin.
+/// The LSN at which the last `count` records before `end` begin.
 fn last_records(storage: &Arc<dyn Storage>, count: u64, end: Lsn) -> Result<Lsn, WalError> {
     if count == 0 {
         return Ok(end);

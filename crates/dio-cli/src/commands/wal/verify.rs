@@ -1,4 +1,4 @@
-//! `dio wal verify`: whether a log is sound.
+//! `dio wal verify`: checks whether a log is sound.
 
 use std::io::Write;
 
@@ -28,7 +28,7 @@ pub(super) struct VerifyArgs {
     json: bool,
 }
 
-/// Verifies; the status says what was found.
+/// Verifies a log. The exit status says whether it is sound.
 pub(super) fn run(args: &VerifyArgs) -> Result<u8, CommandError> {
     let found = verify(args.source.storage()?).map_err(args.source.failed())?;
     let damage = found.damage.as_ref().map(|error| explain(&args.source.directory, error));

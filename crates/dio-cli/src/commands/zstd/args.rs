@@ -11,7 +11,7 @@ use crate::grammar::{
 };
 use crate::tool::{IoArgs, io_flags};
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct ZstdArgs {
     pub(super) decompress: bool,
@@ -27,7 +27,7 @@ pub(super) struct ZstdArgs {
     pub(super) output_dir_mirror: Option<PathBuf>,
     pub(super) quiet: u8,
     pub(super) verbose: u8,
-    /// Below zero for a fast one.
+    /// Negative for a fast level.
     pub(super) level: Option<i64>,
     pub(super) ultra: bool,
     pub(super) threads: Option<u32>,
@@ -84,7 +84,7 @@ pub(super) fn grammar(name: &'static str) -> Grammar<ZstdArgs> {
         .files("The files", |zstd| &mut zstd.files)
 }
 
-/// What is done; the last of these counts.
+/// The options for the operation; the last one given counts.
 fn operations() -> [Flag<ZstdArgs>; 4] {
     [
         switch("-z, --compress", "Compress: the default", |zstd| {
@@ -234,7 +234,7 @@ fn contents() -> [Flag<ZstdArgs>; 10] {
 
 const FORMATS: &[Choice<()>] = &[("zstd", (), "")];
 
-/// The value of `-o` and `-D`, which may stand behind `=`.
+/// Returns the value of `-o` or `-D`, which may follow a `=`.
 fn file(given: &mut Given<'_>) -> PathBuf {
     let value = given.take().into_vec();
     match value.strip_prefix(b"=").filter(|_| !given.apart) {
@@ -243,7 +243,7 @@ fn file(given: &mut Given<'_>) -> PathBuf {
     }
 }
 
-/// Takes digits that stand together for a level.
+/// Takes a run of digits as a level.
 fn level(zstd: &mut ZstdArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
     let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
     let digits = [vec![given.short()], given.line.take_letters(count)].concat();
@@ -254,15 +254,15 @@ fn level(zstd: &mut ZstdArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
 
 const OVERFLOW: &str = "numeric value overflows 32-bit unsigned int";
 
-/// How many letters at the start of others are a size.
+/// Returns how many of the next letters form a size.
 fn sized(text: &[u8]) -> usize {
     let digits = text.iter().take_while(|letter| letter.is_ascii_digit()).count();
     let unit = text[digits..].iter().take_while(|letter| b"KMGiB".contains(letter)).count();
     if digits == 0 { 0 } else { digits + unit }
 }
 
-/// Reads a fast level as the zstd command does, which has one number for levels and sizes; what is
-/// beyond the fastest is the fastest.
+/// Parses a fast level as the zstd command does, with the syntax of sizes; a level beyond the
+/// fastest is clamped later.
 fn fast(text: &str) -> Result<u32, String> {
     match size(text).map(u32::try_from) {
         Ok(Ok(0)) | Err(_) => Err("the level is a number from 1 on".to_owned()),
@@ -271,7 +271,7 @@ fn fast(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads a size as the zstd command does: K, KB, KiB, M, MB and MiB are powers of 1024, and so is
+/// Parses a size as the zstd command does: K, KB, KiB, M, MB and MiB are powers of 1024, and so is
 /// G.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

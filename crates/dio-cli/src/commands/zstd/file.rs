@@ -1,4 +1,4 @@
-//! The life of an operand: which files there are, what each becomes, and what becomes of it.
+//! Handles operands: finds the files, names the targets, and processes one after the other.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,14 +23,14 @@ use crate::stop::Stop;
 use crate::tool::fifo::open_fifo;
 use crate::tool::{Source, errno_of};
 
-/// Endings of names of files that do not get smaller.
+/// File name extensions of formats that are compressed already.
 const COMPRESSED: [&str; 32] = [
     "zst", "tzst", "gz", "tgz", "lzma", "xz", "txz", "lz4", "tlz4", "bz2", "tbz2", "7z", "zip", "rar", "cab", "Z",
     "br", "jpg", "jpeg", "png", "gif", "webp", "mp3", "mp4", "mkv", "webm", "mov", "avi", "ogg", "flac", "jar", "zpaq",
 ];
 
 impl Run {
-    /// All files that are asked for; `None`, after a word, when there is none that can be used.
+    /// Returns all requested files; `None`, after a message, if none can be used.
     pub(super) fn files(&self) -> Option<Vec<File>> {
         let mut names = self.args.files.clone();
         for list in &self.args.filelist {
@@ -75,19 +75,20 @@ impl Run {
         if self.args.exclude_compressed && !self.decompress() {
             files.retain(|file| {
                 let ending = file.path.extension().and_then(OsStr::to_str).unwrap_or_default();
-                // A directory is told of, whatever its name.
+                // A directory is reported, whatever its name.
                 !COMPRESSED.contains(&ending) || file.path.is_dir()
             });
         }
         Some(files)
     }
 
-    /// Files in a directory, which lies in `above`, and below, in the order of their names.
+    /// Adds the files in a directory and below, in the order of their names; `above` is the
+    /// directory that contains it.
     fn walk(&self, path: &Path, above: &Directory, files: &mut Vec<File>) {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         flags.set(OFlags::NOFOLLOW, !self.args.force);
         let opened = above.open_entry(path, flags).and_then(|fd| Directory::opened(path, fd));
-        // However deep directories lie, one is open.
+        // Only one directory is open at a time, however deep the tree is.
         above.close();
         let dir = match opened {
             Ok(dir) => Rc::new(dir),
@@ -110,7 +111,7 @@ impl Run {
         dir.close();
     }
 
-    /// Standard input, to standard output unless `-o` says otherwise.
+    /// Processes standard input, to standard output unless `-o` names a file.
     pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
         let console = match self.decompress() {
             true => terminal(io::stdin().as_fd()),
@@ -131,7 +132,7 @@ impl Run {
         let done = self.joined_process(Path::new("/*stdin*\\"), size, &mut source)?;
         let _ = source.close();
         self.total.salvaged |= matches!(done, Done::Salvaged(_));
-        // As the zstd command, which says nothing of a stream unless it is asked.
+        // The zstd command prints nothing about a stream unless it is asked.
         if let Done::Well(moved) = done {
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             let level = if self.args.output.is_some() || self.args.test { 2 } else { 3 };
@@ -140,16 +141,17 @@ impl Run {
         Ok(())
     }
 
-    /// A file.
+    /// Processes a file.
     pub(super) fn operand(&mut self, file: &File) -> Result<(), Fatal> {
         let File { path, dir } = file;
         let shown = path.as_os_str().as_bytes();
-        // Links were left out before: one that is there now was put there meanwhile.
+        // Links were excluded earlier, so a link found now was put there meanwhile.
         let follow = self.args.force;
         let look = || dir.stat_entry(path, if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW });
         let looked_at = match look() {
             Ok(stat) if self.retire.holds(&stat) => {
-                // It is as good as gone, unless it has another name.
+                // The file waits for its removal. After that, the name exists only if it is another
+                // link to the file.
                 let troubles = self.retire.flush();
                 self.troubles(troubles);
                 look()
@@ -191,7 +193,7 @@ impl Run {
                 return Ok(());
             }
         };
-        // The file that was opened counts, should it be another one.
+        // The opened file is checked too, in case it is another one.
         if FileId::of(&opened) != FileId::of(&stat) && !self.is_fit(path, &opened) {
             return Ok(());
         }
@@ -201,7 +203,8 @@ impl Run {
         }
     }
 
-    /// Whether a file may be compressed or decompressed. What is wrong was told.
+    /// Returns whether a file may be compressed or decompressed; if not, the reason has been
+    /// reported.
     fn is_fit(&self, path: &Path, stat: &Stat) -> bool {
         let shown = path.as_os_str().as_bytes();
         let unfit: Option<&[u8]> = match FileType::from_raw_mode(stat.st_mode) {
@@ -231,7 +234,8 @@ impl Run {
         stat.map(|stat| FileId::of(&stat))
     }
 
-    /// Whether one of the files is what `-o` names, which is told: the others would replace it.
+    /// Whether one of the files is the one that `-o` names and that the others would replace; reports
+    /// it.
     pub(super) fn would_replace_one_of(&self, files: &[File]) -> bool {
         let Some(output) = self.output_file() else { return false };
         let is_output = |file: &File| rustix::fs::stat(&file.path).is_ok_and(|stat| FileId::of(&stat) == output);
@@ -246,7 +250,7 @@ impl Run {
         self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
     }
 
-    /// Whether everything goes to one place.
+    /// Returns whether all output goes to one target.
     fn to_one(&self) -> bool {
         self.args.stdout || self.args.output.is_some() || self.args.test
     }
@@ -262,7 +266,8 @@ impl Run {
             let single = self.total.wanted == 1 && !self.args.test && !self.args.stdout;
             let made = if single { self.joined.take() } else { None };
             if let Some((Some(mut target), sink)) = made {
-                // Of several that became one, none is removed: they could not be made again.
+                // Sources that were joined into one target are not removed: they could not be
+                // restored separately.
                 let whole = sink.close().and_then(|()| {
                     self.give(&target, stat);
                     target.keep_named(self.args.sync)
@@ -279,7 +284,7 @@ impl Run {
         Ok(())
     }
 
-    /// To a file of its own.
+    /// Processes a file into a target of its own.
     fn process_own(&mut self, file: &File, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
         let path = &file.path;
         let beside = self.args.output_dir_flat.is_none() && self.args.output_dir_mirror.is_none();
@@ -306,7 +311,7 @@ impl Run {
         }
         if well {
             self.count(path, name.as_os_str().as_bytes(), &moved, 2);
-            // What went into a device or a pipe is not kept there.
+            // A device or a pipe does not store the data, so the source stays.
             if self.args.rm && target.is_regular() {
                 self.retire(file, stat, target);
             }
@@ -314,7 +319,7 @@ impl Run {
         Ok(())
     }
 
-    /// The source, which was `stat`, is to go: the target is whole.
+    /// Schedules the source, whose status was `stat`, for removal: the target is complete.
     fn retire(&mut self, source: &File, stat: &Stat, target: OutputFile) {
         match source.dir.open() {
             Ok(dir) => {
@@ -325,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Gives a target the attributes of its source, as far as its file system has them.
+    /// Gives a target the attributes of its source, as far as its file system supports them.
     fn give(&self, target: &OutputFile, stat: &Stat) {
         if target.is_regular()
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -336,7 +341,7 @@ impl Run {
         }
     }
 
-    /// The file, or standard output, where everything goes together.
+    /// Opens the common target: a file or standard output.
     pub(super) fn open_joined(&mut self) -> Result<(), Fatal> {
         if self.joined.is_some() {
             return Ok(());
@@ -353,7 +358,7 @@ impl Run {
         Ok(())
     }
 
-    /// Begins the target in `dir`, after asking where something has its name.
+    /// Begins the target in `dir`; asks the user if its name exists.
     fn begin(&mut self, path: &Path, dir: &Directory) -> Option<OutputFile> {
         let open = || dir.open().map_err(io::Error::from);
         match open().and_then(|dir| OutputFile::special(&dir, path)) {
@@ -364,7 +369,7 @@ impl Run {
                 return None;
             }
         }
-        // From here on a signal has to wait for files to be tidied up.
+        // From here on, a signal has to wait until files are cleaned up.
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force;
         loop {
@@ -376,7 +381,7 @@ impl Run {
                     if self.level() <= 1 {
                         self.say(1, &[name, b": ", shown, b" already exists; not overwritten  \n"]);
                     } else if self.reads_stdin {
-                        // An answer would be taken out of the data.
+                        // An answer would be read from the input data.
                         let why = b" already exists; stdin is an input - not proceeding.\n";
                         self.say(1, &[name, b": ", shown, why]);
                     } else {
@@ -399,10 +404,10 @@ impl Run {
         }
     }
 
-    /// The suffix of a compressed file, and what it becomes.
+    /// Returns the length of a compressed file's suffix, and its replacement.
     fn suffix(&self, name: &[u8]) -> Option<(usize, &'static [u8])> {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        // The command knows the long one as well, and does not say so.
+        // The zstd command also accepts the long suffix, without documenting it.
         [(&b".zst"[..], &b""[..]), (b".tzst", b".tar"), (b".zstd", b"")].into_iter().find_map(|(suffix, becomes)| {
             (base.len() > suffix.len() && base.ends_with(suffix)).then_some((suffix.len(), becomes))
         })
@@ -415,7 +420,7 @@ impl Run {
         self.say(1, &[self.tool.name().as_bytes(), b": ", shown, b": ", why.as_bytes()]);
     }
 
-    /// The name of what a file becomes. What is wrong was told.
+    /// Returns the name of the target; an error has been reported.
     fn target_name(&self, path: &Path) -> Option<PathBuf> {
         let mut name = path.as_os_str().as_bytes().to_vec();
         if self.decompress() {
@@ -451,7 +456,7 @@ impl Run {
         Some(below)
     }
 
-    /// Tells what was done with a file, and adds it up.
+    /// Reports the result of a file, and adds it to the totals.
     fn count(&mut self, path: &Path, target: &[u8], moved: &Moved, level: i32) {
         self.total.done += 1;
         self.total.read += moved.read;
@@ -475,7 +480,7 @@ impl Run {
     }
 }
 
-/// Bytes of a file; unknown of what is none.
+/// Returns the size of a regular file; `None` if it is empty or not a regular file.
 fn size_of(stat: &Stat) -> Option<u64> {
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0).then_some(stat.st_size as u64)
 }

@@ -1,6 +1,6 @@
-//! Sizes as the zstd command shows them.
+//! Formats sizes as the zstd command does.
 
-/// The number, and its unit.
+/// Returns the number and its unit.
 pub(super) fn human(bytes: u64) -> (String, &'static str) {
     let units = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
     let mut unit = 0;

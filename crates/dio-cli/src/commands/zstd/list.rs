@@ -1,4 +1,4 @@
-//! `zstd -l`: what is in compressed files, as far as the headers of frames say it.
+//! `zstd -l`: lists the contents of compressed files, from the headers of the frames.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -49,7 +49,7 @@ impl Run {
         }
     }
 
-    /// What the frames of a file say. What is wrong was told.
+    /// Returns the summary of a file's frames; an error has been reported.
     fn summary_of(&self, name: &Path) -> Option<Summary> {
         let shown = name.as_os_str().as_bytes();
         let fail = |parts: &[&[u8]]| {
@@ -86,7 +86,7 @@ fn ratio(summary: &Summary, content: u64) -> f64 {
     if summary.compressed == 0 { 0.0 } else { content as f64 / summary.compressed as f64 }
 }
 
-/// A line of the table, without the name; `check` is what it says of checksums.
+/// Returns a line of the table without the name; `check` is the text for the checksum.
 fn row(summary: &Summary, check: &str) -> String {
     let (size, unit) = human(summary.compressed);
     let frames = summary.frames + summary.skippable;
@@ -102,7 +102,7 @@ fn row(summary: &Summary, check: &str) -> String {
     line
 }
 
-/// All that is known of a file, behind its name.
+/// Returns the details of a file, which follow its name.
 fn long_form(summary: &Summary) -> String {
     let sized = |bytes| {
         let (size, unit) = human(bytes);

@@ -36,8 +36,8 @@ const fn program(name: &'static str) -> Program {
 /// Runs `dio zstd`, `unzstd` (`zstd -d`) or `zstdcat` (`zstd -dcf`).
 fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     let is_cat = name == "zstdcat";
-    // That it passes on what is not compressed holds also with -o and --test, where -f alone does
-    // not say so.
+    // zstdcat passes on uncompressed data with -o and --test too, where -f alone does not imply
+    // that.
     let pass_through = is_cat.then_some(true);
     let args =
         ZstdArgs { decompress: name != "zstd", force: is_cat, stdout: is_cat, pass_through, ..ZstdArgs::default() };
@@ -78,39 +78,39 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     run.finish()
 }
 
-/// A failure after which nothing more can be done: it was told.
+/// An error, already reported, after which the run ends.
 #[derive(Debug)]
 struct Fatal;
 
-/// What was done with all files together.
+/// The totals of all files.
 #[derive(Debug, Default)]
 struct Total {
-    /// Names on the command line, and in directories.
+    /// The number of files on the command line and in directories.
     wanted: usize,
     done: u64,
-    /// A damaged file is kept as far as it was decompressed.
+    /// Whether a damaged file was kept up to the damage.
     salvaged: bool,
     read: u64,
     written: u64,
 }
 
-/// One run.
+/// The state of one run.
 struct Run {
     tool: Tool,
     args: ZstdArgs,
     plan: plan::Plan,
-    /// Where everything goes together: standard output or the file of `-o`, with the stream to it.
+    /// The common target: standard output (`None`) or the file of `-o`, with the stream to it.
     joined: Option<(Option<OutputFile>, Sink)>,
     retire: Retire,
-    /// Watched from the first file that is made.
+    /// Checked from the first created file on.
     stop: Option<&'static Stop>,
     total: Total,
-    /// Standard input is compressed or decompressed: no answers come from there.
+    /// Whether standard input is data, so that no answers can be read from it.
     reads_stdin: bool,
 }
 
 impl Run {
-    /// How much is told: 2 unless `-q` or `-v` were given.
+    /// Returns the verbosity: 2 unless `-q` or `-v` were given.
     fn level(&self) -> i32 {
         2 + i32::from(self.args.verbose) - i32::from(self.args.quiet)
     }
@@ -146,7 +146,7 @@ impl Run {
         }
     }
 
-    /// One line for all files.
+    /// Prints one line for all files.
     fn summary(&self) {
         let Total { done, read, written, .. } = self.total;
         let line = if self.decompress() {
@@ -159,7 +159,7 @@ impl Run {
         self.say(2, &[line.as_bytes()]);
     }
 
-    /// Asks whether several files are to become one.
+    /// Asks whether several files are to be joined into one.
     fn may_join(&self) -> bool {
         let Some(output) = &self.args.output else { return true };
         if *output == Path::new("/dev/null") {
@@ -186,7 +186,7 @@ impl Run {
         agreed
     }
 
-    /// Ends everything, and returns the exit status.
+    /// Closes everything, and returns the exit status.
     fn finish(mut self) -> ExitCode {
         if let Some((target, sink)) = self.joined.take() {
             self.close_joined(target, sink);
@@ -208,7 +208,7 @@ impl Run {
         if let Err(error) = synced.and(sink.close()) {
             return self.output_failed(target.as_ref(), errno_of(&error));
         }
-        // What could not be made whole gets no name.
+        // An incomplete target gets no name.
         if let Some(mut target) = target
             .filter(|target| !target.is_regular() || ((self.total.done > 0 || self.total.salvaged) && !self.stopped()))
         {
@@ -232,31 +232,31 @@ impl Run {
         }
     }
 
-    /// Prints a message as it is, if so much is told.
+    /// Prints a message unchanged, if the verbosity is at least `level`.
     fn say(&self, level: i32, parts: &[&[u8]]) {
         if self.level() >= level {
-            // Nobody can be told that standard error is closed.
+            // If standard error is closed, there is nowhere to report that.
             let _ = io::stderr().lock().write_all(&as_shown_on(&io::stderr(), &parts.concat()));
         }
     }
 
-    /// Prints a message behind the program's name.
+    /// Prints a message after the program's name.
     fn tell(&self, level: i32, parts: &[&[u8]]) {
         self.say(level, &[self.tool.name().as_bytes(), b": ", &parts.concat(), b" \n"]);
     }
 
-    /// An error.
+    /// Prints an error.
     fn error(&self, parts: &[&[u8]]) {
         self.tool.fail();
         self.tell(1, parts);
     }
 
-    /// An error with a file.
+    /// Prints an error of a file.
     fn failed(&self, path: &Path, why: &str) {
         self.error(&[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
     }
 
-    /// An error of writing.
+    /// Prints a write error.
     fn output_failed(&self, target: Option<&OutputFile>, errno: Errno) {
         if target.is_none() {
             die_of_a_closed_pipe(errno);
@@ -273,13 +273,13 @@ impl Run {
         }
     }
 
-    /// How to compress something of so many bytes.
+    /// Returns the options to compress an input of `size` bytes.
     fn encode(&self, size: Option<u64>) -> Encode {
         Encode { size, ..self.plan.encode.clone() }
     }
 }
 
-/// `fchmod(2)`; the objects of a striped file have the permissions that it has.
+/// Calls `fchmod(2)`; the objects of a striped file get the same permissions.
 fn give_mode(fd: &std::os::fd::OwnedFd, mode: rustix::fs::Mode) -> Result<(), rustix::io::Errno> {
     let before = rustix::fs::fstat(fd)?;
     rustix::fs::fchmod(fd, mode)?;

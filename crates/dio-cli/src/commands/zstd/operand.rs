@@ -1,32 +1,32 @@
-//! The files that `zstd` is to work on.
+//! The files for `zstd` to process.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::commands::compress::Directory;
 
-/// A file that is asked for.
+/// A file to process.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Its path; `-` is standard input.
+    /// The path; `-` is standard input.
     pub(super) path: PathBuf,
-    /// The directory that it lies in.
+    /// The directory that contains it.
     pub(super) dir: Rc<Directory>,
 }
 
 impl File {
-    /// A file of the command line.
+    /// Creates the entry of a file on the command line.
     pub(super) fn named(path: PathBuf) -> File {
         let dir = Rc::new(Directory::of_operand(&path));
         File { path, dir }
     }
 
-    /// Whether it is standard input.
+    /// Returns whether the file is standard input.
     pub(super) fn is_stdin(&self) -> bool {
         self.path.as_os_str() == "-"
     }
 
-    /// Closes the directory, unless `next` lies in it too.
+    /// Closes the directory, unless `next` is in it too.
     pub(super) fn leave(&self, next: Option<&File>) {
         if next.is_none_or(|next| !Rc::ptr_eq(&next.dir, &self.dir)) {
             self.dir.close();

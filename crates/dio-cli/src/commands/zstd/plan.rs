@@ -1,4 +1,4 @@
-//! What the flags mean together.
+//! Combines the flags into the options of the codec.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,29 +11,32 @@ use crate::quote::{named, words};
 use crate::tool::{Tool, errno_of};
 use dio::names::FileId;
 
-/// How to compress and to decompress.
+/// Options for compressing and decompressing.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) encode: Encode,
     pub(super) decode: Decode,
-    /// What is not compressed is passed on; if nothing is said of it, with `-f` to standard output.
+    /// Whether uncompressed data is passed on. With `None`, it is passed on only with `-f` to
+    /// standard output.
     pub(super) pass_through: Option<bool>,
     pub(super) dictionary_file: Option<FileId>,
 }
 
-/// The levels that need no `--ultra`, and those that do.
+/// The highest level without `--ultra`, and with it.
 const HIGHEST: u32 = 19;
 const ULTRA: u32 = 22;
 
-/// The fastest level of the library, below zero.
+/// The fastest level of the library, as a positive number.
 const FASTEST: i64 = 1 << 17;
 
-/// The largest window, as a power of 2, that the library knows on 64 bits.
+/// The window sizes that the library supports on 64 bits, as powers of 2.
 const LONGEST: std::ops::RangeInclusive<u32> = 10..=31;
 
 impl Plan {
+    /// Creates the plan.
+    ///
     /// # Errors
-    /// Why that cannot be, in words.
+    /// A message why the flags are invalid.
     pub(super) fn new(tool: &Tool, args: &ZstdArgs) -> Result<Plan, String> {
         let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
@@ -77,7 +80,7 @@ impl Plan {
             dictionary_id: !args.no_dictionary_id,
             advanced,
         };
-        // A window that --long asks for may be decompressed with the same flag.
+        // A window set by --long must be decompressible with the same flag.
         let memory = match (args.memory.filter(|memory| *memory > 0), args.long) {
             (Some(memory), _) => memory,
             (None, Some(window)) => (1u64 << window).max(Decode::default().memory),
@@ -88,11 +91,11 @@ impl Plan {
     }
 }
 
-/// The largest dictionary.
+/// The largest dictionary in bytes.
 const LARGEST_DICTIONARY: u64 = 32 << 20;
 
-/// The contents of a dictionary, and which file it is. What is no regular file has no end that is
-/// known, and may be the input: it is refused, as by the command.
+/// Returns the contents of a dictionary and the identity of the file. A file that is not regular
+/// has no known end, and may be the input; it is rejected, as by the zstd command.
 fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, FileId), String> {
     let failed = |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
     let meta = std::fs::metadata(path).map_err(failed)?;
@@ -105,7 +108,7 @@ fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, FileId), String> {
     Ok((Arc::new(std::fs::read(path).map_err(failed)?), FileId::of_metadata(&meta)))
 }
 
-/// One of `--zstd=`.
+/// Parses one parameter of `--zstd=`.
 fn advanced_parameter(text: &str) -> Result<CParameter, String> {
     let wrong = || format!("--zstd={text}: not a parameter of the library");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! From the bytes of a source to those of a target.
+//! Compresses or decompresses the bytes of a source into a target.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -11,16 +11,16 @@ use crate::quote::words;
 use crate::tool::held::Broken;
 use crate::tool::{Sink, Source, errno_of};
 
-/// How it went; what went wrong was told.
+/// The outcome; errors have been reported.
 pub(super) enum Done {
     Well(Moved),
-    /// The input was damaged, and the part before is to be kept.
+    /// The input was damaged, and the part before the damage is kept.
     Salvaged(Moved),
     Badly,
 }
 
 impl Run {
-    /// Compresses or decompresses a source to the place where everything goes together.
+    /// Compresses or decompresses a source into the common target.
     pub(super) fn joined_process(
         &mut self,
         shown: &Path,
@@ -37,8 +37,7 @@ impl Run {
         let asked = self.args.sparse == Some(true) && sink.file().is_some();
         let sparse = asked || (file && self.decompress() && self.args.sparse != Some(false));
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
-        // Without a word about it, what cannot be decompressed is passed on to standard output
-        // only.
+        // By default, data that cannot be decompressed is passed on to standard output only.
         let passes = self.plan.pass_through.unwrap_or(self.args.force && target.is_none());
         let done = self.work(shown, size, source, &mut watched, passes);
         let (failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
@@ -49,13 +48,13 @@ impl Run {
         }
         self.joined = Some((target, sink));
         if matches!(done, Done::Badly) && self.args.output.is_some() && self.total.wanted == 1 {
-            // Nothing whole can come of it.
+            // The target cannot become complete.
             self.joined = None;
         }
         Ok(done)
     }
 
-    /// Compresses or decompresses a source to a file of its own.
+    /// Compresses or decompresses a source into a target of its own.
     pub(super) fn process(
         &mut self,
         shown: &Path,
@@ -85,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Compresses or decompresses; `passes` says whether what is not compressed is passed on.
+    /// Compresses or decompresses; `passes` says whether uncompressed data is passed on.
     fn work(
         &self,
         shown: &Path,
@@ -102,7 +101,7 @@ impl Run {
             Ok(moved) => Done::Well(moved),
             Err(EncodeError::Read(error)) => {
                 if !self.stopped() {
-                    // What the library refuses has no number.
+                    // An error of the library has no errno.
                     let why = match error.kind() {
                         std::io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => error.to_string(),
                         _ => words(errno_of(&error)),
@@ -111,7 +110,7 @@ impl Run {
                 }
                 Done::Badly
             }
-            // Of writing, the sink knows.
+            // The sink has recorded a write error.
             Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
         }
     }
@@ -166,7 +165,7 @@ impl Run {
         Done::Badly
     }
 
-    /// The input was damaged: whether what was decoded is kept.
+    /// Handles a damaged input: decides whether the decoded part is kept.
     fn salvaged(&self, shown: &[u8], sound: u64, moved: Moved) -> Done {
         if !self.args.salvage {
             return Done::Badly;
@@ -179,18 +178,18 @@ impl Run {
         Done::Salvaged(moved)
     }
 
-    /// Passes on bytes that are not compressed.
+    /// Passes on uncompressed bytes.
     fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
         match pass(input, sink) {
             Ok(moved) => Done::Well(moved),
             Err(Broken::Read(error)) => self.read_failed(shown, &error),
-            // Of writing, the sink knows.
+            // The sink has recorded a write error.
             Err(Broken::Write(_)) => Done::Badly,
         }
     }
 }
 
-/// Makes a file longer by zeros that were left out at its end, and continues behind them.
+/// Extends a file by the zeros that were skipped at its end, and continues behind them.
 fn lengthen(sink: &mut Sink, zeros: u64) -> std::io::Result<()> {
     if zeros == 0 {
         return Ok(());

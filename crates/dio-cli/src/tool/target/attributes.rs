@@ -1,4 +1,4 @@
-//! What a file has besides its contents.
+//! The metadata of files: owner, permissions, times, extended attributes and inode flags.
 
 use std::os::fd::OwnedFd;
 
@@ -9,14 +9,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The most that the kernel lets a list, or a value, be (xattr(7)), in bytes.
+/// The kernel's limit for a list of attribute names, and for a value (xattr(7)), in bytes.
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// Inode flags that belong to the file and not to its layout (`ioctl_iflags(2)`).
 const FLAGS: IFlags = IFlags::NOATIME.union(IFlags::NOCOW).union(IFlags::NODUMP).union(IFlags::SYNC);
 
-/// Gives an empty file the owner, permissions, extended attributes (ACLs among them) and inode
-/// flags of another.
+/// Copies the owner, permissions, extended attributes (including ACLs) and inode flags of `old` to
+/// the empty file `new`.
 ///
 /// # Errors
 /// One of them cannot be set.
@@ -33,7 +33,7 @@ pub(super) fn give_all(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), 
     give_all_extended(old, new)?;
     let mut mode = stat.st_mode & 0o7777;
     if !rustix::process::geteuid().is_root() {
-        // A write by others than the superuser takes these rights away.
+        // A write by any user but the superuser would clear these bits.
         mode &= if mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
     }
     fchmod(new, Mode::from_bits_retain(mode))?;
@@ -48,12 +48,12 @@ fn give_all_extended(old: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
         fsetxattr(new, name.as_slice(), &value[..length], XattrFlags::empty())?;
         has.retain(|other| other != name);
     }
-    // What a new file gets from its directory, such as a default ACL.
+    // Removes attributes that the new file got from its directory, such as a default ACL.
     has.iter().try_for_each(|name| fremovexattr(new, name.as_slice()))
 }
 
-/// The extended attributes of a file. Those of security modules are the kernel's to set:
-/// capabilities end with a write, and a label is given by the policy.
+/// Returns the names of a file's extended attributes, except those of security modules, which the
+/// kernel sets itself: a write removes capabilities, and the policy assigns labels.
 fn extended_of(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut list = vec![0u8; ATTRIBUTE_BYTES_MAX];
     let length = match flistxattr(fd, &mut list[..]) {
@@ -64,12 +64,12 @@ fn extended_of(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names.filter(|name| !name.starts_with(b"security.")).map(<[u8]>::to_vec).collect())
 }
 
-/// Gives a file the owner, permissions and times of another, `mtime` instead of its time of
-/// modification. Owner and group as far as they may be given; with another owner nobody gets the
-/// right to run it as that owner.
+/// Copies the owner, permissions and times of another file, with `mtime` instead of its
+/// modification time. Owner and group are set as far as permitted. Set-user-ID and set-group-ID
+/// bits are not copied, so nobody gets the right to run the file as another owner.
 ///
 /// # Errors
-/// What setting the times or the permissions answers.
+/// Errors of setting the times or the permissions.
 pub(crate) fn give_usual(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> Result<(), Errno> {
     let modified = Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ };
     let times = Timestamps {
@@ -83,7 +83,7 @@ pub(crate) fn give_usual(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> Resul
     futimens(fd, &times).and(permitted).and_then(|()| names::pass_on_attributes(fd, &before))
 }
 
-/// Gives a file the extended attributes, ACLs among them, of another, as far as they may be set.
+/// Copies the extended attributes (including ACLs) of another file, as far as they can be set.
 pub(crate) fn give_extended(from: &OwnedFd, to: &OwnedFd) {
     let (mut list, mut value) = (vec![0u8; ATTRIBUTE_BYTES_MAX], vec![0u8; ATTRIBUTE_BYTES_MAX]);
     let length = flistxattr(from, &mut list[..]).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Signals that end the process while a file is being written.
+//! Handles signals that end the process while a file is being written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,32 +13,33 @@ use signal_hook::low_level;
 
 use crate::stop;
 
-/// Takes a file away that is not whole when a signal ends the process, and lets a signal wait while
-/// the file gets its name.
+/// Removes an incomplete file when a signal ends the process, and delays signals while the file
+/// gets its name.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// What is removed, as long as it is not whole.
+    /// The incomplete file to remove.
     partial: Arc<Mutex<Option<Partial>>>,
     watched: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Partial {
-    /// The name of a new file.
+    /// The path of a new file, and the file's identity.
     New(PathBuf, FileId),
-    /// A temporary name.
+    /// The path of a temporary name.
     Temporary(PathBuf),
 }
 
 impl Guard {
-    /// From now on.
+    /// Starts to watch for signals.
     pub(super) fn of(partial: Option<Partial>) -> Guard {
-        // Without a name to remove there is nothing to do before the end: no descriptors are spent
-        // on it.
+        // Without a name to remove there is nothing to do before the end, so no descriptors are
+        // spent on it.
         let watched = partial.is_some();
         let guard = Guard { partial: Arc::new(Mutex::new(partial)), watched };
         if watched {
-            // Without it, a signal may leave a part of the output; that is no reason to fail now.
+            // If watching fails, a signal may leave a part of the output. That is no reason to fail
+            // now.
             let _ = guard.watch();
         }
         guard
@@ -47,10 +48,12 @@ impl Guard {
     fn watch(&self) -> io::Result<()> {
         let mut signals = Signals::new([] as [i32; 0])?;
         let (partial, handle) = (Arc::clone(&self.partial), signals.handle());
-        // First the thread: a signal that nobody waits for would end nothing.
+        // The thread starts first: a signal that is caught without a thread to handle it would not
+        // end the process.
         thread::Builder::new().name("signals".into()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                // Held until the process ends, so that the file does not become whole meanwhile.
+                // The lock is held until the process ends, so that the file cannot be completed
+                // meanwhile.
                 let partial = partial.lock();
                 match &*partial {
                     Some(Partial::New(path, made)) => remove_if(path, *made),
@@ -63,8 +66,8 @@ impl Guard {
         stop::that_end().try_for_each(|signal| handle.add_signal(signal))
     }
 
-    /// Does `last`, after which nothing has to be removed. A signal that comes meanwhile ends the
-    /// process behind it.
+    /// Runs `last`, after which nothing has to be removed. A signal that arrives meanwhile ends the
+    /// process afterwards.
     pub(crate) fn finally<T>(&self, last: impl FnOnce() -> T) -> T {
         if !self.watched {
             let _ = self.watch();
@@ -76,10 +79,10 @@ impl Guard {
     }
 }
 
-/// Removes a name if it is still that of the file.
+/// Removes a name if it still belongs to that file.
 pub(super) fn remove_if(path: &Path, made: FileId) {
     if rustix::fs::lstat(path).is_ok_and(|stat| FileId::of(&stat) == made) {
-        // It cannot be helped.
+        // A failure here cannot be handled.
         let _ = names::unlink(path);
     }
 }

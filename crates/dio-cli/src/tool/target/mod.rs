@@ -1,20 +1,21 @@
-//! The file that a tool writes. Where it replaces another it is written beside that one, and given
-//! its name when it is whole and durable.
+//! The file that a tool writes. If it replaces another file, it is written beside it, and renamed
+//! over it when it is complete and durable.
 //!
 //! An existing regular file keeps its name and its contents until the new contents are complete and
 //! synced; an error, a signal or a full disk before that changes nothing. Three invariants:
 //!
 //! 1. The old file is only opened. It is neither truncated nor written before
 //!    [`OutputFile::keep`].
-//! 2. What replaces it has its owner, permissions, ACLs, extended attributes and inode flags.
-//!    Where the file system refuses one of these, the file is not replaced.
+//! 2. The file that replaces it has its owner, permissions, ACLs, extended attributes and inode
+//!    flags. If the file system refuses one of these, the file is not replaced.
 //! 3. A file that must stay the same inode, because it has other names or is mounted over, or
 //!    because of invariant 2, gets the new contents by a copy from a temporary file that is
 //!    complete; signals wait for the end of that copy.
 //!
-//! Written in place, and so lost with a run that is cut short: devices, pipes and sockets; a file
-//! in a directory in which nothing can be made; a file that a descriptor of the process leads to;
-//! everything under `--in-place`. What did not exist before is made under its own name at once.
+//! These files are written in place, so their old contents are lost if a run is cut short: devices,
+//! pipes and sockets; a file in a directory in which nothing can be created; a file that a
+//! descriptor of the process refers to; every file under `--in-place`. A file that did not exist
+//! before is created under its own name at once.
 
 pub(crate) mod attributes;
 mod guard;
@@ -43,56 +44,56 @@ pub(crate) use guard::Guard;
 use guard::{Partial, remove_if};
 use naming::{Naming, open_parent, split, temporary_name, unnamed, unnamed_plain};
 
-/// A file that is being written. Dropped without [`OutputFile::keep`] it leaves the old file as it
-/// was.
+/// A file that is being written. If it is dropped without [`OutputFile::keep`], the old file is
+/// unchanged.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
-    /// What is written.
+    /// The file that is written.
     fd: OwnedFd,
     path: PathBuf,
     how: How,
-    /// The file that had the name before.
+    /// The identity of the file that had the name before.
     before: Option<FileId>,
 }
 
 #[derive(Debug)]
 enum How {
-    /// Nothing had the name; the file has it from the start.
+    /// The name did not exist; the file has it from the start.
     New(FileId),
     /// The file gets its name at the end.
     AtEnd(Beside),
-    /// It is copied into this file at the end.
+    /// The contents are copied into this file at the end.
     Into(OwnedFd),
-    /// It is the file itself. The flag says that it has contents to cut off.
+    /// The existing file is written directly. `regular` says that it has contents to truncate.
     InPlace { regular: bool },
 }
 
-/// The name that the file gets.
+/// The name that the file gets at the end.
 #[derive(Debug)]
 struct Beside {
     name: CString,
     naming: Naming<Arc<OwnedFd>>,
-    /// What has the name then is replaced; otherwise the name must still be free.
+    /// Whether a file of that name is replaced; otherwise the name must still be free.
     replace: bool,
 }
 
-/// How a [`OutputFile`] is made.
+/// Options for opening an [`OutputFile`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
-    /// The old contents go before the new ones come (`--in-place`).
+    /// The old contents are truncated before the new ones are written (`--in-place`).
     pub(crate) in_place: bool,
-    /// Where nothing has the name, it is given at the end, and only if it is still free.
+    /// If the name does not exist, the file gets it at the end, and only if the name is still free.
     pub(crate) hidden: bool,
-    /// A link is not followed (ELOOP), and a FIFO without a reader not waited for (ENXIO).
+    /// A link is not followed (ELOOP), and a FIFO without a reader is not waited for (ENXIO).
     pub(crate) wary: bool,
 }
 
 impl OutputFile {
-    /// Begins the target of what `path` leads to. What is there has the bytes it had until
-    /// [`OutputFile::keep`], unless it has to be written in place: then until [`OutputFile::sink`].
+    /// Opens the target that `path` leads to. An existing file keeps its contents until
+    /// [`OutputFile::keep`], or until [`OutputFile::sink`] if it has to be written in place.
     ///
     /// # Errors
-    /// What `open(2)` answers for writing to the file itself.
+    /// Errors of `open(2)` for writing to the file itself.
     pub(crate) fn open(path: &Path, wish: Wish) -> Result<OutputFile, Errno> {
         let wary = if wish.wary { OFlags::NOFOLLOW | OFlags::NONBLOCK } else { OFlags::empty() };
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | wary;
@@ -102,7 +103,7 @@ impl OutputFile {
             Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return OutputFile::hidden(path, mode),
             Err(Errno::NOENT) => {
                 match uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
-                    // A link to nowhere, or another process made the file meanwhile.
+                    // The name is a dangling link, or another process created the file meanwhile.
                     Err(Errno::EXIST) => uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
@@ -126,13 +127,14 @@ impl OutputFile {
         Ok(OutputFile { fd, path, how, before })
     }
 
-    /// Begins a file that will be called `path` itself, even if that is a link, in the directory
-    /// `dir` of that path: what has the name is not changed before [`OutputFile::keep_named`].
-    /// Until its attributes are given, the file is for its owner alone.
+    /// Begins a file that will get the name `path` itself, even if that is a link, in the directory
+    /// `dir` of that path. An existing file of that name is unchanged until
+    /// [`OutputFile::keep_named`]. Until its attributes are set, only its owner can access the
+    /// file.
     ///
     /// # Errors
-    /// EEXIST when something has the name and is not to be replaced, EISDIR when that is a
-    /// directory; what `open(2)` answers.
+    /// EEXIST if the name exists and is not to be replaced; EISDIR if it is a directory; errors of
+    /// `open(2)`.
     pub(crate) fn named(dir: Arc<OwnedFd>, path: &Path, replace: bool) -> io::Result<OutputFile> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let before = match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -147,11 +149,11 @@ impl OutputFile {
         Ok(OutputFile { fd, path: path.to_owned(), how, before })
     }
 
-    /// Opens what has the last name of `path` in `dir`, the directory of that path, and is no
-    /// regular file, to be written as it is; `None` for a regular file, or none.
+    /// Opens a special file for writing in place: the last name of `path` in `dir`, the directory
+    /// of that path. Returns `None` for a regular file or directory, or if the name does not exist.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// Errors of `open(2)`.
     pub(crate) fn special(dir: &OwnedFd, path: &Path) -> io::Result<Option<OutputFile>> {
         let name = split(path).1;
         let is_special =
@@ -161,13 +163,13 @@ impl OutputFile {
         }
         let fd = openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
         if !is_special(&fstat(&fd)?) {
-            // The name leads to another file since: that one is not written into.
+            // The name refers to another file by now, which must not be written to.
             return Ok(None);
         }
         Ok(Some(OutputFile { fd, path: path.to_owned(), how: How::InPlace { regular: false }, before: None }))
     }
 
-    /// A file that has no name before it is kept.
+    /// Creates a file that has no name until it is kept.
     fn hidden(path: PathBuf, mode: Mode) -> Result<OutputFile, Errno> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let dir = Arc::new(open_parent(&path)?);
@@ -176,57 +178,57 @@ impl OutputFile {
         Ok(OutputFile { fd, path, how, before: None })
     }
 
-    /// Its name, as it was given.
+    /// Returns the path as it was given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is written: the new file, or the old one where that is written in place.
+    /// Returns the file that is written: the new one, or the old one if it is written in place.
     pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The descriptor alone, of a file that is written under its own name.
+    /// Returns only the descriptor, for a file that is written under its own name.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.fd
     }
 
-    /// Whether it is a regular file, and no device, pipe or socket.
+    /// Returns whether it is a regular file, rather than a device, pipe or socket.
     pub(crate) fn is_regular(&self) -> bool {
         !matches!(self.how, How::InPlace { regular: false })
     }
 
-    /// The file that had the name before, if there was one.
+    /// Returns the identity of the file that had the name before, if there was one.
     pub(crate) fn before(&self) -> Option<FileId> {
         self.before
     }
 
-    /// Whether the old contents are whole until the new ones are.
+    /// Returns whether the old contents stay complete until the new ones are complete.
     pub(crate) fn keeps_the_old(&self) -> bool {
         matches!(self.how, How::AtEnd(Beside { replace: true, .. }) | How::Into(_))
     }
 
-    /// Whether the old contents go as soon as new ones come.
+    /// Returns whether the old contents are overwritten as soon as new ones are written.
     pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.how, How::InPlace { .. })
     }
 
-    /// Whether a process that is killed leaves a temporary name behind.
+    /// Returns whether a process that is killed leaves a temporary name behind.
     pub(crate) fn has_temporary_name(&self) -> bool {
         matches!(&self.how, How::AtEnd(beside) if beside.naming.is_hidden())
     }
 
-    /// What can be done where `errno` says that there is no room for two copies.
+    /// Returns a remedy if `errno` says that there is no room for two copies.
     pub(crate) fn cure(&self, errno: Errno) -> Option<&'static str> {
         let full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
         (full && self.keeps_the_old())
             .then_some("the old contents are kept beside the new ones; --in-place overwrites them")
     }
 
-    /// Cuts the old contents off where they are overwritten.
+    /// Truncates the old contents if they are overwritten.
     ///
     /// # Errors
-    /// What `ftruncate(2)` answers for a regular file.
+    /// Errors of `ftruncate(2)` for a regular file.
     pub(crate) fn begin(&self) -> Result<(), Errno> {
         match self.how {
             How::InPlace { regular: true } => names::ftruncate(&self.fd, 0),
@@ -234,8 +236,8 @@ impl OutputFile {
         }
     }
 
-    /// Takes the file away if a signal ends the process before it is whole. A file that was not
-    /// there before is removed too, if `new` says so.
+    /// Removes the file if a signal ends the process before it is complete. A file that did not
+    /// exist before is removed too if `new` is set.
     pub(crate) fn guard(&self, new: bool) -> Guard {
         Guard::of(match &self.how {
             How::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
@@ -244,19 +246,19 @@ impl OutputFile {
         })
     }
 
-    /// Makes the contents durable, as far as the file can be synced.
+    /// Makes the contents durable, if the file can be synced.
     ///
     /// # Errors
-    /// What `fsync(2)` answers.
+    /// Errors of `fsync(2)`.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(if self.is_regular() { names::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
     }
 
-    /// The contents are complete: they become those of the file, for good before the old ones go.
+    /// Puts the complete contents in place. They are durable before the old ones are gone.
     ///
     /// # Errors
-    /// EEXIST where the name was free and is not any more; what syncing, linking, renaming and
-    /// copying answer.
+    /// EEXIST if the name was free before and exists now; errors of syncing, linking, renaming and
+    /// copying.
     pub(crate) fn keep(&mut self) -> io::Result<()> {
         match &mut self.how {
             How::New(_) | How::InPlace { .. } => {}
@@ -271,11 +273,11 @@ impl OutputFile {
         Ok(())
     }
 
-    /// As [`OutputFile::keep`], for a file that gets its name at the end; for good, contents and
-    /// name, if it is to be `durable`.
+    /// Does the same as [`OutputFile::keep`] for a file that gets its name at the end. With
+    /// `durable`, contents and name are synced.
     ///
     /// # Errors
-    /// As [`OutputFile::keep`].
+    /// Errors of [`OutputFile::keep`].
     pub(crate) fn keep_named(&mut self, durable: bool) -> io::Result<()> {
         if durable {
             self.sync()?;
@@ -286,10 +288,10 @@ impl OutputFile {
         if durable { self.sync_name() } else { Ok(()) }
     }
 
-    /// Makes the name durable that it got at the end.
+    /// Makes the name durable that the file got at the end.
     ///
     /// # Errors
-    /// What `fsync(2)` answers.
+    /// Errors of `fsync(2)`.
     pub(crate) fn sync_name(&self) -> io::Result<()> {
         match &self.how {
             How::AtEnd(beside) => Ok(beside.naming.sync(&self.fd)?),
@@ -297,7 +299,7 @@ impl OutputFile {
         }
     }
 
-    /// Takes away a file that was made here and is not whole.
+    /// Removes an incomplete file that was created here.
     pub(crate) fn discard(self) {
         if let How::New(made) = &self.how {
             remove_if(&self.path, *made);
@@ -306,8 +308,8 @@ impl OutputFile {
 }
 
 impl Beside {
-    /// Gives the complete file its name. What is replaced is so for good only when the new contents
-    /// are durable.
+    /// Gives the complete file its name. If it replaces another file or is striped, its contents
+    /// are synced first.
     fn give_name(&mut self, fd: &OwnedFd) -> io::Result<()> {
         if self.replace || names::is_striped(fd)? {
             names::fsync(fd)?;
@@ -317,15 +319,15 @@ impl Beside {
     }
 }
 
-/// A file of its own, and what it replaces by its name.
+/// A separate file, and the name under which it replaces the old one.
 type Apart = (OwnedFd, Option<Beside>);
 
-/// A file apart from `old`, to be renamed over it, or copied into it where the second is none; none
-/// where the directory lets nothing be made.
+/// Creates a file separate from `old`. It is renamed over `old` later or, if the second value is
+/// `None`, copied into it. Returns `None` if nothing can be created in the directory.
 ///
 /// # Errors
-/// There is no room for one, or there are too many open files: the old one is not overwritten
-/// because of that.
+/// There is no room for the file, or there are too many open files: that is no reason to overwrite
+/// the old file.
 fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     match made_apart(old, stat) {
         Ok(made) => Ok(made),
@@ -341,8 +343,8 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     let real = readlink(fd_path(old), Vec::new())?;
     let Some(name) = base_name(real.to_bytes()) else { return Ok(None) };
     let dir = open_parent(Path::new(OsStr::from_bytes(real.to_bytes())))?;
-    // A file that was removed, or that a mount of another name space hides, has no name to be taken
-    // over.
+    // A file that was removed, or that a mount of another mount namespace hides, has no name that
+    // could be taken over.
     let there = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
     let named = FileId::of(&there) == FileId::of(stat);
     let striped = names::is_striped(old)?;
@@ -372,9 +374,9 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     Ok(Some((fd, None)))
 }
 
-/// Whether this process was started with another descriptor that writes to the file, as for `-o
-/// /dev/stdout >file`: what others write there after it must reach the same file. The descriptors
-/// are looked at once, when the first file is opened.
+/// Returns whether this process was started with another descriptor that writes to the file, as
+/// with `-o /dev/stdout >file`: what other processes write there afterwards must reach the same
+/// file. The descriptors are examined once, when the first file is opened.
 fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     const WRITES: u32 = 0o200;
     static WRITTEN: OnceLock<Vec<FileId>> = OnceLock::new();
@@ -390,20 +392,20 @@ fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     written.contains(&FileId::of(stat))
 }
 
-/// Whether something is mounted at the name by which the file was opened (`statx(2)`).
+/// Returns whether something is mounted at the name by which the file was opened (`statx(2)`).
 fn is_mount(fd: &OwnedFd) -> bool {
     statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Copies a complete file into the one that has to stay. Space comes first, so that a full disk
-/// changes nothing.
+/// Copies a complete file into the one that has to stay. The space is allocated first, so that a
+/// full disk changes nothing.
 fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     let (size, held) = (fstat(from)?.st_size as u64, fstat(to)?.st_size as u64);
     fsync(from)?;
     if size > held {
         let allocate = || rustix::fs::fallocate(to, FallocateFlags::KEEP_SIZE, held, size - held);
-        // Not every file system can.
+        // Not every file system supports this.
         if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = uninterrupted(allocate) {
             return Err(errno.into());
         }
@@ -422,7 +424,7 @@ fn is_link(path: &Path) -> bool {
     rustix::fs::readlinkat_raw(CWD, path, &mut [0; 1]).is_ok()
 }
 
-/// The last part of a path that does not end in a slash.
+/// Returns the last component of a path that does not end in a slash.
 fn base_name(path: &[u8]) -> Option<CString> {
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     CString::new(&path[start..]).ok().filter(|name| !matches!(name.to_bytes(), b"" | b"." | b".."))

@@ -1,4 +1,4 @@
-//! Files that nobody sees before they are complete.
+//! Files that stay hidden until they are complete.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,37 +14,37 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::tool::synced;
 
-/// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that,
-/// it takes the hidden name away, and with it the file.
+/// Gives a complete file that was created by [`unnamed`] its name. If it is dropped before that, it
+/// removes the hidden name and with it the file.
 #[derive(Debug)]
 pub(crate) struct Naming<D: AsFd> {
     dir: D,
-    /// The name that the file has until then, if it has one.
+    /// The hidden name that the file has until then, if any.
     hidden: Option<CString>,
 }
 
 impl<D: AsFd> Naming<D> {
-    /// For a file in `dir` that has no name, or this one.
+    /// Creates the state for a file in `dir` that has this hidden name, or none.
     pub(crate) fn new(dir: D, hidden: Option<CString>) -> Naming<D> {
         Naming { dir, hidden }
     }
 
-    /// Whether a process that is killed leaves a hidden name behind.
+    /// Returns whether a process that is killed leaves a hidden name behind.
     pub(crate) fn is_hidden(&self) -> bool {
         self.hidden.is_some()
     }
 
-    /// The path of that hidden name.
+    /// Returns the path of that hidden name.
     pub(crate) fn hidden_path(&self) -> Option<PathBuf> {
         let hidden = self.hidden.as_ref()?;
         let dir = std::fs::read_link(fd_path(&self.dir)).unwrap_or_default();
         Some(dir.join(OsStr::from_bytes(hidden.to_bytes())))
     }
 
-    /// Puts the file in the place of what has `name`, or where nothing has it.
+    /// Gives the file `name`, replacing a file that has it.
     ///
     /// # Errors
-    /// What `link(2)` and `rename(2)` answer.
+    /// Errors of `link(2)` and `rename(2)`.
     pub(crate) fn replace(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         if self.hidden.is_none() {
             let hidden = temporary_name();
@@ -58,16 +58,16 @@ impl<D: AsFd> Naming<D> {
         Ok(())
     }
 
-    /// Gives the file `name` if nothing has it.
+    /// Gives the file `name` if that does not exist.
     ///
     /// # Errors
-    /// EEXIST where something has it; what `link(2)` and `rename(2)` answer.
+    /// EEXIST if it exists; errors of `link(2)` and `rename(2)`.
     pub(crate) fn claim(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         let Some(hidden) = &self.hidden else {
             return linkat(CWD, fd_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW);
         };
         match renameat_with(&self.dir, &**hidden, &self.dir, name, RenameFlags::NOREPLACE) {
-            // Not every file system knows the flag.
+            // Not every file system supports this flag.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 if statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                     return Err(Errno::EXIST);
@@ -83,7 +83,7 @@ impl<D: AsFd> Naming<D> {
     /// Makes the name durable.
     ///
     /// # Errors
-    /// What `fsync(2)` answers.
+    /// Errors of `fsync(2)`.
     pub(crate) fn sync(&self, file: &OwnedFd) -> Result<(), Errno> {
         sync_names(&self.dir, file)
     }
@@ -92,28 +92,29 @@ impl<D: AsFd> Naming<D> {
 impl<D: AsFd> Drop for Naming<D> {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
-            // Nobody is left who could do something about it.
+            // An error here cannot be handled.
             let _ = names::unlinkat(&self.dir, hidden);
         }
     }
 }
 
-/// Syncs the names in a directory, one of which is that of `file`.
+/// Syncs the names in a directory, one of which belongs to `file`.
 pub(super) fn sync_names(dir: impl AsFd, file: impl AsFd) -> Result<(), Errno> {
     match synced::fsync(dir) {
-        // A directory that may only be searched cannot be synced by itself.
+        // A directory that is open with `O_PATH`, because it may only be searched, cannot be synced
+        // by itself.
         Err(Errno::BADF) => rustix::fs::syncfs(file),
         other => other,
     }
 }
 
-/// The directory that holds `path`.
+/// Returns the directory that holds `path`.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The directory that holds `path`, and its name in there; slashes at the end belong to the name.
-/// Neither changes what a path leads to.
+/// Returns the directory that holds `path`, and its name in there; trailing slashes belong to the
+/// name. Joined again, both lead to the same file as `path`.
 pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -122,33 +123,33 @@ pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
     (Path::new(if dir.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(dir) }), OsStr::from_bytes(name))
 }
 
-/// Opens the directory that holds `path`, to make files in it.
+/// Opens the directory that holds `path`, to create files in it.
 ///
 /// # Errors
-/// What `open(2)` answers.
+/// Errors of `open(2)`.
 pub(crate) fn open_parent(path: &Path) -> Result<OwnedFd, Errno> {
     open_directory(split(path).0)
 }
 
-/// Opens a directory to look names up in it, and to make files.
+/// Opens a directory to look up names and create files in it.
 ///
 /// # Errors
-/// What `open(2)` answers.
+/// Errors of `open(2)`.
 pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, path, OFlags::RDONLY | flags, Mode::empty()) {
-        // It may be written all the same.
+        // Without read permission, the directory may still be writable.
         Err(Errno::ACCESS) => openat(CWD, path, OFlags::PATH | flags, Mode::empty()),
         dir => dir,
     }
 }
 
-/// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the
-/// kernel, has none such, or the directory gives its files stripes, it is hidden by a name that is
-/// returned as well.
+/// Creates a file without a name in the directory `dir` (`O_TMPFILE`). If the file system or the
+/// kernel does not support that, or files in the directory are striped by default, the file has a
+/// hidden name, which is returned too.
 ///
 /// # Errors
-/// What `open(2)` answers.
+/// Errors of `open(2)`.
 pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
     if names::has_default(path_in(dir, OsStr::new("."))) {
@@ -157,10 +158,10 @@ pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(Owne
     unnamed_plain(dir, flags, mode)
 }
 
-/// The same, without stripes whatever the directory has by default.
+/// Does the same without stripes, even if the directory has them by default.
 ///
 /// # Errors
-/// What `open(2)` answers.
+/// Errors of `open(2)`.
 pub(crate) fn unnamed_plain(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
     match openat(dir, c".", flags | OFlags::TMPFILE, mode) {
@@ -170,13 +171,14 @@ pub(crate) fn unnamed_plain(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result
     }
 }
 
-/// A file under a temporary name, striped where it `may` be and the directory says so.
+/// Creates a file under a temporary name; it is striped if `may` is set and the directory's default
+/// says so.
 fn hidden(dir: BorrowedFd<'_>, flags: OFlags, mode: Mode, may: bool) -> Result<(OwnedFd, Option<CString>), Errno> {
     let name = temporary_name();
     let flags = flags | OFlags::CREATE | OFlags::EXCL;
     match if may { names::openat(dir, &*name, flags, mode) } else { openat(dir, &*name, flags, mode) } {
         Ok(fd) => Ok((fd, Some(name))),
-        // It could not be striped.
+        // The file was created but could not be striped.
         Err(errno) if errno != Errno::EXIST => {
             let _ = names::unlinkat(dir, &name);
             Err(errno)
@@ -185,7 +187,7 @@ fn hidden(dir: BorrowedFd<'_>, flags: OFlags, mode: Mode, may: bool) -> Result<(
     }
 }
 
-/// A name that nothing has by accident, and that whoever wrote an archive could not know.
+/// Returns a name that no file has by accident and that the author of an archive could not predict.
 pub(crate) fn temporary_name() -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = clock_gettime(ClockId::Realtime);

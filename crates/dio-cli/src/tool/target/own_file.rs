@@ -1,5 +1,5 @@
-//! Small files of the program's own, such as notes of how far it has come: replaced as a whole, and
-//! believed only if nobody else may have written them.
+//! Small files of the program's own, such as notes of its progress. They are replaced as a whole,
+//! and used only if no other user may have written them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,13 +12,13 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 use super::naming::{open_parent, sync_names};
 
-/// Puts a small file of the program's own in the place of what has the name, durably: that stays
-/// whole until then. Until it is complete it is called `temporary`, a name beside it that can be
-/// foreseen, so that the next run removes what a killed one left. Nothing is written into, or found
-/// through, what somebody else may have put there.
+/// Replaces `path` durably by a small file of the program's own; the old file stays complete until
+/// then. Until it is complete, the new file is called `temporary`, a predictable name beside it, so
+/// that the next run removes a file that a killed one left. Files and links that another user may
+/// have put there are neither written to nor followed.
 ///
 /// # Errors
-/// What making, writing, syncing and renaming answer.
+/// Errors of creating, writing, syncing and renaming.
 pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let removed = std::fs::remove_file(temporary);
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
@@ -30,16 +30,16 @@ pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32)
         Ok(sync_names(open_parent(path)?, &file)?)
     };
     replace().inspect_err(|_| {
-        // The error that is told is the first.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(temporary);
     })
 }
 
-/// The contents of a file that [`replace_by`] has left, if it is the program's own: a regular file
-/// of at most `most` bytes that belongs to this user or root, and that nobody else may write.
-/// `None` for anything else.
+/// Returns the contents of a file that [`replace_by`] has left, if it is the program's own: a
+/// regular file of at most `most` bytes that belongs to this user or root, and that no other user
+/// may write. Returns `None` for anything else.
 pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
-    // To open what is there may wait, or do something.
+    // Opening an unknown file may block or have side effects, so `O_PATH` is used first.
     let place = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let found = fstat(&place).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;

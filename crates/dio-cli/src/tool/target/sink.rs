@@ -8,18 +8,19 @@ use super::OutputFile;
 use crate::tool::{Sink, Tool};
 
 impl OutputFile {
-    /// A stream into it. The contents of a file that is written in place are gone.
+    /// Returns a stream into the file. If the file is written in place, its old contents are
+    /// truncated.
     ///
     /// # Errors
-    /// As [`OutputFile::begin`] and [`Tool::output`].
+    /// Errors of [`OutputFile::begin`] and [`Tool::output`].
     pub(crate) fn sink(&self, tool: &Tool) -> io::Result<Sink> {
         self.sink_with(tool, tool.stream_options())
     }
 
-    /// The same, with options of its own.
+    /// Does the same with separate options.
     ///
     /// # Errors
-    /// As [`OutputFile::sink`].
+    /// Errors of [`OutputFile::sink`].
     pub(crate) fn sink_with(&self, tool: &Tool, how: &StreamOptions) -> io::Result<Sink> {
         self.begin()?;
         tool.output_with(self.fd.try_clone()?, &self.path, how)

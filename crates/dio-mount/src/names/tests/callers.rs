@@ -1,4 +1,4 @@
-//! What is created belongs to its creator.
+//! New inodes belong to their creator, and changes need the caller's rights.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ const USER: u32 = 54_321;
 const GROUP: u32 = 54_322;
 const OTHER_GROUP: u32 = 54_323;
 
-/// A process of that user, in one more group, which waits to be killed.
+/// A process of `USER` with one supplementary group, which waits to be killed.
 struct Process(Child);
 
 impl Process {
@@ -70,7 +70,7 @@ fn everything_created_has_the_owner_and_group_of_the_caller() {
         for (text, mode) in expected {
             assert_eq!(owner(&source.join(text)), (USER, GROUP, mode), "{place}: {text}");
         }
-        // This thread is itself again.
+        // The thread has its own identity again.
         new_file(names, ROOT, "mine");
         assert_eq!(owner(&source.join("mine")).0, 0, "{place}");
         let device = names.make_node(caller, ROOT, name("device"), 0o020_666, 0, 0x0103);
@@ -88,7 +88,7 @@ fn a_set_group_id_directory_gives_its_group() {
             owner(&source.join(text))
         };
         assert_eq!(create(caller, "plain", 0o664), (USER, OTHER_GROUP, 0o664), "{place}");
-        // The bit is for members of the group alone, which only the process's groups tell.
+        // Only members of the group keep the bit; the membership is found in the process's groups.
         assert_eq!(create(caller, "member", 0o2775), (USER, OTHER_GROUP, 0o2775), "{place}");
         let stranger = Caller { pid: 0, ..caller };
         assert_eq!(create(stranger, "stranger", 0o2775), (USER, OTHER_GROUP, 0o775), "{place}");
@@ -115,8 +115,8 @@ fn a_directory_of_a_group_is_open_to_its_members_and_to_nobody_else() {
     });
 }
 
-/// The kernel lets through what the attributes allow that it remembers; here the directory has been
-/// closed since.
+/// The kernel lets requests through that cached attributes allow; in this test the directory has
+/// been closed since.
 #[test]
 fn names_change_by_the_rights_of_the_caller() {
     as_root(|place, source, names, process| {
@@ -139,12 +139,12 @@ fn names_change_by_the_rights_of_the_caller() {
             let is_refused = |outcome: &Result<()>| matches!(outcome, Err(Errno::ACCESS | Errno::PERM));
             assert!(refused.iter().all(is_refused), "{place}: {refused:?}");
         }
-        // The group, which only the process tells, may.
+        // The group may, and membership is found in the process's groups.
         names.link(caller, file, ROOT, name("second")).unwrap();
         names.rename(caller, ROOT, name("second"), ROOT, name("third"), none).unwrap();
         names.unlink(caller, ROOT, name("third")).unwrap();
         names.remove_directory(caller, ROOT, name("directory")).unwrap();
-        // In a directory like /tmp everybody has his own names alone.
+        // In a sticky directory like /tmp, users can remove only their own names.
         set(source, 0, 0, 0o1777);
         assert_eq!(names.unlink(strangers[0], ROOT, name("file")).unwrap_err(), Errno::PERM, "{place}");
         names.unlink(caller, ROOT, name("file")).unwrap();
@@ -170,7 +170,7 @@ fn whose_file_it_was_changes_nothing_of_it() {
         names.change(caller, file, &at(UNIX_EPOCH)).unwrap();
         let strange = names.change(caller, file, &group(GROUP + 100)).unwrap_err();
         assert_eq!(strange, Errno::PERM, "{place}");
-        // Who may write to it may say that it has just been written, and nothing else.
+        // A user who may write to a file may set its times to now, and nothing else.
         set(&source.join("file"), 0, 0, 0o666);
         names.change(caller, file, &now).unwrap();
         for changes in [mode(0o4777), group(GROUP), at(UNIX_EPOCH)] {

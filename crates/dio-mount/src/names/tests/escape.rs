@@ -1,4 +1,4 @@
-//! Nothing leads out of the source, whoever changes it meanwhile.
+//! No lookup leads out of the source, even while the source changes.
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use super::*;
 
 const FOR: Duration = Duration::from_millis(300);
 
-/// A name that is now a directory and now a link to one outside: what is found is never outside.
+/// A name alternates between a directory and a link to the outside: a lookup never leads outside.
 #[test]
 fn a_link_that_takes_the_place_of_a_directory_is_not_followed() {
     for fs in dio_test::file_systems() {
@@ -76,7 +76,7 @@ fn look(names: &Names, place: &str) {
     }
 }
 
-/// In the way by name, what was known is another inode when its name leads elsewhere.
+/// When inodes are found by name, a name that leads to another inode is detected.
 #[test]
 fn a_known_inode_is_not_another_of_its_name() {
     everywhere(|place, source, names| {
@@ -91,7 +91,7 @@ fn a_known_inode_is_not_another_of_its_name() {
         std::fs::rename(source.join("other"), source.join("old/file")).unwrap();
         for inode in [directory, file] {
             match names.stat(inode) {
-                // By handle, which is right.
+                // The inode was opened by its handle, so it is the right one.
                 Ok(stat) => assert_ne!(stat.st_size, 5, "{place}"),
                 Err(errno) => assert_eq!(errno, Errno::STALE, "{place}"),
             }

@@ -1,4 +1,4 @@
-//! Many inodes within limits.
+//! Memory limits with many inodes.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ fn the_kernel_is_asked_to_forget_when_there_are_too_many() {
     let mut first = None;
     while names.held().1 > limit / 8 * 7 {
         assert!(Instant::now() < end, "{} records are left", names.held().0);
-        // What the kernel does when it is asked.
+        // The kernel's reaction when it is asked to forget.
         let Ok(leaf) = answers.recv_timeout(Duration::from_secs(1)) else { continue };
         assert_eq!(leaf.parent, ROOT);
         first.get_or_insert(leaf.name.clone());

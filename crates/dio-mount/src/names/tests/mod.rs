@@ -1,4 +1,4 @@
-//! The tree on every file system of the tests, in each way in which inodes can be found again.
+//! Tests of the tree on every file system, with each method of finding inodes again.
 
 mod callers;
 mod escape;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::options::{Live, Mode, Rules, Settings};
 
-/// Us, as the kernel names the caller of a request.
+/// This process, as the caller of a request.
 pub(super) fn me() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Caller { uid, gid, pid: std::process::id() }
@@ -40,20 +40,19 @@ pub(super) fn tree_of(source: &Path, limits: Limits) -> Names {
     Names::with(source.into(), how(is_root(), 64 << 20), limits).unwrap()
 }
 
-/// The ways in which inodes are found again: as this process may, without handles, and mostly by
-/// name.
+/// The methods of finding inodes again: as this process may, without handles, and mostly by name.
 pub(super) const WAYS: [(&str, Limits); 3] = [
     ("as it may", Limits { descriptors: None, no_handles: false }),
     ("by descriptor", Limits { descriptors: None, no_handles: true }),
     ("by name", Limits { descriptors: Some(1), no_handles: true }),
 ];
 
-/// Runs a test in a scratch directory of every file system, in each way.
+/// Runs a test in a scratch directory of every file system, with each method.
 pub(super) fn everywhere(test: impl Fn(&str, &Path, &Names)) {
     in_ways(&WAYS, test);
 }
 
-/// Where it does not matter how inodes are found again.
+/// Runs a test on every file system, for tests that do not depend on how inodes are found again.
 pub(super) fn on_every_file_system(test: impl Fn(&str, &Path, &Names)) {
     in_ways(&WAYS[..1], test);
 }
@@ -72,7 +71,7 @@ pub(super) fn name(text: &str) -> &OsStr {
     OsStr::new(text)
 }
 
-/// A file with a mode of rw-r--r--.
+/// Creates a file with mode rw-r--r--.
 pub(super) fn new_file(names: &Names, parent: InodeId, text: &str) -> InodeId {
     let (entry, _file) = names.create(me(), parent, name(text), 0o644, 0, OFlags::RDWR).unwrap();
     entry.inode
@@ -82,7 +81,7 @@ pub(super) fn new_directory(names: &Names, parent: InodeId, text: &str) -> Inode
     names.make_directory(me(), parent, name(text), 0o755, 0).unwrap().inode
 }
 
-/// All names of a directory but `.` and `..`, sorted.
+/// Returns all names of a directory except `.` and `..`, sorted.
 pub(super) fn list(names: &Names, inode: InodeId) -> Vec<String> {
     let handle = names.open_directory(0, inode).unwrap();
     let mut found = Vec::new();

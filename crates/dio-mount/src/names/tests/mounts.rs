@@ -6,11 +6,11 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
 use super::*;
 
-/// Unmounted at the end.
+/// A mount that is unmounted when this is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// A tmpfs, if this process may mount one.
+    /// Mounts a tmpfs, if this process may.
     fn new(path: PathBuf) -> Option<Mounted> {
         std::fs::create_dir_all(&path).unwrap();
         match mount("dio-test", &path, "tmpfs", MountFlags::empty(), None) {
@@ -47,7 +47,7 @@ fn a_mount_below_the_source_is_entered_and_its_numbers_are_its_own() {
         let made = new_file(names, directory.inode, "made");
         assert_eq!(names.path(made).unwrap(), Path::new("mounted/directory/made"), "{place}");
         assert_eq!(names.link(me(), made, ROOT, name("link")).unwrap_err(), Errno::XDEV, "{place}");
-        // What was used for a while only is given up, so that it can be unmounted.
+        // Descriptors that are no longer used are closed, so that the file system can be unmounted.
         for _ in 0..3 {
             let mut state = names.shared.lock();
             let unused = (state.descriptors.age(), state.mounts.rest());

@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use super::*;
 
-/// Reads up to `most` names from `offset`, as a request with a small buffer would. Returns them and
-/// where to go on.
+/// Reads up to `most` names from `offset`, as a request with a small buffer would. Returns the
+/// names and the offset to continue at.
 fn part(names: &Names, handle: u64, offset: u64, most: usize) -> (Vec<(String, u64)>, u64) {
     let (mut found, mut next) = (Vec::new(), offset);
     let give = |name: Name| {
@@ -59,8 +59,8 @@ fn an_offset_leads_to_the_same_name_again_while_others_come_and_go() {
         (0..1000).for_each(|n| drop(File::create(path(n)).unwrap()));
         let handle = names.open_directory(0, ROOT).unwrap();
         let (all, _) = part(names, handle, 0, usize::MAX);
-        // Half of them go, and others come; what is neither is found behind every offset where it
-        // was.
+        // Half of the files are removed and new ones are created. The files that stay must still be
+        // found after every offset that was before them.
         let kept: BTreeSet<String> = (0..1000).step_by(2).map(|n| format!("file{n:04}")).collect();
         (1..1000).step_by(2).for_each(|n| std::fs::remove_file(path(n)).unwrap());
         (1000..1300).for_each(|n| drop(File::create(path(n)).unwrap()));
@@ -97,7 +97,7 @@ fn the_root_has_nothing_above_it() {
     });
 }
 
-/// Longer than any directory's names are read anew after a change.
+/// Longer than the time for which a changed directory is always read anew.
 const OLD: Duration = Duration::from_millis(2200);
 
 #[test]
@@ -131,7 +131,7 @@ fn the_kernel_keeps_names_until_they_change_and_no_longer_than_it_may() {
 
 #[test]
 fn times_of_file_systems_of_other_kinds_tell_nothing() {
-    // For nobody but ourselves: others are not served from there.
+    // `act_as_callers` is off: `/proc` is not served to other users.
     let source = File::open("/proc/sys").unwrap();
     let names = Names::with(source.into(), how(false, 64 << 20), Limits::default()).unwrap();
     std::thread::sleep(OLD);
@@ -146,7 +146,7 @@ fn what_was_read_ahead_is_read_anew_when_the_directory_has_changed() {
         let handle = names.open_directory(0, ROOT).unwrap();
         let (first, next) = part(names, handle, 0, 10);
         let seen: BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
-        // Where a file system has coarse times, a change at once has no other.
+        // On a file system with coarse timestamps, an immediate change would get the same time.
         std::thread::sleep(Duration::from_millis(20));
         let gone: Vec<String> = (0..100).map(|n| format!("file{n:03}")).filter(|name| !seen.contains(name)).collect();
         gone.iter().for_each(|name| std::fs::remove_file(source.join(name)).unwrap());
@@ -202,7 +202,8 @@ fn names_are_kept_for_few_directories_and_none_is_missing() {
         }
         let handles: Vec<_> = (0..200).map(|_| names.open_directory(0, ROOT).unwrap()).collect();
         let mut seen = vec![(0, 0); handles.len()];
-        // A few names of each at a time: the names of most are given up in between.
+        // Reads a few names from each handle in turn: most of the names read ahead are dropped in
+        // between.
         for _ in 0..40 {
             for (handle, (offset, count)) in handles.iter().zip(&mut seen) {
                 let (mut room, from) = (8, *offset);

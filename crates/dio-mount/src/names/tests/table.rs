@@ -1,4 +1,4 @@
-//! The table against a plain model.
+//! The table compared with a simple model.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ const NAMES: [&str; 4] = ["a", "b", "a longer name", "d"];
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Inode `number` is found as `name` in the directory that is `parent`th of those known.
+    /// Inode `number` is found as `name` in the known directory with index `parent`.
     Enter { number: u64, life: u8, parent: usize, name: usize },
-    /// The `which`th known inode loses some of its lookups.
+    /// The known inode with index `which` loses some of its lookups.
     Forget { which: usize, count: u64 },
-    /// The `which`th known inode is renamed.
+    /// The known inode with index `which` is renamed.
     Place { which: usize, parent: usize, name: usize },
 }
 
@@ -30,8 +30,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// Even numbers are directories, odd ones files; `life` tells one inode from the next with its
-/// number.
+/// Even numbers are directories, odd ones files; `life` distinguishes successive inodes with the
+/// same number.
 fn identity(number: u64, life: u8) -> Identity {
     let kind = if number % 2 == 0 { FileType::Directory } else { FileType::RegularFile };
     let handle = Handle::Short { kind: 1, length: 1, bytes: [life; 22] };
@@ -49,7 +49,7 @@ struct Known {
 #[derive(Debug, Default)]
 struct Model {
     known: HashMap<InodeId, Known>,
-    /// Every number ever given.
+    /// Every number that was ever assigned.
     given: Vec<InodeId>,
 }
 
@@ -75,7 +75,7 @@ impl Model {
     fn place(&mut self, id: InodeId, parent: InodeId, name: &'static str) {
         let before = self.known[&id].parent;
         let parent = if parent == id { None } else { Some(parent) };
-        // Whoever closes a circle has an outdated place.
+        // The directory that closes a circle has an outdated parent.
         let mut at = parent;
         while let Some(above) = at.filter(|above| *above != ROOT && before != parent) {
             at = self.known[&above].parent;
@@ -88,7 +88,7 @@ impl Model {
         self.sweep();
     }
 
-    /// Without lookups and names below, nothing stays.
+    /// Removes inodes without lookups and without names below them.
     fn sweep(&mut self) {
         loop {
             let parents: Vec<_> = self.known.values().filter_map(|known| known.parent).collect();
@@ -177,7 +177,7 @@ fn the_oldest_leaves_come_first_and_each_once() {
     let mut table = Table::new(identity(0, 0));
     let directory = table.enter(identity(2, 0), ROOT, name("directory"));
     let files: Vec<_> = (0..5).map(|n| table.enter(identity(11 + 2 * n, 0), directory, name("file"))).collect();
-    // All are new, so the first round only passes by.
+    // All records are new, so the first round only clears their marks.
     let first: Vec<_> = table.oldest_leaves(3, false).iter().map(|leaf| leaf.inode).collect();
     assert_eq!(first, files[..3]);
     table.visit(files[3], directory, name("file"));

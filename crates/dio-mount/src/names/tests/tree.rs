@@ -1,4 +1,4 @@
-//! What the tree does is what happens below.
+//! Operations on the tree take effect in the source.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -126,7 +126,7 @@ fn an_unlinked_inode_goes_on_until_it_is_forgotten() {
         names.unlink(me(), ROOT, name("file")).unwrap();
         names.remove_directory(me(), ROOT, name("directory")).unwrap();
         names.rename(me(), ROOT, name("other"), ROOT, name("third"), RenameFlags::empty()).unwrap();
-        // Others use up the descriptors.
+        // New files push the cached descriptors out.
         for n in 0..10 {
             new_file(names, ROOT, &n.to_string());
         }
@@ -180,7 +180,7 @@ fn paths_follow_renames_of_what_is_above() {
     });
 }
 
-/// In the way by name, everything is found through the names that change.
+/// When inodes are found by name, all lookups here use names that change.
 #[test]
 fn what_is_below_a_directory_is_found_while_it_is_renamed() {
     everywhere(|place, _, names| {
@@ -210,7 +210,7 @@ fn a_new_file_with_the_number_of_an_old_one_is_another_inode() {
         let path = source.join("file");
         std::fs::write(&path, b"1").unwrap();
         let first = names.lookup(ROOT, name("file")).unwrap();
-        // Gives up the descriptor, which would keep the number taken.
+        // Closes the descriptor, which would keep the inode number from being reused.
         let unused = names.shared.lock().descriptors.halve();
         drop(unused);
         std::fs::remove_file(&path).unwrap();
@@ -322,8 +322,8 @@ fn the_file_system_below_is_that_of_the_source() {
     });
 }
 
-/// As long as it is not durable that the last name of a striped file has gone, its objects stay: a
-/// crash may bring it back.
+/// The objects of a striped file stay until the removal of its last name is durable: a crash may
+/// bring the name back.
 #[test]
 fn objects_go_when_the_last_name_has_gone_for_good() {
     on_every_file_system(|place, source, names| {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A source of which only the counters of a file are known.
+/// A source with one counter, that of read requests.
 #[derive(Debug, Default)]
 struct Fake(AtomicU64);
 
@@ -88,7 +88,7 @@ fn a_source_counts_from_where_it_stood_to_its_end() {
     source.0.store(20, Ordering::Relaxed);
     drop(file);
     assert_eq!(book.reading(1).total.transfers.get(Kind::Read), 7 + 5);
-    // The guard alone keeps the file open here.
+    // Only the guard keeps the file open here.
     assert_eq!(book.reading(1).open, 1);
     drop(again);
     source.0.store(99, Ordering::Relaxed);
@@ -97,8 +97,8 @@ fn a_source_counts_from_where_it_stood_to_its_end() {
     assert_eq!(Arc::strong_count(&source), 1, "nobody keeps the source");
 }
 
-/// A direct and a concurrent open of one file share their lock: a wait is told once, by what it was
-/// for.
+/// A direct and a concurrent open of one file share their lock: a wait is counted once, under the
+/// lock it was for.
 #[test]
 fn waits_of_a_file_are_told_once() {
     let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
@@ -112,7 +112,7 @@ fn waits_of_a_file_are_told_once() {
     let stats = book.open(1, Path::new("data"));
     let (one, two) = (open(Mode::Direct), open(Mode::Direct));
     let attached = (stats.attach(one.clone(), Wait::Range), stats.attach(two.clone(), Wait::Range));
-    // Extends: the whole file is locked.
+    // This extends the file, so the whole file is locked.
     one.write_at(&vec![1; 1 << 16], 0).unwrap();
     thread::scope(|scope| {
         for file in [&one, &two] {
@@ -135,7 +135,7 @@ fn waits_of_a_file_are_told_once() {
     assert_eq!(book.reading(1).total, figures);
 }
 
-/// Sums never go back while files are opened, used and closed by many threads.
+/// Sums never decrease while many threads open, use and close files.
 #[test]
 fn sums_never_go_back() {
     let book = book();
@@ -167,8 +167,8 @@ fn sums_never_go_back() {
 }
 
 proptest! {
-    /// However files are opened and closed, the rows and the rest make the sum, and memory is
-    /// bounded.
+    /// For all sequences of opens and closes, the rows and the rest add up to the sum, and memory
+    /// is bounded.
     #[test]
     fn rows_and_the_rest_make_the_sum(steps in prop::collection::vec((0..30u64, 0..3u8), 1..300)) {
         let book = book();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::{Kind, Stats};
 use super::*;
 
-/// One line with a value.
+/// A line with a value.
 #[derive(Debug)]
 struct Sample {
     name: String,
@@ -19,7 +19,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':')
 }
 
-/// Labels up to the closing brace, and what is behind it.
+/// Parses labels up to the closing brace; returns them with the rest.
 fn labels(text: &str) -> Result<(BTreeMap<String, String>, &str), String> {
     let mut labels = BTreeMap::new();
     let mut rest = text;
@@ -53,7 +53,7 @@ fn labels(text: &str) -> Result<(BTreeMap<String, String>, &str), String> {
     }
 }
 
-/// Reads the format by its description, more strictly than Prometheus does.
+/// Parses the format as specified, more strictly than Prometheus does.
 fn check(text: &str) -> Result<Vec<Sample>, String> {
     if !text.ends_with('\n') {
         return Err("the last line does not end".to_owned());
@@ -100,7 +100,8 @@ fn check(text: &str) -> Result<Vec<Sample>, String> {
     Ok(samples)
 }
 
-/// Buckets rise with their bound, the last one is the count.
+/// Checks that the counts of buckets increase with their bounds, and that the last one is the total
+/// count.
 fn histograms_are_sound(samples: &[Sample]) -> Result<(), String> {
     let mut last: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.name.ends_with("_bucket")) {

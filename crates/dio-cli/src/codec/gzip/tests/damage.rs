@@ -1,4 +1,4 @@
-//! What is damaged is told with its place, and nothing unsound passes as sound.
+//! Damage is reported with its offset, and nothing damaged passes as sound.
 
 use dio_test::Rng;
 
@@ -57,11 +57,12 @@ fn zeros_behind_the_last_member_are_padding_and_all_else_is_garbage() {
     }
 }
 
-/// RFC 1951 section 2: a distance never leads before the first byte. Some decoders read zeros
+/// RFC 1951 section 2: a distance never points before the first byte. Some decoders read zeros
 /// there.
 #[test]
 fn a_distance_that_leads_before_the_first_byte_is_damage() {
-    // The letter a, and three bytes from a distance of five; with the check value of `a\0\0\0`.
+    // The letter a, then a match of three bytes at distance five; the check value is that of
+    // `a\0\0\0`.
     let member = *b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x04\x92\0\x7a\x4f\xde\xa2\x04\0\0\0";
     for behind in [0, 1000] {
         for workers in [0, 2] {
@@ -82,7 +83,7 @@ fn an_early_end_is_found_at_every_place() {
             let workers = length % 2;
             let (out, result) = decoded(&member[..length], &Decode { workers, ..Decode::default() });
             if result.as_ref().is_ok_and(|moved| moved.members > 0 && moved.read == length as u64) {
-                // Between two members nobody can tell.
+                // A cut between two members cannot be detected.
                 assert!(data.starts_with(&out));
                 continue;
             }
@@ -93,7 +94,7 @@ fn an_early_end_is_found_at_every_place() {
     }
 }
 
-/// As gzip: what an incomplete file still holds is given.
+/// As gzip does, the decoder writes what an incomplete file still contains.
 #[test]
 fn all_that_can_be_decoded_of_an_incomplete_member_is_written() {
     let data = text(1_000_000, &mut Rng::new(3));
@@ -133,7 +134,7 @@ fn a_trailer_that_does_not_fit_is_told_at_its_place() {
 fn of_a_damaged_member_something_is_written_only_if_asked_for() {
     let data = text(300_000, &mut Rng::new(5));
     for packed in [ours(&data, 100_000), members(&data, 100_000)] {
-        // The middle of the data of the second piece: all are about as large.
+        // The middle of the data of the second piece; all pieces have about the same size.
         let middle = packed.len() / 3 + 10_000;
         damaged_in_the_middle(packed, middle, &data);
     }

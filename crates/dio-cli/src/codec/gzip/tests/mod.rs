@@ -12,7 +12,7 @@ use super::encode::encode_pieces;
 use super::{Decode, Encode, decode};
 use crate::codec::{DecodeError, Moved};
 
-/// Words in a random order: compresses to a third or so.
+/// Returns words in a random order, which compress to about a third.
 fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
     let words: Vec<Vec<u8>> = (0..200).map(|_| rng.bytes(4).iter().map(|b| b'a' + b % 26).collect()).collect();
     let mut text = Vec::with_capacity(length + 8);
@@ -24,12 +24,12 @@ fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
     text
 }
 
-/// As dio writes it, with pieces of this size.
+/// Compresses as dio does, with pieces of this size.
 fn ours(data: &[u8], piece: usize) -> Vec<u8> {
     ours_as(data, piece, &Encode::default())
 }
 
-/// As dio writes it when each piece is to be a member.
+/// Compresses as dio does with one member per piece.
 fn members(data: &[u8], piece: usize) -> Vec<u8> {
     ours_as(data, piece, &Encode { members: true, ..Encode::default() })
 }
@@ -41,7 +41,7 @@ fn ours_as(data: &[u8], piece: usize, how: &Encode<'_>) -> Vec<u8> {
     out
 }
 
-/// Deflated as one stream by another encoder.
+/// Deflates as one stream with another encoder.
 fn deflated(data: &[u8], level: i32) -> Vec<u8> {
     let mut out = vec![0; data.len() + data.len() / 8 + 1000];
     let mut deflate = Deflate::new(level, false, 15);
@@ -54,19 +54,19 @@ fn trailer(data: &[u8]) -> Vec<u8> {
     [libdeflater::crc32(data).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat()
 }
 
-/// A member as others write it: no size in its header.
+/// Makes a member as other encoders write it, without a size in its header.
 fn foreign(data: &[u8], level: i32) -> Vec<u8> {
     [b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec(), deflated(data, level), trailer(data)].concat()
 }
 
-/// A block of BGZF.
+/// Makes a BGZF block.
 fn bgzf(data: &[u8]) -> Vec<u8> {
     let body = [deflated(data, 6), trailer(data)].concat();
     let size = (18 + body.len() - 1) as u16;
     [b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0".to_vec(), size.to_le_bytes().to_vec(), body].concat()
 }
 
-/// Decoded from an input that gives so many bytes at a time.
+/// Decodes an input that returns `step` bytes at a time.
 fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Result<Moved, DecodeError>) {
     let mut out = Vec::new();
     let mut input = BufReader::with_capacity(step, Cursor::new(compressed));
@@ -82,7 +82,7 @@ fn decoded(compressed: &[u8], how: &Decode<'_>) -> (Vec<u8>, Result<Moved, Decod
     decoded_by(compressed, how, 64 << 10)
 }
 
-/// Decodes to exactly `data`, however it is done.
+/// Asserts that the input decodes to exactly `data` with every number of workers and read size.
 #[track_caller]
 fn decodes_to(compressed: &[u8], data: &[u8]) {
     for (workers, step) in [(0, 64 << 10), (2, 64 << 10), (2, 777), (0, 13)] {
@@ -93,7 +93,7 @@ fn decodes_to(compressed: &[u8], data: &[u8]) {
     }
 }
 
-/// Fails after so many bytes.
+/// A writer that fails after this many bytes.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,16 +1,16 @@
-//! Inputs that somebody or something changed: whatever comes, the decoder ends, and what it calls
-//! sound is.
+//! Inputs with random changes. For every input the decoder must end, and the bytes it reports as
+//! sound must be correct.
 
 use dio_test::{Rng, Soak};
 
 use super::*;
 use crate::codec::Damage;
 
-/// Most bytes that deflate makes of one, and what a test is ready to hold.
+/// The most bytes that deflate expands one byte to; it limits what a test has to hold.
 const MOST_FROM_ONE: usize = 1032;
 
-/// Decodes in both ways of working; both must come to the same. Says what was written, how much of
-/// it is sound and whether all went well.
+/// Decodes with and without threads; both must agree. Returns the output, how much of it is sound,
+/// and whether decoding succeeded.
 fn outcome(bytes: &[u8], rng: &mut Rng) -> (Vec<u8>, u64, bool) {
     let keep_damaged = rng.bool(0.3);
     let plain = decoded(bytes, &Decode { keep_damaged, ..Decode::default() });
@@ -40,18 +40,18 @@ fn outcome(bytes: &[u8], rng: &mut Rng) -> (Vec<u8>, u64, bool) {
     }
 }
 
-/// What does not depend on how the input comes.
+/// Returns the part of a result that does not depend on how the input arrives.
 fn told(result: &Result<Moved, DecodeError>) -> String {
     match result {
         Ok(moved) => format!("{moved:?}"),
-        // What is wrong with the data depends on the step that found it.
+        // The message for invalid data depends on the step that found it.
         Err(DecodeError::Damaged { sound, what: Damage::Data(_), .. }) => format!("{sound} data"),
         Err(DecodeError::Damaged { sound, what, .. }) => format!("{sound} {what}"),
         Err(error) => error.to_string(),
     }
 }
 
-/// What every outcome must keep to when the original was `data`.
+/// Asserts the properties of every outcome for an original of `data`.
 fn sound(data: &[u8], (out, sound, whole): (Vec<u8>, u64, bool), changed: &str) {
     let sound = usize::try_from(sound).unwrap_or(usize::MAX).min(out.len());
     assert!(data.starts_with(&out[..sound]), "{changed}: {sound} bytes are called sound and are not");
@@ -119,7 +119,7 @@ fn soak_lost_added_and_overwritten_bytes() {
     }
 }
 
-/// Sound members in any order are a sound stream; what is sound must be made of them.
+/// Complete members in any order are a valid stream; the sound bytes must come from them.
 #[test]
 fn soak_spliced_members() {
     for seed in Soak::of(150) {

@@ -1,4 +1,4 @@
-//! One member of many pieces, as others read it, and pieces in an order that is not theirs.
+//! One member of many pieces, as other readers decode it, and pieces in a wrong order.
 
 use dio_test::Soak;
 use libdeflater::Decompressor;
@@ -10,20 +10,20 @@ use super::super::tag::{TAG_LEN, Tag};
 use super::*;
 use crate::codec::Damage;
 
-/// Data of a random kind and length.
+/// Returns data of a random kind and length.
 fn anything(length_max: usize, rng: &mut Rng) -> Vec<u8> {
     let length = rng.range_usize(0..length_max + 1);
     match rng.range(0..5) {
         0 => rng.bytes(length),
         1 => vec![b'x'; length],
-        // Compressed data is stored as it is: tags are found in the middle of pieces.
+        // Compressed data is stored unchanged, so tags occur in the middle of pieces.
         2 => ours(&text(length * 3, rng), 1 + length_max / 7),
         3 => [text(length / 2, rng), rng.bytes(length - length / 2)].concat(),
         _ => text(length, rng),
     }
 }
 
-/// Readers that know one member only take the whole; what they do not read is nothing.
+/// Asserts that readers that only read one member get all of the data and leave nothing.
 #[track_caller]
 fn is_one_member(packed: &[u8], data: &[u8]) {
     let mut out = vec![0; data.len()];
@@ -44,7 +44,7 @@ fn soak_one_member_is_read_by_all() {
         let how = Encode { level: rng.range(0..13) as u8, workers: rng.range_usize(0..3), ..Encode::default() };
         let piece = match rng.range(0..4) {
             0 => rng.range_usize(1..200),
-            // Pieces that end with the input.
+            // Pieces that end where the input ends.
             1 => (data.len() / rng.range_usize(1..5)).max(1),
             _ => rng.range_usize(1000..70_000),
         };
@@ -65,7 +65,7 @@ fn large_pieces_are_one_member_at_every_level() {
     }
 }
 
-/// The tags and the pieces behind them.
+/// Returns the tags and the pieces behind them.
 fn pieces(packed: &[u8]) -> Vec<(Tag, Vec<u8>)> {
     let mut rest = &packed[10..];
     let mut pieces = Vec::new();
@@ -78,8 +78,8 @@ fn pieces(packed: &[u8]) -> Vec<(Tag, Vec<u8>)> {
     pieces
 }
 
-/// A tag has the check value of all that is before it, so no piece is right in the place of
-/// another.
+/// A tag holds the check value of everything before it, so a piece in a wrong position is never
+/// correct.
 #[test]
 fn a_piece_that_is_missing_or_elsewhere_is_found_before_it_is_written() {
     let data = text(10_000, &mut Rng::new(10));
@@ -99,7 +99,7 @@ fn a_piece_that_is_missing_or_elsewhere_is_found_before_it_is_written() {
     }
 }
 
-/// The pieces are what counts: with tags that lead nowhere they are read as a stream.
+/// Wrong sizes in tags do no harm: the pieces are then read as a stream.
 #[test]
 fn tags_that_are_not_true_do_no_harm() {
     let data = text(9000, &mut Rng::new(11));

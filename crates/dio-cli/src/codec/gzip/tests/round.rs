@@ -1,4 +1,4 @@
-//! What goes in comes out.
+//! Decoding returns what was encoded.
 
 use std::io::{self, BufRead, Cursor, Read};
 use std::sync::mpsc::channel;
@@ -112,7 +112,8 @@ fn members_that_are_there_at_once_hide_no_others_and_no_damage() {
             decodes_to(&[foreign(first, 6), foreign(second, 9)].concat(), &[&first[..], second].concat());
         }
         let packed = foreign(&one, 6);
-        // Bytes behind a member that look like its trailer, and a trailer that is not its own.
+        // Bytes behind a member that look like its trailer, and a trailer that does not match its
+        // data.
         for behind in [&packed[packed.len() - TRAILER_LEN..], &packed[packed.len() - 4..]] {
             let (out, result) = decoded(&[&packed[..], b"x", behind].concat(), &Decode::default());
             assert!(matches!(result, Err(DecodeError::TrailingGarbage { .. })), "{result:?}");
@@ -151,7 +152,7 @@ fn optional_parts_of_the_header() {
     assert_eq!((moved.name.as_deref(), moved.mtime), (Some(&b"name"[..]), Some(0x0403_0201)));
 }
 
-/// A size in the header is a hint, and the data is what counts.
+/// A size in the header is only a hint; the data decides.
 #[test]
 fn sizes_that_are_not_true_do_no_harm() {
     let mut rng = Rng::new(4);
@@ -167,8 +168,7 @@ fn sizes_that_are_not_true_do_no_harm() {
         decodes_to(&[lie(size), two.clone()].concat(), &both);
         decodes_to(&lie(size), &a);
     }
-    // The same member twice under one size: what is at the end looks right, but the first ends
-    // before.
+    // The same member twice under one size: the end looks right, but the first member ends earlier.
     let twice = [lie(2 * one.len()), one.clone(), two.clone()].concat();
     let (out, result) = decoded(&twice, &Decode { workers: 1, ..Decode::default() });
     match result {
@@ -177,8 +177,8 @@ fn sizes_that_are_not_true_do_no_harm() {
     }
 }
 
-/// A size that covers the next member too, of the same length and other content: it must not go
-/// unnoticed.
+/// A size that also covers the next member, which has the same length and other contents. It must
+/// be detected.
 #[test]
 fn a_size_that_hides_a_member_is_found_out() {
     let mut rng = Rng::new(6);
@@ -193,8 +193,8 @@ fn a_size_that_hides_a_member_is_found_out() {
     }
 }
 
-/// Members that all promise more than they are: what was read ahead for one is not read again for
-/// each.
+/// Every member has a size that is too large. What was read ahead for one must not be read again
+/// for each.
 #[test]
 fn many_sizes_that_are_not_true_cost_little() {
     let mut one = members(b"x", 1 << 20);
@@ -202,11 +202,11 @@ fn many_sizes_that_are_not_true_cost_little() {
     let all = one.repeat(60_000);
     let start = std::time::Instant::now();
     decodes_to(&all, &b"x".repeat(60_000));
-    // It took minutes to read a million bytes for each.
+    // Reading a million bytes for each member took minutes.
     assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
-/// What is there is decoded before more is waited for.
+/// Available input is decoded before waiting for more.
 #[test]
 fn a_slow_input_gives_what_it_has() {
     struct Slow(std::sync::mpsc::Receiver<Vec<u8>>, Vec<u8>);
@@ -283,7 +283,7 @@ fn errors_of_either_side_are_told_apart_and_a_stop_is_heard() {
     }
 }
 
-/// A writer that is killed between two writes must not leave what looks like the whole.
+/// A writer that is killed between two writes must not leave a file that looks complete.
 #[test]
 fn no_write_ends_with_a_member_but_the_last() {
     struct Prefixes(Vec<u8>, Vec<usize>);

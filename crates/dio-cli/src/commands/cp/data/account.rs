@@ -1,4 +1,4 @@
-//! What a file adds to the receipt.
+//! The part of the receipt that belongs to one file.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,8 @@ use dio::names::resident_pages;
 use super::super::open::{Contents, OpenTarget};
 use crate::receipt::{FileLine, Ledger, Role, Way, main_way};
 
-/// Gathers the account of one file while it is copied. Costs nothing when no receipt is wanted.
+/// Collects the account of one file while it is copied. Does nothing costly if no receipt is
+/// wanted.
 pub(super) struct Account<'a> {
     ledger: &'a Ledger,
     contents: &'a Contents<'a>,
@@ -20,7 +21,7 @@ pub(super) struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    /// Opens the account of a source before anything is read from it.
+    /// Opens the account of a source. Call it before anything is read from the source.
     pub(super) fn open(ledger: &'a Ledger, contents: &'a Contents<'a>, source: &OwnedFd) -> Account<'a> {
         let source_pages = pages(ledger, source);
         let nothing = Cell::new(("none", None));
@@ -34,19 +35,19 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Notes the pages of the target before it is touched.
+    /// Counts the target's cached pages. Call it before the target is read or written.
     pub(super) fn opened_target(&self, target: &OpenTarget) {
         self.target_pages.set(pages(self.ledger, &target.fd));
     }
 
-    /// The file was cloned.
+    /// Records that the file was cloned.
     pub(super) fn reflinked(&self, bytes: u64) {
         self.ledger.count_reflinked(bytes);
         self.source.set(("reflinked", None));
         self.target.set(("reflinked", None));
     }
 
-    /// Bytes moved through the library's files.
+    /// Records bytes that were moved through the library's files.
     pub(super) fn moved(&self, source: &Counters, target: &Counters, holes: u64) {
         self.ledger.count(source);
         self.ledger.count(target);
@@ -55,7 +56,8 @@ impl<'a> Account<'a> {
         self.target.set(main_way(&target.written, target));
     }
 
-    /// Bytes moved by one read and one write each of a small or nameless file.
+    /// Records bytes that were moved by plain reads and writes, as for small files and files
+    /// without a size.
     pub(super) fn moved_plainly(&self, bytes: u64, requests: u64, class: Class, reason: Option<Reason>) {
         if !self.ledger.wanted() {
             return;
@@ -68,8 +70,8 @@ impl<'a> Account<'a> {
         self.target.set((class.name(), reason.map(Reason::text)));
     }
 
-    /// Closes the account when the file is done and, unless a tree is synced as a whole, its pages
-    /// have gone.
+    /// Closes the account. By then the file is complete and its pages have been evicted, unless a
+    /// whole tree is synced at the end.
     pub(super) fn close(&self, source: &OwnedFd, target: &OpenTarget) {
         if !self.ledger.wanted() {
             return;

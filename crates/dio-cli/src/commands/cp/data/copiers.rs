@@ -1,4 +1,4 @@
-//! The copiers of large files, made as they are needed within a bound on memory.
+//! The copiers of large files. They are made on demand, within a limit on memory.
 
 use std::sync::OnceLock;
 
@@ -10,21 +10,21 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::super::error::CopyError;
 use super::super::values::{MOST_BLOCK, MOST_BUFFERS};
 
-/// Size of one request in bytes, and requests in flight. Measured on the machine the README names:
-/// from 512 KiB × 32 to 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that
-/// does is taken.
+/// Size of one request in bytes, and number of requests in flight. Measured on the machine that the
+/// README names: from 512 KiB × 32 to 8 MiB × 4 the copy runs at the disk's limit, so the
+/// combination with the least memory is used.
 const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 16;
 
-/// Blocks are whole pages of memory.
+/// The size of a block is rounded up to whole pages.
 const PAGE: u64 = 4096;
 
-/// Copiers, made as they are needed, each used by one worker at a time.
+/// A set of copiers that are made on demand. One worker uses a copier at a time.
 #[derive(Debug)]
 pub(super) struct Copiers {
     block: usize,
     depth: usize,
-    /// The depth was asked for.
+    /// The depth was given by an option.
     fixed: bool,
     io: OnceLock<Result<Io, IoError>>,
     state: Mutex<State>,
@@ -34,14 +34,14 @@ pub(super) struct Copiers {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Copier>,
-    /// Bytes of the blocks of all copiers, and the most that they have been.
+    /// Bytes of the blocks of all copiers, and their maximum so far.
     bytes: usize,
     most: usize,
 }
 
 impl Copiers {
-    /// Copiers of so many blocks of so many bytes; fewer where they would exceed the bound on
-    /// memory.
+    /// Makes a set whose copiers have blocks of `block` bytes, `depth` of them, or fewer if they
+    /// would exceed the limit on memory.
     pub(super) fn new(block: Option<u64>, depth: Option<u32>) -> Copiers {
         let block = block.map_or(BLOCK, |block| align_up(block.clamp(1, MOST_BLOCK), PAGE) as usize);
         Copiers {
@@ -54,7 +54,8 @@ impl Copiers {
         }
     }
 
-    /// The shared I/O, made when the first large file comes: a small copy does not pay for it.
+    /// The shared I/O engine. It is made when the first large file is copied, so that a copy of
+    /// small files does not pay for it.
     pub(super) fn io(&self) -> Option<&Io> {
         self.try_io().ok()
     }
@@ -64,7 +65,7 @@ impl Copiers {
         made.as_ref().map_err(|error| CopyError::Engine(error.to_string()))
     }
 
-    /// Most bytes of all buffers so far, bounce memory included.
+    /// Maximum total size of all buffers so far, in bytes, bounce memory included.
     pub(super) fn bytes(&self) -> u64 {
         let bounce = self.io.get().and_then(|io| io.as_ref().ok()).map_or(0, |io| {
             let limits = io.limits();
@@ -73,7 +74,7 @@ impl Copiers {
         self.lock().most as u64 + bounce
     }
 
-    /// Bytes of one block.
+    /// Size of one block in bytes.
     pub(super) fn block(&self) -> usize {
         self.block
     }
@@ -82,8 +83,8 @@ impl Copiers {
         self.state.lock()
     }
 
-    /// Lends a copier that suits these files to `work`, waiting for memory if as much as is allowed
-    /// is in use.
+    /// Calls `work` with a copier that suits these files. If the memory limit is reached, waits for
+    /// another copier to be returned.
     pub(super) fn with<T>(
         &self,
         (source, target): (&File, Option<&File>),
@@ -96,7 +97,7 @@ impl Copiers {
         self.lend(blocks, work)
     }
 
-    /// Lends a copier of at least so many blocks.
+    /// Calls `work` with a copier that has at least `blocks` blocks.
     pub(super) fn lend<T>(
         &self,
         blocks: usize,
@@ -110,7 +111,7 @@ impl Copiers {
                 drop(state);
                 break copier;
             }
-            // Those that are idle have too few blocks.
+            // All idle copiers have too few blocks, so they are freed as long as memory is short.
             while state.bytes.saturating_add(wanted) > MOST_BUFFERS
                 && let Some(small) = state.idle.pop()
             {
@@ -128,7 +129,8 @@ impl Copiers {
         work(lent.copier.as_mut().expect("it is lent until it is dropped"))
     }
 
-    /// A copier whose memory is accounted for already.
+    /// Makes a copier whose memory is already counted in `bytes`. If that fails, subtracts it
+    /// again.
     fn make(&self, blocks: usize) -> Result<Copier, CopyError> {
         let copier = self
             .try_io()
@@ -141,7 +143,7 @@ impl Copiers {
     }
 }
 
-/// A copier in use, which goes back however its use ends: others may wait for it.
+/// A copier in use. It is returned when dropped, even by a panic, because others may wait for it.
 struct Lent<'a> {
     copiers: &'a Copiers,
     blocks: usize,
@@ -151,7 +153,8 @@ struct Lent<'a> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         let copier = self.copier.take();
-        // What a panic left half done is not used again; another may be made in its place.
+        // A panic may leave the copier in an inconsistent state, so it is discarded. A new one can
+        // then be made.
         let whole = copier.filter(|_| !std::thread::panicking());
         let mut state = self.copiers.lock();
         match whole {
@@ -159,7 +162,7 @@ impl Drop for Lent<'_> {
             None => state.bytes -= self.blocks * self.copiers.block,
         }
         drop(state);
-        // One who needs more may still have to wait while another need not.
+        // All waiters are woken: one may need more blocks than are free, while another can go on.
         self.copiers.returned.notify_all();
     }
 }
@@ -174,15 +177,16 @@ mod tests {
         let most = MOST_BUFFERS >> 20;
         let lose = || copiers.lend(most, |_| -> Result<(), CopyError> { panic!("on purpose") });
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(lose)).unwrap_err();
-        // There may be one at most, so the next one would wait for the one that was lost.
+        // The limit allows only one such copier, so the next call would wait for the lost one
+        // forever.
         copiers.lend(most, |_| Ok(())).unwrap();
         copiers.lend(most, |_| Ok(())).unwrap();
         let state = copiers.lock();
         assert_eq!((state.bytes, state.idle.len()), (MOST_BUFFERS, 1));
     }
 
-    /// Whatever they ask for, and however they wait for each other, all copiers together stay
-    /// within the bound, and everybody has his turn.
+    /// Copiers of different sizes together stay within the limit, however many threads wait, and
+    /// every thread gets a turn.
     #[test]
     fn copiers_of_different_sizes_share_the_memory() {
         let copiers = &Copiers::new(Some(1 << 20), None);

@@ -1,14 +1,14 @@
-//! Digests of blocks, by which what was written is compared with what was read.
+//! Digests of blocks, used to compare what was written with what was read.
 
 use std::ops::Range;
 
 use dio::transfer::Watch;
 
-/// The digests of the blocks of a file, in the order they were read.
+/// The digests of the blocks of a file, in the order in which they were read.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     blocks: Vec<(u64, blake3::Hash)>,
-    /// What was transferred; blocks are cut from these in the same way on both sides.
+    /// The transferred ranges. Both sides cut their blocks from these ranges in the same way.
     pub(super) ranges: Vec<Range<u64>>,
 }
 
@@ -18,7 +18,7 @@ impl Digests {
         self.blocks.push((offset, blake3::hash(bytes)));
     }
 
-    /// Where the first block starts that differs.
+    /// Returns the offset of the first block that differs.
     pub(super) fn first_difference(mut self, mut other: Digests) -> Option<u64> {
         self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
         other.blocks.sort_unstable_by_key(|(offset, _)| *offset);

@@ -1,5 +1,6 @@
-//! Large files where there are too few descriptors for the copy loop: extent by extent through a
-//! page cache that forgets, with the descriptors of source and target alone.
+//! Large files when too few descriptors are free for the copy loop. They are copied extent by
+//! extent through the page cache, whose pages are then dropped, with no more descriptors than
+//! source and target.
 
 use std::ops::Range;
 
@@ -13,11 +14,12 @@ use super::path::{DataPath, Lane, Task};
 use super::small::BUFFER;
 use crate::tool::{Mode, When};
 
-/// Bytes of zeros that become a hole under `--sparse=always`, and where they begin.
+/// Size and alignment in bytes of the blocks of zeros that become holes with `--sparse=always`.
 const HOLE_BYTES: usize = 4096;
 
 impl DataPath {
-    /// Copies a regular file to another, as far as what was asked for can be had in this manner.
+    /// Copies a regular file to another one. Fails with EMFILE if the options or the files need the
+    /// copy loop.
     pub(super) fn copy_with_few_descriptors(
         &self,
         lane: &mut Lane,
@@ -58,7 +60,7 @@ impl DataPath {
         }
         ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())?;
         if let Some(Some(before)) = before {
-            // Pages that stay only cost memory.
+            // An error is harmless: pages that stay only use memory.
             let _ = before.drop_new(&task.source, 0..size);
         }
         let class = if transfer.mode == Mode::Cached { Class::Cached } else { Class::Uncached };
@@ -66,7 +68,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// The next part of the source that is not a hole.
+    /// Returns the next part of the source that is not a hole.
     fn next_extent(&self, task: &Task<'_>, rest: Range<u64>) -> Result<Option<Range<u64>>, CopyError> {
         if rest.is_empty() {
             return Ok(None);
@@ -75,14 +77,14 @@ impl DataPath {
         let start = match seek(&task.source, SeekFrom::Data(rest.start)) {
             Ok(start) if !whole => start,
             Err(Errno::NXIO) if !whole => return Ok(None),
-            // Or the file system tells of no holes.
+            // This covers `--sparse=never`, and file systems that cannot report holes.
             _ => return Ok(Some(rest)),
         };
         let end = seek(&task.source, SeekFrom::Hole(start)).unwrap_or(rest.end);
         Ok((start < rest.end).then(|| start..end.min(rest.end)))
     }
 
-    /// Writes what was read at `offset`, under `--sparse=always` without its zeros.
+    /// Writes the bytes read at `offset`. With `--sparse=always`, skips blocks of zeros.
     fn write_data(&self, task: &Task<'_>, target: &OpenTarget, data: &[u8], offset: u64) -> Result<(), CopyError> {
         if self.transfer.sparse != When::Always {
             return self.write_all(task, target, data, offset);

@@ -1,4 +1,4 @@
-//! What lets go of the pages of small files.
+//! Dropping the cached pages of small files.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::tool::evict::Reopen;
 use crate::tool::{DontCache, Mode};
 
-/// A small target that is complete.
+/// The path of a complete small target.
 #[derive(Debug)]
 pub(super) struct SmallTarget(pub(super) PathBuf);
 
@@ -20,17 +20,17 @@ impl Reopen for SmallTarget {
     }
 }
 
-/// Where `RWF_DONTCACHE` is of use.
+/// Whether `RWF_DONTCACHE` is used for reads and for writes.
 #[derive(Debug)]
 pub(super) struct Forgetting {
-    /// Refused by the kernel; found out at the first file.
+    /// Flag for reads. The kernel may refuse it, which the first file shows.
     pub(super) read: DontCache,
-    /// The same, or pages are dropped after a sync of the file system anyway.
+    /// Flag for writes. It is also off if pages are dropped anyway after a sync of the file system.
     pub(super) write: DontCache,
 }
 
 impl Forgetting {
-    /// `batches` says that the run syncs whole file systems.
+    /// `batches` says that the run syncs whole file systems at the end.
     pub(super) fn new(mode: Mode, batches: bool) -> Forgetting {
         let wanted = mode != Mode::Cached;
         Forgetting { read: DontCache::new(wanted), write: DontCache::new(wanted && !batches) }

@@ -1,4 +1,4 @@
-//! Large files: the library's copy loop, with a bounded number of copiers shared by the workers.
+//! Large files: the library's copy loop, with a limited number of copiers shared by the workers.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use super::digests::Digests;
 use super::path::{DataPath, Lane, Task};
 use crate::tool::{Mode, When};
 
-/// Lets a scan end when the run is to stop.
+/// A watcher for scans that also stops when the run is asked to stop.
 struct Stoppable<'a> {
     data: &'a DataPath,
     watch: &'a mut dyn Watch,
@@ -31,7 +31,7 @@ impl Watch for Stoppable<'_> {
     }
 }
 
-/// Passes on what a transfer tells.
+/// A watcher for transfers. It adds to the progress and the digests.
 struct Watcher<'a> {
     data: &'a DataPath,
     digests: Option<&'a mut Digests>,
@@ -54,7 +54,7 @@ impl Watch for Watcher<'_> {
 }
 
 impl DataPath {
-    /// How files are opened under the options.
+    /// The options for opening files, from the command line's options.
     pub(super) fn open_options(&self) -> Result<OpenOptions, CopyError> {
         let mode = match self.transfer.mode {
             Mode::Auto | Mode::Direct => dio::Mode::Direct,
@@ -67,8 +67,7 @@ impl DataPath {
         Ok(options)
     }
 
-    /// Source and target as the copy loop takes them; none where there are too few descriptors for
-    /// that.
+    /// Opens source and target for the copy loop; returns `None` if too few descriptors are free.
     fn open_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<Option<(File, File)>, CopyError> {
         let contents = task.contents;
         let own = |fd: &OwnedFd| fcntl_dupfd_cloexec(fd, 3);
@@ -86,7 +85,6 @@ impl DataPath {
         }
     }
 
-    /// Copies a file through the copy loop.
     pub(super) fn copy_large(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let contents = task.contents;
         if let Some(reason) = self.copiers.try_io()?.engine_reason() {
@@ -111,13 +109,13 @@ impl DataPath {
         };
         let mut digests = self.transfer.verify.then(Digests::default);
         let moved = self.move_large(task, target, &whole, &mut digests);
-        // What was moved before an error is accounted for and leaves no pages behind either.
+        // Bytes moved before an error are recorded too, and their pages are also dropped.
         let settled = file.settle().and(source.settle());
         task.account.moved(&source.counters(), &file.counters(), moved.as_ref().map_or(0, |holes| *holes));
         moved?;
         settled?;
         if file.layout().is_some() && (self.durable || self.sync_each) {
-            // Its bytes are on file systems of their own.
+            // The bytes of a striped file are in other files, on other file systems.
             file.sync_all()?;
             self.ledger.count_syncs(1);
         }
@@ -130,7 +128,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// The part of [`DataPath::copy_large`] that moves bytes; returns the bytes of holes.
+    /// Moves the bytes for [`DataPath::copy_large`]; returns the number of bytes in holes.
     fn move_large(
         &self,
         task: &Task<'_>,
@@ -138,7 +136,7 @@ impl DataPath {
         whole: &Whole<'_>,
         digests: &mut Option<Digests>,
     ) -> Result<u64, CopyError> {
-        // Of a striped file there is no note of how far it got.
+        // There is no resume note for striped files.
         if self.transfer.resume && !whole.target.is_device() && whole.target.layout().is_none() {
             return self.copy_resumably(task, target, whole, digests);
         }
@@ -152,7 +150,8 @@ impl DataPath {
         Ok(copied.holes)
     }
 
-    /// Runs a transfer of some ranges, telling the watchers.
+    /// Transfers some ranges and reports to the watcher. Returns how many bytes are complete, also
+    /// with an error.
     pub(super) fn run_job(
         &self,
         job: &dio::transfer::Job<'_>,
@@ -168,7 +167,7 @@ impl DataPath {
         outcome.map(|()| complete).map_err(|error| (error, complete))
     }
 
-    /// Reads ranges of a file, showing every byte to `watch`.
+    /// Reads ranges of a file and passes every byte to `watch`.
     pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
         let job = dio::transfer::Job { source: file, target: None, ranges, pace: None, skip_zeros: false };
         let mut watch = Stoppable { data: self, watch };

@@ -1,11 +1,11 @@
-//! The data path: moves the contents of one file. The only part of `dio cp` that touches bytes.
+//! The data path: moves the contents of one file. No other part of `dio cp` touches bytes.
 //!
-//! One [`DataPath`] serves a run; every worker has a [`Lane`] of its own, so that small files need
-//! no lock and no allocation. A file takes one of these ways: `clone`, where the file system shares
-//! blocks; `small`, one buffer through a page cache that forgets; `large`, through the library's
-//! copy loop; `plain`, for what has no size (devices, pipes, `/proc`); and `few` instead of `large`
-//! where there are few descriptors. Under which name the bytes appear is `place`'s matter; `verify`
-//! and `resume` stand beside `large`.
+//! One [`DataPath`] serves a run. Every worker has a [`Lane`] of its own, so that small files need
+//! no lock and no allocation. A file is copied by one of these methods: `clone`, if the file system
+//! can share blocks; `small`, with one buffer through the page cache, whose pages are dropped;
+//! `large`, with the library's copy loop; `plain`, for files without a size (devices, pipes,
+//! `/proc`); and `few` instead of `large` if few descriptors are free. `place` decides under which
+//! name the bytes appear. `verify` and `resume` extend `large`.
 
 mod account;
 mod copiers;
@@ -76,7 +76,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// Chooses a way and takes it.
+    /// Chooses a method and copies with it.
     fn fill(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let stat = task.contents.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
@@ -88,7 +88,7 @@ impl DataPath {
                 // An existing target may have been longer.
                 rustix::fs::ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())
             }
-            // A file that says 0 may still have contents, as those of /proc do.
+            // A file with size 0 may still have contents, as files of /proc do.
             FileType::RegularFile if size == 0 && self.transfer.verify => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.is_small(size) => self.copy_small(lane, task, target),
             FileType::RegularFile | FileType::BlockDevice => self.copy_large(lane, task, target),
@@ -96,11 +96,11 @@ impl DataPath {
         }
     }
 
-    /// Whether a file of this size takes the small way.
+    /// Returns whether a file of this size is copied by the small method.
     fn is_small(&self, size: u64) -> bool {
         let transfer = &self.transfer;
-        // What is uncached by choice falls back where the kernel cannot, so under --strict all go
-        // direct.
+        // The small method falls back to cached I/O if the kernel does not support uncached I/O.
+        // With --strict all files therefore use direct I/O.
         let plain = !transfer.verify && !transfer.resume && !transfer.strict;
         let plain = plain && transfer.sparse != When::Always && transfer.limit.is_none();
         match transfer.mode {
@@ -109,7 +109,7 @@ impl DataPath {
         }
     }
 
-    /// Shares the blocks of the source, where the options and the file system allow.
+    /// Clones the source by sharing its blocks, if the options and the file system allow it.
     fn clone(&self, task: &Task<'_>, target: &OpenTarget) -> Result<bool, CopyError> {
         let contents = task.contents;
         let wanted = self.transfer.reflink;
@@ -133,14 +133,16 @@ impl DataPath {
         }
     }
 
-    /// Syncs the file where files are synced one by one; only then are its pages clean and can go.
+    /// Syncs the file if files are synced one by one. Only after that are its pages clean and can
+    /// be dropped.
     fn make_durable(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if self.sync_each {
             synced::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
             self.ledger.count_syncs(1);
         }
         let verified = if self.transfer.verify { self.verify(task, target) } else { Ok(()) };
-        // What proved wrong is not to be continued either.
+        // The note is also removed if verification failed, because a wrong copy must not be
+        // resumed.
         self.forget_note(task);
         verified?;
         self.forget_small(task, target);

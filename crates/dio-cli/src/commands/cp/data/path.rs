@@ -1,4 +1,4 @@
-//! The data path of a run, and one file on its way.
+//! The data path of a run, and the state of one file being copied.
 
 use std::cell::Cell;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -26,11 +26,11 @@ use crate::tool::evict::Evictor;
 /// The data path of one run.
 pub(crate) struct DataPath {
     pub(super) transfer: Transfer,
-    /// Every file is synced as it is done.
+    /// Each file is synced when it is complete.
     pub(super) sync_each: bool,
-    /// Everything is to be durable on exit.
+    /// Everything must be durable when the process exits.
     pub(super) durable: bool,
-    /// Cloning was refused for good between these file systems: do not ask for every file.
+    /// Cloning between these file systems failed permanently, so it is not tried for every file.
     pub(super) no_clone: AtomicBool,
     pub(super) progress: Arc<Progress>,
     pub(super) ledger: Arc<Ledger>,
@@ -40,9 +40,9 @@ pub(crate) struct DataPath {
     pub(super) evictor: Evictor<SmallTarget>,
     pub(super) forgetting: Forgetting,
     pub(super) stop: &'static Stop,
-    /// The first fall-back of each kind is told under `-v`.
+    /// Fall-backs reported so far: with `-v`, each kind is reported once.
     pub(super) told: Mutex<Vec<String>>,
-    /// That verification read the page cache was told.
+    /// Set once it is reported that verification read through the page cache.
     pub(super) told_cached: AtomicBool,
     pub(super) verbose: bool,
 }
@@ -52,31 +52,33 @@ pub(crate) struct Lane {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Called once the contents are complete and before they are synced (or renamed into place): sets
-/// owner, times, mode and attributes on the open target. The flag says that the target is new.
+/// Callback that sets owner, times, mode and attributes on the open target. It is called when the
+/// contents are complete, before they are synced or renamed into place. The flag says that the
+/// target is new.
 pub(crate) type Finish<'a> = &'a mut dyn FnMut(BorrowedFd<'_>, BorrowedFd<'_>, bool);
 
-/// One file under way: what is copied, and where it is accounted for.
+/// One file being copied, with its account.
 pub(super) struct Task<'a> {
     pub(super) contents: &'a Contents<'a>,
     pub(super) source: OwnedFd,
     pub(super) account: Account<'a>,
-    /// Under `--verify`: what was read while copying.
+    /// With `--verify`: digests of the blocks read while copying.
     pub(super) digests: Cell<Option<Digests>>,
-    /// The contents were written through the page cache without a flag that makes it forget them.
+    /// The contents were written through the page cache without a flag that drops the pages.
     pub(super) plain: Cell<bool>,
-    /// It took the small way, through the page cache.
+    /// The file was copied by the small method, through the page cache.
     pub(super) small: Cell<bool>,
-    /// The bytes of the source, or those of the target, are not behind its descriptor.
+    /// The source or the target is striped: its bytes are in other files.
     pub(super) striped: bool,
 }
 
 impl DataPath {
-    /// A data path for a run with `options`; `sync_each` asks that each file be durable by itself.
+    /// Makes the data path for a run with `options`. `sync_each` says that each file is synced by
+    /// itself.
     pub(crate) fn new(options: &CpOptions, sync_each: bool, progress: Arc<Progress>, ledger: Arc<Ledger>) -> Self {
         let transfer = options.transfer.clone();
         Self {
-            // What is verified or renamed into place must be on the medium before.
+            // A file must be on the medium before it is verified or renamed into place.
             sync_each: sync_each || transfer.verify || (transfer.atomic && options.sync) || transfer.resume,
             durable: options.sync,
             no_clone: AtomicBool::new(false),
@@ -94,17 +96,17 @@ impl DataPath {
         }
     }
 
-    /// State for one worker.
+    /// Makes the state of one worker.
     pub(crate) fn lane(&self) -> Lane {
         Lane { buffer: Vec::new() }
     }
 
-    /// Whether the run was asked to stop.
+    /// Returns whether the run was asked to stop.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.asked()
     }
 
-    /// Waits as long as `--limit` asks for after so many bytes.
+    /// After `bytes` bytes, waits as long as `--limit` demands.
     pub(super) fn keep_pace(&self, bytes: u64) -> Result<(), CopyError> {
         let Some(pace) = &self.pace else { return Ok(()) };
         pace.spend(bytes);
@@ -117,7 +119,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// Tells once, under `-v`, why something is not as fast or as direct as it could be.
+    /// With `-v`, reports once why something is not as fast or as direct as it could be.
     pub(super) fn tell(&self, report: &Report, what: &str, path: Option<&std::path::Path>) {
         if !self.verbose {
             return;
@@ -133,33 +135,33 @@ impl DataPath {
         }
     }
 
-    /// Finds out early that an engine which was asked for by name cannot be had. Without a wish it
-    /// is made when the first large file comes.
+    /// If an engine was requested by name, makes it now, so that a failure is found early.
+    /// Otherwise the engine is made when the first large file is copied.
     pub(crate) fn check_engine(&self) -> Result<(), CopyError> {
         let wished = std::env::var_os("DIO_ENGINE").is_some_and(|name| !name.is_empty());
         if wished { self.copiers.try_io().map(drop) } else { Ok(()) }
     }
 
-    /// After the whole run: drops what only a sync of the file system made clean.
+    /// After the whole run, drops the pages that only a sync of the file system has cleaned.
     pub(crate) fn finish(&self) {
         self.evictor.finish();
         self.ledger.count_buffers(self.copiers.bytes());
         self.ledger.look_again();
     }
 
-    /// The engine that large files took, for the receipt.
+    /// Name of the engine that copied large files, for the receipt.
     pub(crate) fn engine_name(&self) -> &'static str {
         self.copiers.io().map_or("none", |io| io.engine_name())
     }
 }
 
-/// Whether an existing target is a regular file or a block device that can be written at any
-/// offset, rather than a pipe, a terminal or one of those files of `proc(5)` that take bytes only
-/// in order.
+/// Returns whether an existing target is a regular file or a block device that can be written at
+/// any offset. Pipes, terminals and those files of `proc(5)` that accept bytes only in order are
+/// not.
 pub(super) fn has_blocks(target: &OpenTarget) -> bool {
     let blocks = rustix::fs::fstat(&target.fd).is_ok_and(|stat| {
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
     });
-    // Nothing is written; only the answer differs.
+    // The write has no bytes, so it changes nothing; only its error matters.
     blocks && rustix::io::pwrite(&target.fd, &[], 0) != Err(Errno::SPIPE)
 }

@@ -1,5 +1,5 @@
-//! Under which name the bytes appear: the target itself, or under `--atomic` a file without a name
-//! that takes the target's once it is complete and durable.
+//! The name under which the bytes appear. Usually it is the target's name from the start. With
+//! `--atomic` it is an unnamed file, which takes the target's name once it is complete and durable.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,24 +17,24 @@ use crate::tool::When;
 use crate::tool::target::attributes::give_extended;
 use crate::tool::target::naming::{Naming, temporary_name, unnamed};
 
-/// Where the contents go.
+/// The file that receives the contents.
 pub(super) struct Place {
     target: OpenTarget,
-    /// `Some` under `--atomic`: how the file gets its name.
+    /// `Some` with `--atomic`: how the file gets its name.
     named: Option<Named>,
 }
 
 struct Named {
-    /// The name that it will have.
+    /// The name that the file will get.
     name: CString,
     naming: Naming<OwnedFd>,
-    /// The name was found through a symbolic link: its directory is none of those that are synced
-    /// at the end.
+    /// The name was found through a symbolic link, so its directory is not among those that are
+    /// synced at the end.
     elsewhere: bool,
 }
 
 impl DataPath {
-    /// Opens or makes the file that takes the contents. An existing target is not changed yet.
+    /// Opens or makes the file that receives the contents. An existing target is not changed yet.
     pub(super) fn place(&self, task: &Task<'_>) -> Result<Place, CopyError> {
         let contents = task.contents;
         let place = if self.transfer.atomic {
@@ -57,7 +57,7 @@ impl DataPath {
             Existing::Special(target) => return Ok(Place { target, named: None }),
             Existing::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
-                // What is replaced is what the name leads to, not a link.
+                // The file that a link leads to is replaced, not the link.
                 elsewhere = is_link(dir, name);
                 let (there, last) = if elsewhere {
                     let real = rustix::fs::readlink(fd_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
@@ -65,7 +65,8 @@ impl DataPath {
                 } else {
                     (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()))
                 };
-                // Whoever may rename on the way must not have a file in another directory replaced.
+                // A user who can rename directories on the path must not cause a file in another
+                // directory to be replaced.
                 let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW).at(Doing::Stat, shown)?;
                 if FileId::of(&found) != FileId::of(&stat) {
                     return Err(CopyError::Replaced(shown()));
@@ -76,19 +77,20 @@ impl DataPath {
         };
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
         let (fd, hidden) = match &replaced {
-            // What takes the place of a striped file has its stripes.
+            // A file that replaces a striped file gets the same stripes.
             Some((old, ..)) if names::is_striped(old).at(Doing::Stat, shown)? => {
                 let name = temporary_name();
                 (names::striped_like(old, dir.as_fd(), &name).at(Doing::Create, shown)?, Some(name))
             }
             _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(Doing::Create, shown)?,
         };
-        // From here on an error leaves nothing hidden behind.
+        // From here on, `Naming` removes a hidden file if an error occurs.
         let named = Some(Named { name, naming: Naming::new(dir, hidden), elsewhere });
         let before = fstat(&fd).at(Doing::Stat, shown)?;
         if let Some((existing, user, group)) = replaced {
-            // A file of another owner becomes ours, as with every editor that replaces files; what
-            // it lent its owner or group to whoever ran it, it must not lend ours.
+            // If the owner cannot be kept, the file becomes ours, as with every editor that
+            // replaces files. It loses its set-user-ID and set-group-ID bits then, because they
+            // would lend our rights to whoever runs it.
             if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).is_err() {
                 mode &= 0o777;
             }
@@ -102,8 +104,8 @@ impl DataPath {
         Ok(Place { target: OpenTarget { fd, fresh }, named })
     }
 
-    /// Empties an existing target just before its new contents come; not earlier, and not when it
-    /// is clear that they would not fit.
+    /// Empties an existing target just before its new contents are written; not earlier, and not if
+    /// they certainly would not fit.
     pub(super) fn empty(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if target.fresh || self.transfer.atomic {
             return Ok(());
@@ -137,7 +139,8 @@ impl Place {
         &self.target
     }
 
-    /// Gives the complete file its name, for good if it is to be `durable`.
+    /// Gives the complete file its name. With `durable`, also syncs the name if no later sync
+    /// covers it.
     pub(super) fn keep(self, task: &Task<'_>, durable: bool) -> Result<(), CopyError> {
         let Some(Named { name, mut naming, elsewhere }) = self.named else { return Ok(()) };
         let shown = || task.contents.target_path();
@@ -148,35 +151,35 @@ impl Place {
         Ok(())
     }
 
-    /// After an error: what bears a name although it holds nothing is removed.
+    /// After an error, removes a new file that has a name but no contents.
     pub(super) fn give_up(self, task: &Task<'_>) {
         if self.named.is_none() && self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
             let (dir, name) = task.contents.target_dir();
             if is_link(dir, name) {
                 return;
             }
-            // Failing to tidy up is not worth a second message.
+            // An error of this removal is not reported.
             let _ = unlinkat(dir, name, AtFlags::empty());
         }
     }
 }
 
-/// What a name leads to that is to be replaced.
+/// The file that a target's name leads to, if any.
 enum Existing {
-    /// Nothing, or what `--force` replaces as if it were not there.
+    /// No file, or one that `--force` replaces as if it did not exist.
     Nothing,
-    /// A file that may be written, and what it was.
+    /// A file that may be written, and its attributes.
     File(OwnedFd, Stat),
-    /// A device or a pipe, which cannot be replaced by renaming: it is written as it is.
+    /// A device or a pipe. It cannot be replaced by renaming, so it is written directly.
     Special(OpenTarget),
 }
 
-/// Looks at the target of `contents` without changing anything: neither it nor its name.
+/// Examines the target of `contents` without changing it or its name.
 fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
     let shown = || contents.target_path();
     let (dir, name) = contents.target_dir();
     if contents.fresh {
-        // A link that leads nowhere is no name for a file, and stays; nor is one that says that it
+        // A dangling link stays, because it is no name for a new file. A name that ends in a slash
         // is a directory's.
         return match name.to_bytes() {
             name if name.ends_with(b"/") => Err(Errno::NOTDIR).at(Doing::Create, shown),

@@ -1,5 +1,5 @@
-//! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the
-//! end.
+//! Files without a size: devices, pipes and terminals, as source or target. They are read and
+//! written sequentially to the end.
 
 use dio_sys::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,14 +13,14 @@ use super::digests::Digests;
 use super::path::{DataPath, Lane, Task, has_blocks};
 use crate::tool::Mode;
 
-/// Bytes read at once: the largest a pipe can be set to without privileges (`pipe(7)`).
+/// Bytes per read: the largest capacity a pipe can get without privileges (`pipe(7)`).
 const BUFFER: usize = 1 << 20;
 
 impl DataPath {
     /// Copies until the source ends.
     pub(super) fn copy_plain(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         self.empty(task, target)?;
-        // Digests are those of the blocks that verification will read.
+        // Verification compares digests of blocks, so the reads have the size of its blocks.
         let mut digests = self.transfer.verify.then(Digests::default);
         let most = if digests.is_some() { self.copiers.block() } else { BUFFER };
         lane.buffer.resize(most.max(lane.buffer.len()), 0);
@@ -50,11 +50,13 @@ impl DataPath {
         Ok(())
     }
 
-    /// What the next read gives, or, when the buffer has to be `full`, as many as fill it.
+    /// Reads once, or, with `full`, until the buffer is full or the source ends. Returns the number
+    /// of bytes.
     fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            // The handlers of signals restart a read that waits, but never a poll (signal(7)).
+            // A signal handler restarts a waiting read, but never a poll (signal(7)). Polling first
+            // makes a stop effective.
             while !self.is_readable(task) {
                 if self.stopped() {
                     return Err(CopyError::Interrupted);
@@ -74,7 +76,7 @@ impl DataPath {
         Ok(filled)
     }
 
-    /// Waits a little for something to read; what cannot be waited for is read at once.
+    /// Waits up to 100 ms for data to read. Returns true for a source that cannot be polled.
     fn is_readable(&self, task: &Task<'_>) -> bool {
         let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         match poll(&mut [PollFd::new(&task.source, PollFlags::IN)], Some(&moment)) {

@@ -1,6 +1,5 @@
-//! `--resume`: a note beside the target says which source it is a copy of and how much of it is
-//! durable, so that a copy that was interrupted, by a signal, an error or a power cut, goes on from
-//! there.
+//! `--resume`: a note beside the target names the source and says how much of the copy is durable.
+//! A copy that was interrupted by a signal, an error or a power failure continues from there.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,18 +15,18 @@ use super::path::{DataPath, Task};
 use crate::tool::errno_of;
 use crate::tool::target::own_file::{read_own, replace_by};
 
-/// Most bytes between two notes, which is what a crash may cost: each note waits for what is in
-/// flight and flushes the device.
+/// Maximum number of bytes between two notes, which is the most that a crash may cost. Each note
+/// waits for the requests in flight and flushes the device.
 const STEP: u64 = 256 << 20;
 
-/// Fewest bytes between two notes: a slow copy makes one each second.
+/// Minimum number of bytes between two notes. A slow copy writes one each second.
 const LEAST_STEP: u64 = 1 << 20;
 
-/// Most bytes of a note.
+/// Maximum size of a note in bytes.
 const NOTE_MAX: u64 = 4096;
 
-/// What the note says. A source that was changed in between, by its times of modification and of
-/// change, is another source.
+/// Contents of the note. A source whose time of modification or change differs counts as another
+/// source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     device: u64,
@@ -37,17 +36,17 @@ struct Note {
     modified_nanoseconds: i64,
     changed_seconds: i64,
     changed_nanoseconds: i64,
-    /// The target: another file under its name is not the one that was begun, even if it got its
-    /// inode.
+    /// The target. Another file under its name does not match, even if it got the same inode
+    /// number.
     target_device: (u32, u32),
     target_inode: u64,
     target_born: (i64, u32),
-    /// Bytes from the start that are durable in the target.
+    /// Number of bytes from the start that are durable in the target.
     complete: u64,
 }
 
 impl Note {
-    /// The note that a file holds; nothing where it is none.
+    /// Parses a note; returns `None` if the text is not one.
     fn parse(text: &[u8]) -> Option<Note> {
         serde_json::from_slice(text).ok()
     }
@@ -74,7 +73,7 @@ impl Note {
 }
 
 impl DataPath {
-    /// Copies from where an earlier attempt got to; returns the bytes of holes.
+    /// Continues a copy where an earlier attempt ended. Returns the number of bytes in holes.
     pub(super) fn copy_resumably(
         &self,
         task: &Task<'_>,
@@ -89,7 +88,7 @@ impl DataPath {
         match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
             Some(earlier) => {
                 note.complete = earlier.complete;
-                // The beginning was not read now: verification reads both files.
+                // The beginning was not read in this run, so verification has to read both files.
                 *digests = None;
             }
             None => self.empty(task, target)?,
@@ -103,15 +102,15 @@ impl DataPath {
                 Ok(complete) | Err((_, complete)) => *complete,
             };
             let more = complete > note.complete;
-            // After a failed write it fails too, and what was noted before stays what is there for
-            // sure.
+            // After a failed write this sync fails too. The earlier note then stays valid.
             let synced = if more { whole.target.sync_data() } else { Ok(()) };
             if more && synced.is_ok() {
                 note.complete = complete;
                 write_note(&path, &note).at(Doing::Write, || path.clone())?;
             }
             if let Err((error, _)) = outcome {
-                // The error that is reported is the first; space that stays allocated is not worse.
+                // The first error is reported. If this call fails, the excess space stays
+                // allocated.
                 let _ = whole.target.cut_off(note.complete);
                 return Err(error);
             }
@@ -124,11 +123,11 @@ impl DataPath {
         Ok(copied.holes)
     }
 
-    /// The copy is complete and durable: there is nothing to resume any more.
+    /// Removes the note: the copy is complete and durable, so there is nothing to resume.
     pub(super) fn forget_note(&self, task: &Task<'_>) {
         if self.transfer.resume {
-            // There is none beside a small file; the new one is there where an earlier copy was
-            // killed while it wrote it.
+            // A small file has no note. The file for the next note exists only if an earlier copy
+            // was killed while it wrote it.
             let path = note_path(&task.contents.target_path());
             let _ = std::fs::remove_file(new_note(&path));
             let _ = std::fs::remove_file(path);
@@ -136,7 +135,7 @@ impl DataPath {
     }
 }
 
-/// Where the note of a target is.
+/// Path of the note of a target.
 fn note_path(target: &std::path::Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -144,12 +143,12 @@ fn note_path(target: &std::path::Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Where the next note is until it is durable.
+/// Path of the next note until it is durable.
 fn new_note(path: &std::path::Path) -> PathBuf {
     path.with_extension("dio-resume-new")
 }
 
-/// Replaces the note, durably: an interrupted writer leaves the old one.
+/// Replaces the note durably. An interrupted write leaves the old one.
 fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Errno> {
     let text = serde_json::to_vec(note).map_err(std::io::Error::from);
     let written = text.and_then(|text| replace_by(path, &new_note(path), &text, 0o600));
@@ -164,7 +163,7 @@ pub(crate) fn fuzz_note(text: &[u8]) -> Option<Vec<u8>> {
     Some(again)
 }
 
-/// Cuts ranges into groups of about `most` bytes.
+/// Splits ranges into groups of at most `most` bytes.
 fn steps(ranges: &[Range<u64>], most: u64) -> Vec<Vec<Range<u64>>> {
     let (mut steps, mut step, mut room) = (Vec::new(), Vec::new(), most);
     for range in ranges {

@@ -1,5 +1,6 @@
-//! Small files: one read and one write through a page cache that forgets (`RWF_DONTCACHE`). A
-//! direct request would pay a round trip to the device for each file where the kernel gathers many.
+//! Small files: one read and one write through the page cache, whose pages are dropped
+//! (`RWF_DONTCACHE`). A direct request would cost a round trip to the device for each file, while
+//! the kernel writes many cached files back together.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
@@ -17,20 +18,21 @@ use super::path::{DataPath, Lane, Task};
 use crate::tool::Mode;
 use crate::tool::evict::drop_written;
 
-/// A file of the default for `--small` and the byte behind it fit, so that one read also meets the
-/// end. That default, 64 KiB, comes from the comparison `threshold` of the benchsuite.
+/// Size of the buffer. It holds a file of the default `--small` size and at least one byte more, so
+/// that one read also finds the end. The default, 64 KiB, comes from the comparison `threshold` of
+/// the benchsuite.
 pub(super) const BUFFER: usize = (64 << 10) + 4096;
 
 impl DataPath {
-    /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the
-    /// same.
+    /// Copies a file that fits in the lane's buffer. A file that turns out longer than its size is
+    /// copied completely too.
     pub(super) fn copy_small(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         task.small.set(true);
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
         let size = task.contents.stat.st_size as u64;
         if self.transfer.mode != Mode::Cached && self.evictor.journals(target.fd.as_fd()) {
-            // It keeps the pages whatever it is told.
+            // Such a file system keeps the pages in spite of the flag.
             self.forgetting.write.refuse();
         }
         let mut before = None;
@@ -53,7 +55,7 @@ impl DataPath {
             self.refuse_shrunk(task, offset)?;
         }
         if let Some(Some(before)) = before {
-            // Pages that stay only cost memory.
+            // An error is harmless: pages that stay only use memory.
             let _ = before.drop_new(&task.source, 0..offset);
         }
         let (class, reason) = match self.transfer.mode {
@@ -64,8 +66,8 @@ impl DataPath {
         Ok(())
     }
 
-    /// An error if the source ended early because it was changed. Files of `/sys` say 4096 and hold
-    /// less all the same.
+    /// Returns an error if the source ended early because it was changed. Files of `/sys` have size
+    /// 4096 and contain less, which is no error.
     pub(super) fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
         let (then, now) = (task.contents.stat, fstat(&task.source).at(Doing::Stat, || task.contents.source_path())?);
         let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
@@ -76,7 +78,8 @@ impl DataPath {
         Err(CopyError::Transfer(shrunk.to_string()))
     }
 
-    /// One read. A picture of what is resident is taken `before` anything is read without the flag.
+    /// Reads once. Before the first read without the flag, stores in `before` which pages are
+    /// resident.
     pub(super) fn read_some(
         &self,
         task: &Task<'_>,

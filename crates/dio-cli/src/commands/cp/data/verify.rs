@@ -1,5 +1,5 @@
-//! `--verify`: the target is read back past every cache of this machine and compared, block by
-//! block, by digest.
+//! `--verify`: reads the target back, past all caches of this machine, and compares it block by
+//! block by digest.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use super::super::open::OpenTarget;
 use super::digests::Digests;
 use super::path::{DataPath, Task, has_blocks};
 
-/// Remembers whether anything but zeros was read.
+/// A watcher that records the first byte that is not zero.
 #[derive(Default)]
 struct Zeros {
     first_other: Option<u64>,
@@ -40,7 +40,7 @@ impl DataPath {
         let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
         let file = self.open_again(&target.fd)?;
         let ranges = std::mem::take(&mut expected.ranges);
-        // What a regular file says may be less than what it held, as with those of /proc.
+        // A regular file may have had more contents than its size, as files of /proc do.
         let end = ranges.last().map_or(0, |last| last.end).max(task.contents.stat.st_size as u64);
         self.same_size(task, &file, end)?;
         self.forget(&file);
@@ -49,14 +49,14 @@ impl DataPath {
         self.tell_cached(task, &file);
         match expected.first_difference(found) {
             Some(block) => self.differs(task, &file, block),
-            // A device has no holes, and what is behind the copy is not ours.
+            // A device has no holes, and the bytes behind the copy do not belong to it.
             None if file.is_device() => Ok(()),
             None => self.verify_holes(task, &file, &ranges),
         }
     }
 
-    /// The error of a difference in the block that starts at `block`: at the very byte, where the
-    /// source can still tell.
+    /// Makes the error for a difference in the block at offset `block`. Gives the exact byte if the
+    /// source can still be read.
     fn differs(&self, task: &Task<'_>, file: &File, block: u64) -> Result<(), CopyError> {
         let mut place = None;
         if let Ok(source) = self.open_again(&task.source) {
@@ -70,7 +70,8 @@ impl DataPath {
         Err(CopyError::Differs { path: task.contents.target_path(), offset })
     }
 
-    /// Where nothing was read while copying (a clone, a resumed copy): both files are read.
+    /// Verifies a copy whose source was not read while copying (a clone, a resumed copy): reads
+    /// both files.
     fn verify_whole(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let (source, file) = (self.open_again(&task.source)?, self.open_again(&target.fd)?);
         let (mut expected, mut found) = (Digests::default(), Digests::default());
@@ -87,8 +88,8 @@ impl DataPath {
         }
     }
 
-    /// The target must be as long as the source; a device may be longer, and what is behind the
-    /// copy is not ours.
+    /// Checks that the target is as long as the source. A device may be longer; the bytes behind
+    /// the copy do not belong to it.
     fn same_size(&self, task: &Task<'_>, file: &File, size: u64) -> Result<(), CopyError> {
         let found = file.size()?;
         if found == size || (file.is_device() && found > size) {
@@ -101,12 +102,13 @@ impl DataPath {
     /// the medium.
     fn forget(&self, file: &File) {
         if let Some(fd) = file.descriptor() {
-            // Where they stay, the read is told to have gone through the page cache.
+            // An error is ignored: a read through the page cache is reported by `tell_cached`.
             let _ = rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed);
         }
     }
 
-    /// Tells, once, that what was compared may not be what is on the medium.
+    /// Reports, once, that verification read the page cache, whose contents may differ from the
+    /// medium.
     fn tell_cached(&self, task: &Task<'_>, file: &File) {
         let (Class::Uncached | Class::Cached, reason) = file.read_class() else { return };
         if !self.told_cached.swap(true, Ordering::Relaxed) {
@@ -116,7 +118,7 @@ impl DataPath {
         }
     }
 
-    /// What was not transferred must read as zeros.
+    /// Checks that ranges that were not transferred read as zeros.
     fn verify_holes(&self, task: &Task<'_>, file: &File, ranges: &[Range<u64>]) -> Result<(), CopyError> {
         let size = file.size()?;
         let mut gaps = Vec::new();
@@ -134,7 +136,7 @@ impl DataPath {
         zeros.first_other.map_or(Ok(()), |offset| Err(CopyError::Differs { path: task.contents.target_path(), offset }))
     }
 
-    /// Opens an open file once more, to read it past the cache; it may have no name yet.
+    /// Opens an open file once more, to read it past the cache. It may have no name yet.
     fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
         let mut options = OpenOptions::new();
         options.read(true).mode(dio::Mode::Direct).need(Need::Preferred).io(self.copiers.try_io()?);

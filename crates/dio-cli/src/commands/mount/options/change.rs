@@ -6,7 +6,7 @@ use dio_mount::session::is_kernel_option;
 use super::list;
 use super::option::{OptionError, Origin, is_ignored};
 
-/// Options that hold from mounting on.
+/// Options that can only be set when mounting.
 const FIXED: &[&str] = &[
     "ro",
     "allow_other",
@@ -23,9 +23,8 @@ const FIXED: &[&str] = &[
     "stats_socket",
 ];
 
-/// A change of a running mount: the options that the kernel takes, and the text for the server.
-/// `mount(8)` repeats the options that it finds in its tables; those that cannot change are left
-/// away.
+/// Splits a change of a running mount into the options for the kernel and the text for the server.
+/// `mount(8)` repeats the options from its tables; those that cannot change are dropped.
 pub(in super::super) fn divide(texts: &[String], from: Origin) -> (Vec<String>, String) {
     let says_something = |option: &&str| {
         let (name, _) = list::parts(option);
@@ -38,7 +37,8 @@ pub(in super::super) fn divide(texts: &[String], from: Origin) -> (Vec<String>, 
     (flags.into_iter().map(str::to_owned).collect(), others.join(","))
 }
 
-/// Whether the option is a flag of mounts; labels, which have values, are given once.
+/// Returns whether the option is a flag of mounts. Labels, which have values, are set only when
+/// mounting.
 fn is_flag(option: &str) -> bool {
     is_kernel_option(option) && !option.contains('=')
 }
@@ -47,13 +47,12 @@ fn is_fixed(name: &str) -> bool {
     FIXED.contains(&name) || is_kernel_option(&format!("{name}="))
 }
 
-/// The settings after the change that `text` asks for.
+/// Returns the settings after the change in `text`.
 ///
-/// What is not named stays. Rules that are named replace all that there were; `norules` removes
-/// them.
+/// Settings that are not named stay. New rules replace all old ones; `norules` removes them.
 ///
 /// # Errors
-/// As for a mount; an option that a running mount cannot change.
+/// Errors of a mount; an option that a running mount cannot change.
 pub fn parse_change(text: &str, now: &Settings) -> Result<Settings, OptionError> {
     let mut changes = list::Changes::default();
     for option in list::split(text) {

@@ -1,4 +1,4 @@
-//! The list of options taken apart, and those of them that a running mount can change.
+//! Splits the list of options, and parses the options that a running mount can change.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use super::option::OptionError;
 use super::pattern;
 use crate::size::parse_size;
 
-/// Splits at commas, but for those within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty
-/// options are none.
+/// Splits at commas, except within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty options
+/// are dropped.
 pub(super) fn split(text: &str) -> Vec<&str> {
     let (mut quoted, mut depth) = (false, 0_usize);
     let at_comma = |c: char| {
@@ -25,14 +25,14 @@ pub(super) fn split(text: &str) -> Vec<&str> {
     text.split(at_comma).map(str::trim).filter(|option| !option.is_empty()).collect()
 }
 
-/// Name and value; quotes around the value are taken off.
+/// Returns the name and the value, without quotes around the value.
 pub(super) fn parts(option: &str) -> (&str, Option<&str>) {
     let Some((name, value)) = option.split_once('=') else { return (option, None) };
     let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
     (name, Some(bare.unwrap_or(value)))
 }
 
-/// True, if there is no value.
+/// Returns true if there is no value.
 pub(super) fn without(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     match value {
         None => Ok(true),
@@ -40,12 +40,12 @@ pub(super) fn without(name: &str, value: Option<&str>) -> Result<bool, OptionErr
     }
 }
 
-/// The value, which must be there.
+/// Returns the value, which is required.
 pub(super) fn needed<'a>(name: &str, value: Option<&'a str>, example: &'static str) -> Result<&'a str, OptionError> {
     value.filter(|value| !value.is_empty()).ok_or_else(|| OptionError::NoValue { option: name.to_owned(), example })
 }
 
-/// A path from the root: the server works there.
+/// Returns the value as an absolute path; the server runs in the root directory.
 pub(super) fn absolute(name: &str, value: Option<&str>) -> Result<PathBuf, OptionError> {
     let value = needed(name, value, "/run/dio/db.prom")?;
     if value.starts_with('/') { Ok(value.into()) } else { Err(invalid(name, value, "a path that begins with /")) }
@@ -55,7 +55,7 @@ pub(super) fn invalid(name: &str, value: &str, possible: &'static str) -> Option
     OptionError::Value { option: name.to_owned(), value: value.to_owned(), possible }
 }
 
-/// The mode of that name, in the words of JFS2 or in plain ones.
+/// Returns the mode of that name, in the terms of JFS2 or in plain ones.
 fn mode(word: &str) -> Option<Mode> {
     match word {
         "dio" | "direct" => Some(Mode::Direct),
@@ -66,11 +66,11 @@ fn mode(word: &str) -> Option<Mode> {
     }
 }
 
-/// What was said about settings, before it is known what they were.
+/// Changes of settings whose old values are not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     default: Option<Mode>,
-    /// `None`: nothing was said about rules.
+    /// `None` if no option concerns rules.
     rules: Option<Vec<Rule>>,
     read_ahead_min: Option<u64>,
     read_ahead_max: Option<u64>,
@@ -82,7 +82,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Takes an option; false if it is about something else.
+    /// Takes an option; returns false if it is not a setting.
     pub(super) fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
         match (mode(name), value) {
             (Some(mode), None) => self.set_default(mode),
@@ -117,7 +117,7 @@ impl Changes {
         Ok(true)
     }
 
-    /// Concurrent I/O implies direct and overrides it, whichever comes first.
+    /// Concurrent I/O implies direct I/O and overrides it, in either order.
     fn set_default(&mut self, mode: Mode) {
         if (self.default, mode) != (Some(Mode::Concurrent), Mode::Direct) {
             self.default = Some(mode);
@@ -133,8 +133,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The settings with the changes. The smallest read-ahead follows a largest one that was set
-    /// below it.
+    /// Returns the settings with the changes. If a new maximum of the read-ahead is below the
+    /// minimum, the minimum follows it.
     pub(super) fn apply(self, mut settings: Settings) -> Result<Settings, OptionError> {
         let set = |to: &mut u64, value: Option<u64>| *to = value.unwrap_or(*to);
         settings.rules.default = self.default.unwrap_or(settings.rules.default);
@@ -150,7 +150,7 @@ impl Changes {
             Some(wanted) if wanted > *max && self.read_ahead_max.is_some() => {
                 return Err(OptionError::ReadAhead { min: wanted, max: *max });
             }
-            // A larger beginning than the end so far moves the end.
+            // A new minimum above the old maximum moves the maximum.
             Some(wanted) => (*min, *max) = (wanted, wanted.max(*max)),
             None => *min = (*min).min(*max),
         }
@@ -158,7 +158,7 @@ impl Changes {
     }
 }
 
-/// A size in bytes; 0 is allowed.
+/// Parses a size in bytes; 0 is allowed.
 fn size(name: &str, value: Option<&str>) -> Result<u64, OptionError> {
     let value = needed(name, value, "8M")?;
     parse_size(value).map_err(|error| OptionError::Size { option: name.to_owned(), value: value.to_owned(), error })

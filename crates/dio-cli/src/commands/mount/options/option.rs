@@ -1,77 +1,77 @@
-//! The names of options, and why one is refused.
+//! The names of options, and the reasons why one is rejected.
 
 use crate::size::SizeError;
 
-/// Why an option was refused. Each names the option and says what is possible.
+/// Why an option was rejected. Each message names the option and the possible values.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
     /// There is no such option.
     #[error("unknown option '{option}' (possible: {})", [SETTINGS, FIXED].concat().join(", "))]
     Unknown {
-        /// As it was given.
+        /// The option as it was given.
         option: String,
     },
-    /// An option without the value that it needs.
+    /// The option needs a value and has none.
     #[error("option '{option}' needs a value: {option}={example}")]
     NoValue {
-        /// Its name.
+        /// The name of the option.
         option: String,
-        /// What could stand there.
+        /// An example of a value.
         example: &'static str,
     },
-    /// An option with a value that takes none.
+    /// The option has a value and takes none.
     #[error("option '{option}' takes no value")]
     HasValue {
-        /// Its name.
+        /// The name of the option.
         option: String,
     },
-    /// A value that is none of those possible.
+    /// The value is not one of the possible ones.
     #[error("invalid value '{value}' of option '{option}' (possible: {possible})")]
     Value {
-        /// Its name.
+        /// The name of the option.
         option: String,
-        /// As it was given.
+        /// The value as it was given.
         value: String,
-        /// What could stand there.
+        /// The possible values.
         possible: &'static str,
     },
-    /// A value that is no size.
+    /// The value is not a size.
     #[error("invalid value '{value}' of option '{option}': {error}")]
     Size {
-        /// Its name.
+        /// The name of the option.
         option: String,
-        /// As it was given.
+        /// The value as it was given.
         value: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         error: SizeError,
     },
-    /// A pattern that cannot be read.
+    /// The pattern cannot be parsed.
     #[error("invalid pattern '{pattern}' of option '{option}': {error}")]
     Pattern {
-        /// Its name.
+        /// The name of the option.
         option: String,
-        /// As it was given.
+        /// The pattern as it was given.
         pattern: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         error: String,
     },
-    /// The smallest read-ahead is above the largest.
+    /// The minimum of the read-ahead is above the maximum.
     #[error("readahead_min={min} is above readahead_max={max}")]
     ReadAhead {
-        /// Bytes.
+        /// The minimum in bytes.
         min: u64,
-        /// Bytes.
+        /// The maximum in bytes.
         max: u64,
     },
-    /// It holds from mounting on.
+    /// The option can only be set when mounting.
     #[error("option '{option}' cannot be changed while mounted: unmount and mount again (possible: {})", SETTINGS.join(", "))]
     Fixed {
-        /// As it was given.
+        /// The option as it was given.
         option: String,
     },
 }
 
-/// dio's own options, for messages: those that a running mount can change,
+/// dio's own options that a running mount can change, as messages list them.
 pub(super) const SETTINGS: &[&str] = &[
     "dio",
     "cio",
@@ -94,7 +94,7 @@ pub(super) const SETTINGS: &[&str] = &[
     "nonative",
 ];
 
-/// and those that hold from mounting on.
+/// dio's own options that can only be set when mounting, as messages list them.
 pub(super) const FIXED: &[&str] = &[
     "lock=",
     "threads=",
@@ -112,7 +112,7 @@ pub(super) const FIXED: &[&str] = &[
     "those of mount(8) such as nosuid, nodev, noexec, noatime",
 ];
 
-/// Options that `mount(8)`, fstab, systemd and libfuse have, and that say nothing to the server.
+/// Options of `mount(8)`, fstab, systemd and libfuse that do not concern the server.
 pub(super) const IGNORED: &[&str] = &[
     "defaults",
     "noauto",
@@ -134,7 +134,7 @@ pub(super) const IGNORED: &[&str] = &[
     "noiversion",
 ];
 
-/// The same with something behind them.
+/// The beginnings of such options that have a value.
 pub(super) const IGNORED_BEGINNINGS: &[&str] = &[
     "user=",
     "comment=",
@@ -151,16 +151,17 @@ pub(super) const IGNORED_BEGINNINGS: &[&str] = &[
     "blksize=",
 ];
 
-/// Who wrote the options.
+/// The author of the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A user of dio.
     User,
-    /// `mount(8)`. `auto` is an option of fstab there; libmount removes it, other implementations
-    /// may not. Options that are on for every file system unless they are turned off (`suid`,
-    /// `dev`, `exec`) do not reach a helper: their absence means that they are on.
+    /// `mount(8)`. With this origin, `auto` is an option of fstab; libmount removes it, other
+    /// implementations may not. Options that are on for every file system unless they are turned
+    /// off (`suid`, `dev`, `exec`) are not passed to a helper: their absence means that they are
+    /// on.
     Mount {
-        /// Unknown options are passed over (`mount -s`).
+        /// Unknown options are ignored (`mount -s`).
         sloppy: bool,
     },
 }

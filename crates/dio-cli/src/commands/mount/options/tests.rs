@@ -204,8 +204,8 @@ fn settings_are_told_in_the_words_that_are_read() {
     }
 }
 
-/// Found by fuzzing: such a pattern changed the options behind it when the settings were read
-/// from their own text.
+/// Found by fuzzing: such a pattern changed the options behind it when the text of the settings was
+/// parsed again.
 #[test]
 fn patterns_with_special_characters_are_told_so_that_they_are_read_again() {
     for (text, told) in [

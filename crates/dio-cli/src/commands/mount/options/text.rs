@@ -1,10 +1,10 @@
-//! Settings as the text of options.
+//! Formats settings as the text of options.
 
 use dio_mount::Settings;
 
 use super::list;
 
-/// The settings in the form that [`parse_change`](super::parse_change) reads, complete.
+/// Returns all settings in the form that [`parse_change`](super::parse_change) accepts.
 pub fn text_of(settings: &Settings) -> String {
     let mut options = vec![format!("mode={}", settings.rules.default.name())];
     if settings.rules.rules.is_empty() {
@@ -29,19 +29,20 @@ pub fn text_of(settings: &Settings) -> String {
     options.join(",")
 }
 
-/// A pattern of slashes alone has lost them, since paths are relative, and would be none.
+/// Returns the text of a pattern. A pattern of slashes alone is stored empty, because paths are
+/// relative; its text must not be empty.
 fn of_pattern(pattern: &str) -> &str {
     if pattern.is_empty() { "/" } else { pattern }
 }
 
-/// Patterns in quotes, where they would otherwise be divided, lose a blank at an end, or hide what
-/// follows. None has a quote inside.
+/// Quotes patterns that would otherwise be split, lose a blank at an end, or hide what follows. No
+/// pattern contains a quotation mark.
 fn quoted(patterns: &str) -> String {
     let is_whole = list::split(&format!("{patterns},x")) == [patterns, "x"];
     if is_whole { patterns.to_owned() } else { format!("\"{patterns}\"") }
 }
 
-/// With the largest suffix that leaves a whole number.
+/// Formats a size with the largest suffix that leaves a whole number.
 fn size(bytes: u64) -> String {
     let suffixes = [(30, "G"), (20, "M"), (10, "K")];
     let fits = |(power, _): &(u32, &str)| bytes != 0 && bytes.is_multiple_of(1 << power);

@@ -1,4 +1,4 @@
-//! Lines in memory: as many as fit, with an entry each, and sorted.
+//! Batches: input lines in memory, with one entry per line, that are sorted together.
 
 use std::io;
 
@@ -8,49 +8,51 @@ use super::entry::{self, Entry};
 use super::key_order::arrange;
 use crate::commands::sort::key::Order;
 
-/// Lines in one piece of memory.
+/// Lines in one allocation of bounded size.
 ///
-/// Memory is divided between bytes and entries when the batch is made, by what lines were like
-/// before; the batch is full when either part is.
+/// The memory is divided between line bytes and entries when the batch is made, based on the mean
+/// line length so far. The batch is full when either part is full.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Block,
     entries: Vec<Entry>,
-    /// Most entries.
+    /// Maximum number of entries.
     most: usize,
-    /// Where the line starts whose end has not come yet.
+    /// Offset of the first line that is not terminated yet.
     start: usize,
-    /// Memory in bytes that it was made for.
+    /// Memory that the batch was made for, in bytes.
     size: u64,
-    /// Memory in bytes that lines touched before these.
+    /// Memory that earlier lines in this batch touched, in bytes.
     touched: u64,
 }
 
-/// What a batch did with the bytes it was offered.
+/// Result of offering bytes to a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All are in.
+    /// All bytes were taken.
     All,
-    /// The batch is full. So many were looked at; those of the line that began and did not end are
-    /// in [`Batch::rest`].
+    /// The batch is full and took this many of the offered bytes. The bytes of an unfinished line
+    /// are in [`Batch::rest`].
     Full(usize),
 }
 
-/// Bytes that are copied and looked through together: they stay in the processor's nearest cache.
+/// Bytes that are copied and scanned in one step: few enough to stay in the nearest processor
+/// cache.
 const STEP: usize = 16 << 10;
 
 impl Batch {
-    /// A batch within `size` bytes of memory for lines of about `mean` bytes, terminators included.
+    /// Makes a batch of `size` bytes of memory for lines of about `mean` bytes, terminators
+    /// included.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Memory cannot be allocated.
     pub(super) fn new(size: u64, mean: u64) -> io::Result<Batch> {
         let (bytes, most) = divide(size, mean);
         let block = Pool::new(bytes as usize, 1)?.take_many(1).pop().expect("one block was asked for");
         Ok(Batch { bytes: block, entries: reserve(most)?, most, start: 0, size, touched: 0 })
     }
 
-    /// Whether its division suits other lines.
+    /// Returns whether this batch can be reused for `size` bytes and lines of about `mean` bytes.
     pub(super) fn suits(&self, size: u64, mean: u64) -> bool {
         let (_, most) = divide(size, mean);
         self.size == size && most.abs_diff(self.most) <= self.most / 8 && self.bytes.capacity() as u64 <= size
@@ -60,7 +62,7 @@ impl Batch {
         self.size
     }
 
-    /// Memory that it has touched, in bytes.
+    /// Memory that the batch has touched so far, in bytes.
     pub(super) fn used(&self) -> u64 {
         let now = self.bytes.filled().len() as u64 + self.entries.len() as u64 * entry::SIZE;
         now.max(self.touched)
@@ -75,7 +77,7 @@ impl Batch {
         (self.start as u64).checked_div(self.entries.len() as u64).unwrap_or(0).max(1)
     }
 
-    /// Forgets its lines. What they touched stays the process's memory.
+    /// Removes all lines. The memory that they touched stays with the process.
     pub(super) fn clear(&mut self) {
         self.touched = self.used();
         self.bytes.clear();
@@ -86,7 +88,7 @@ impl Batch {
     /// Takes lines from the start of `offered`.
     ///
     /// # Errors
-    /// There is no memory for a line that is larger than the batch.
+    /// Memory for a line that is larger than the batch cannot be allocated.
     pub(super) fn take(&mut self, offered: &[u8], terminator: u8, order: &Order) -> io::Result<Taken> {
         let mut at = 0;
         while at < offered.len() {
@@ -107,7 +109,7 @@ impl Batch {
         Ok(Taken::All)
     }
 
-    /// Makes entries of the lines that end at `from` or behind it.
+    /// Makes entries of the lines whose terminators are at `from` or behind it.
     fn scan(&mut self, from: usize, terminator: u8, order: &Order) {
         let bytes = self.bytes.filled();
         let free = self.most - self.entries.len();
@@ -119,12 +121,12 @@ impl Batch {
         }
     }
 
-    /// The bytes behind the last whole line: they belong into the next batch.
+    /// The bytes behind the last whole line. They belong to the next batch.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes.filled()[self.start..]
     }
 
-    /// One line is larger than the batch: it gets more memory than it was given.
+    /// Doubles the memory for bytes, because a single line is larger than the batch.
     #[cold]
     fn grow(&mut self) -> io::Result<()> {
         let pool = Pool::new(self.bytes.capacity().saturating_mul(2), 1)?;
@@ -134,12 +136,11 @@ impl Batch {
         Ok(())
     }
 
-    /// Sorts the lines.
     pub(super) fn sort(&mut self, terminator: u8, order: &Order) {
         arrange(&mut self.entries, self.bytes.filled(), terminator, order);
     }
 
-    /// The lines in their present order.
+    /// The bytes, and the entries in their present order.
     pub(super) fn lines(&self) -> (&[u8], &[Entry]) {
         (self.bytes.filled(), &self.entries)
     }
@@ -149,9 +150,9 @@ impl Batch {
     }
 }
 
-/// Bytes and entries of a batch.
+/// Divides `size` bytes of memory; returns the bytes for lines and the number of entries.
 fn divide(size: u64, mean: u64) -> (u64, usize) {
-    // Lines differ: a little more of what the smaller part is for.
+    // The ratio is that of a mean line to its entry. The mean is capped at 1 MiB.
     let mean = mean.clamp(1, 1 << 20);
     let bytes = (u128::from(size) * u128::from(mean) / u128::from(mean + entry::SIZE)) as u64;
     let bytes = bytes.clamp(1, entry::MOST_BYTES);

@@ -1,4 +1,4 @@
-//! Threads that sort batches, and write them as runs when memory is needed for more.
+//! Threads that sort batches. They also write batches as runs when the reader needs the memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::{self, Scope};
@@ -12,11 +12,11 @@ use super::piece::Lines;
 use super::plan::Plan;
 use super::store::{Kept, Store};
 
-/// The threads and what they work on.
+/// The sorting threads and their shared state.
 ///
-/// Batches are numbered in the order of the input, and so are the runs made of them. A batch stays
-/// in memory after it was sorted, until the reader needs its memory: what is there when the input
-/// ends is never written.
+/// Batches are numbered in the order of the input, and each run has the number of its batch. A
+/// sorted batch stays in memory until the reader needs its memory; batches that are in memory when
+/// the input ends are never written.
 #[derive(Debug)]
 pub(super) struct Crew<'a> {
     pub(super) plan: &'a Plan,
@@ -28,30 +28,30 @@ pub(super) struct Crew<'a> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// To be sorted.
+    /// Batches that wait to be sorted.
     filled: VecDeque<(u64, Batch)>,
     sorted: BTreeMap<u64, Batch>,
     kept: BTreeMap<u64, Kept>,
     free: Vec<Batch>,
-    /// Memory of all batches there are, in bytes.
+    /// Memory of all existing batches, in bytes.
     memory: u64,
-    /// Threads, and those that work on something.
+    /// Number of threads, and how many of them are working.
     threads: usize,
     busy: usize,
-    /// Sorted batches are to be written, so that there are free ones.
+    /// Set while sorted batches have to be written to free their memory.
     spilling: bool,
     ended: bool,
     failure: Option<Failure>,
 }
 
-/// What a thread does next.
+/// The next task of a thread.
 enum Job {
     Sort(u64, Batch),
     Write(u64, Batch),
 }
 
 impl State {
-    /// What is to be done next, if anything is.
+    /// Takes the next job, if there is one. While `spilling` is set, writing comes before sorting.
     fn take_job(&mut self) -> Option<Job> {
         let written = if self.spilling { self.sorted.pop_first() } else { None };
         let job = match written {
@@ -72,10 +72,10 @@ impl<'a> Crew<'a> {
         self.state.lock()
     }
 
-    /// An empty batch of `size` bytes, when there is memory for it.
+    /// Returns an empty batch of `size` bytes, and waits until there is memory for it.
     ///
     /// # Errors
-    /// What a thread met; there is no memory.
+    /// A thread failed, or memory cannot be allocated.
     pub(super) fn batch(&self, size: u64, mean: u64) -> Outcome<Batch> {
         let mut state = self.lock();
         loop {
@@ -84,7 +84,7 @@ impl<'a> Crew<'a> {
             }
             if let Some(index) = state.free.iter().position(|batch| batch.suits(size, mean)) {
                 let batch = state.free.swap_remove(index);
-                // The next one is needed soon.
+                // The reader needs the next free batch soon, so spilling begins early.
                 state.spilling = state.free.is_empty() && state.memory + size > self.plan.batches;
                 self.changed.notify_all();
                 return Ok(batch);
@@ -106,14 +106,14 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Has a batch sorted, by a thread of this scope; by the calling one if there is none to be
-    /// had.
+    /// Queues a batch for sorting and starts another thread in `scope` if all are busy. If no
+    /// thread can be started, the caller sorts the batch.
     pub(super) fn hand_over<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u64, batch: Batch) {
         let mut state = self.lock();
         state.filled.push_back((number, batch));
         if state.threads < self.plan.workers && state.filled.len() + state.busy > state.threads {
             let spawned = thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
-            // With fewer threads it takes longer.
+            // A failed spawn is not an error: sorting only takes longer.
             state.threads += usize::from(spawned.is_ok());
         }
         let alone = state.threads == 0;
@@ -124,15 +124,15 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// How many runs are kept.
+    /// Number of kept runs.
     pub(super) fn kept(&self) -> usize {
         self.lock().kept.len()
     }
 
-    /// Has everything written, takes all runs, and gives up all memory.
+    /// Writes all batches, takes all runs out, and releases the memory of the batches.
     ///
     /// # Errors
-    /// What a thread met.
+    /// A thread failed.
     pub(super) fn clear(&self) -> Outcome<BTreeMap<u64, Kept>> {
         let mut state = self.lock();
         while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0) && state.failure.is_none() {
@@ -148,20 +148,20 @@ impl<'a> Crew<'a> {
         Ok(std::mem::take(&mut state.kept))
     }
 
-    /// Runs that were made of others.
+    /// Adds runs that were made by merging other runs.
     pub(super) fn keep(&self, runs: BTreeMap<u64, Kept>) {
         self.lock().kept.extend(runs);
     }
 
-    /// Lets the threads end when no more batches come, for whatever reason.
+    /// Returns a guard that, when dropped, tells the threads that no more batches come.
     pub(super) fn end_at_the_end(&self) -> Ended<'_> {
         Ended(self)
     }
 
-    /// What there is when all threads have ended: batches in memory, and runs.
+    /// Returns the batches in memory and the kept runs, after all threads have ended.
     ///
     /// # Errors
-    /// What a thread met.
+    /// A thread failed.
     pub(super) fn into_runs(self) -> Outcome<(BTreeMap<u64, Batch>, BTreeMap<u64, Kept>)> {
         let state = self.state.into_inner();
         match state.failure {
@@ -178,7 +178,7 @@ impl<'a> Crew<'a> {
         drop(panicked);
     }
 
-    /// What there is to do, done in the calling thread.
+    /// Does all pending jobs in the calling thread.
     fn work_here(&self) {
         let next = || self.lock().take_job();
         while let Some(job) = next() {
@@ -186,7 +186,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Waits for the threads; without any, does their work.
+    /// Waits for a change by the threads. If there are no threads, does their jobs instead.
     fn work_or_wait<'g>(&'g self, mut state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
         if state.threads > 0 {
             self.changed.wait(&mut state);
@@ -246,7 +246,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// Whoever hands batches over.
+/// Guard of the caller that hands batches over; dropping it ends the threads.
 pub(super) struct Ended<'a>(&'a Crew<'a>);
 
 impl Drop for Ended<'_> {
@@ -260,8 +260,8 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// A thread: nobody waits for the work of one that panicked, which goes on in the thread that
-/// started it.
+/// Guard of a thread. If the thread panics, it records a failure, so that nobody waits for that
+/// thread's work. The panic itself continues in the thread that joins the scope.
 struct Panicked<'a>(&'a Crew<'a>);
 
 impl Drop for Panicked<'_> {
@@ -276,7 +276,7 @@ impl Drop for Panicked<'_> {
 /// Writes a sorted batch as a run.
 ///
 /// # Errors
-/// It cannot be kept.
+/// The run cannot be written.
 pub(super) fn write(store: &Store<'_>, plan: &Plan, how: Lines<'_>, batch: &Batch) -> Outcome<Kept> {
     let (bytes, entries) = batch.lines();
     let most = bytes.len() as u64;

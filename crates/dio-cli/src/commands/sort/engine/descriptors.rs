@@ -1,4 +1,4 @@
-//! How many files may be open at a time (`RLIMIT_NOFILE`).
+//! The number of files that may be open at a time (`RLIMIT_NOFILE`).
 
 use dio::stream::StreamOptions;
 use dio::{Mode, Need};
@@ -6,39 +6,42 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::tool::{allow_descriptors, free_descriptors};
 
-/// Open files that are for something else than runs, and descriptors of a run that is read: given
-/// and opened again, direct and through the page cache, and the ring; or the pipe of a program.
+/// `OTHERS` is the number of descriptors reserved for everything but runs. `EACH` is the number
+/// that a run takes while it is read: the given one and the reopened one, each direct and through
+/// the page cache, and the ring; or the pipe of a program.
 const OTHERS: u64 = 64;
 const EACH: u64 = 5;
 
-/// The same where descriptors are few: no second one for direct requests is opened then. Beside the
-/// runs there are a ring, the input that is read (two), and the run that is written (four).
+/// The same where descriptors are few: no second descriptor for direct requests is opened then. The
+/// reserved ones are a ring, the input that is read (two), and the run that is written (four).
 const FEW_OTHERS: u64 = 7;
 const FEW_EACH: u64 = 3;
 
-/// Runs are merged two at a time at least.
+/// A merge takes at least two runs.
 const LEAST: usize = 2;
 
-/// What the limit leaves for runs.
+/// Number of runs that the limit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
-    /// Most runs that may be kept, each an open file, so that some of them can still be read.
+    /// Maximum number of kept runs. Each is an open file; some descriptors are left to read them.
     pub(super) kept: usize,
-    /// Most runs that may be read at a time, one more than are kept where they are few.
+    /// Maximum number of runs that are read at a time: one more than `kept` if `few` is set.
     pub(super) read: usize,
-    /// They are few: files go through the page cache, which forgets them, and one thread writes.
+    /// Descriptors are few: files are read and written through the page cache and dropped from it,
+    /// and only one thread sorts and writes.
     pub(super) few: bool,
 }
 
 impl Descriptors {
-    /// What this process may have, which is raised first as far as it can be.
+    /// The numbers for this process. Its soft limit is raised first as far as possible.
     pub(super) fn here() -> Descriptors {
         allow_descriptors(1 << 16);
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
         Descriptors::of(limit, free_descriptors)
     }
 
-    /// `free` counts the descriptors below `limit` that are not open, where that matters.
+    /// `free` counts the descriptors below `limit` that are not open. It is called only where
+    /// `limit` is low.
     fn of(limit: u64, free: impl FnOnce() -> u64) -> Descriptors {
         let kept = limit.saturating_sub(OTHERS) / 2;
         let read = kept / EACH;
@@ -50,7 +53,8 @@ impl Descriptors {
         Descriptors { kept: read - 1, read, few: true }
     }
 
-    /// How files are read and written: as asked, unless that takes more descriptors than there are.
+    /// Returns the options for files: those `asked` for, unless direct requests would take more
+    /// descriptors than there are.
     pub(super) fn streams(&self, asked: &StreamOptions) -> StreamOptions {
         match asked.mode {
             Mode::Direct | Mode::Concurrent if self.few && asked.need == Need::Preferred => {

@@ -1,27 +1,28 @@
-//! A line as the sort moves it: what is known of its place in the order, and where its bytes are.
+//! Entries: what the sort moves instead of lines. An entry holds a line's prefix in the order and
+//! the position of its bytes.
 
-/// A line in 16 bytes: the prefix in the upper half, so that entries compare as numbers; then the
-/// offset, so that of equal prefixes the earlier line comes first; then the length.
+/// A line in 16 bytes, which compare as one number. The prefix is in the upper half. The offset
+/// follows, so that among equal prefixes the earlier line comes first. The length is last.
 ///
-/// Lengths of [`LONG`] and more do not fit: such a line ends at the first terminator behind its
-/// start, which is there in all memory that entries refer to.
+/// Lengths of [`LONG`] and more do not fit: such a line ends at the first terminator at or behind
+/// `LONG` bytes from its start. All memory that entries refer to has that terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry(u128);
 
-/// Bits of the length.
+/// Width of the length, in bits.
 const LENGTH_BITS: u32 = 24;
 
-/// From here on a length is looked for.
+/// Lengths from this one on are not stored; they are found by searching for the terminator.
 pub(super) const LONG: usize = (1 << LENGTH_BITS) - 1;
 
-/// Most bytes that entries can refer to.
+/// Maximum number of bytes that the offsets of entries can address.
 pub(super) const MOST_BYTES: u64 = 1 << (64 - LENGTH_BITS);
 
-/// Bytes of memory of an entry.
+/// Size of an entry in memory, in bytes.
 pub(super) const SIZE: u64 = size_of::<Entry>() as u64;
 
 impl Entry {
-    /// The line of `length` bytes, without its terminator, at `offset`.
+    /// Makes an entry for the line of `length` bytes, without its terminator, at `offset`.
     #[inline]
     pub(super) fn new(prefix: u64, offset: usize, length: usize) -> Entry {
         debug_assert!((offset as u64) < MOST_BYTES);

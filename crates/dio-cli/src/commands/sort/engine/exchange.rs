@@ -1,4 +1,4 @@
-//! Pieces on their way from the thread that decodes streams to the thread that merges.
+//! Hands pieces over from the thread that decodes streams to the thread that merges.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::failure::{Failure, Outcome};
 use super::piece::{Decoder, Lines, Piece};
 
-/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while
-/// the next is made. As many lines that were in two chunks wait too, and no more: where lines are
-/// longer than chunks, there are no other pieces.
+/// Number of pieces per stream that hold chunks and wait for the merge: two, so that one can be
+/// merged while the next is made. As many pieces made of lines that span two chunks may wait too,
+/// and no more: where lines are longer than chunks, all pieces are of that kind.
 const WAITING: usize = 2;
 
-/// Chunks of a stream that are held at a time: by the merge, waiting, and being decoded.
+/// Number of chunks of a stream that are held at a time: by the merge, waiting, and being decoded.
 pub(super) const HELD: usize = WAITING + 2;
 
-/// Between the two threads.
+/// State shared by the decoding thread and the merging thread.
 #[derive(Debug)]
 pub(super) struct Exchange {
     state: Mutex<State>,
-    /// Something was decoded, or cannot be.
+    /// Signals that a piece was decoded, or that decoding failed.
     decoded: Condvar,
-    /// There is room for more, or something is waited for.
+    /// Signals that there is room for another piece, or that the merge waits for one.
     room: Condvar,
 }
 
@@ -31,7 +31,7 @@ struct State {
     /// The lane that the merge waits for.
     wanted: Option<usize>,
     failure: Option<Failure>,
-    /// The merge wants no more.
+    /// The merge takes no more pieces.
     over: bool,
 }
 
@@ -59,7 +59,7 @@ impl Exchange {
         self.state.lock()
     }
 
-    /// Decodes until all has been, or nobody wants more.
+    /// Decodes until all streams have ended or the merge takes no more pieces.
     pub(super) fn decode(&self, mut decoders: Vec<Decoder>, how: Lines<'_>) {
         let _over = Ended(self);
         while let Some(lane) = self.next_lane(&decoders) {
@@ -80,7 +80,8 @@ impl Exchange {
         }
     }
 
-    /// Whose turn it is to be decoded: what is waited for, else what has least waiting.
+    /// Chooses the lane to decode next: the one that the merge waits for, else the ready one with
+    /// the fewest waiting pieces. `None` means that decoding is over.
     fn next_lane(&self, decoders: &[Decoder]) -> Option<usize> {
         let mut state = self.lock();
         loop {
@@ -91,7 +92,7 @@ impl Exchange {
                 return Some(lane);
             }
             let open = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_full());
-            // A pipe that has nothing now must not keep the others waiting.
+            // A pipe that has no data now must not delay the other lanes.
             let ready = open.filter(|(index, _)| decoders[*index].is_ready());
             if let Some((lane, _)) = ready.min_by_key(|(_, lane)| lane.pieces.len()) {
                 return Some(lane);
@@ -100,10 +101,10 @@ impl Exchange {
         }
     }
 
-    /// The next piece of a lane, or `None` at its end.
+    /// Returns the next piece of a lane, or `None` at its end.
     ///
     /// # Errors
-    /// What decoding met.
+    /// Decoding failed.
     pub(super) fn next_piece(&self, lane: usize) -> Outcome<Option<Piece>> {
         let mut state = self.lock();
         loop {
@@ -124,13 +125,13 @@ impl Exchange {
         }
     }
 
-    /// Ends the decoding when the merge ends, in whatever way.
+    /// Returns a guard that ends the decoding when the merge returns or panics.
     pub(super) fn close_at_the_end(&self) -> Ended<'_> {
         Ended(self)
     }
 }
 
-/// Whoever has this ends, in whatever way, and is not waited for.
+/// Guard of either thread: when it is dropped, by return or panic, the other thread stops waiting.
 #[derive(Debug)]
 pub(super) struct Ended<'a>(&'a Exchange);
 

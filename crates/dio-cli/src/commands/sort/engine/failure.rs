@@ -1,10 +1,10 @@
-//! What ends a sort early.
+//! Failures that end a sort early.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no, or no complete, output.
+/// The reason why the output is missing or incomplete.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An input cannot be opened.
@@ -19,14 +19,14 @@ pub(crate) enum Failure {
     Fetch { directory: PathBuf, error: io::Error },
     /// The program that compresses temporary files cannot be started.
     Start { program: OsString, error: io::Error },
-    /// The program that compresses temporary files failed: what was asked of it (nothing, or `-d`),
-    /// and how it ended.
+    /// The program that compresses temporary files failed. `decompress` says whether it was called
+    /// with `-d`; `how` describes its end.
     Program { program: OsString, decompress: bool, how: String },
     /// The output cannot be opened.
     Open(io::Error),
     /// Writing the output failed.
     Write(io::Error),
-    /// There is no memory for the buffers, or no thread.
+    /// Memory for the buffers cannot be allocated, or a thread cannot be started.
     Memory(io::Error),
 }
 

@@ -1,16 +1,16 @@
-//! Lines on their way out, gathered into blocks that are written without another copy.
+//! Gathers output lines into blocks, which are written without another copy.
 
 use std::io::{self, Write};
 
 use dio::block::{Block, Pool};
 use dio::stream::{Chunk, Output};
 
-/// Who takes whole blocks.
+/// A consumer of whole blocks.
 pub(super) trait Drain {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// What writing answers, now or for bytes before.
+    /// Writing these or earlier bytes failed.
     fn drain(&mut self, chunk: Chunk) -> io::Result<()>;
 }
 
@@ -30,17 +30,17 @@ impl Drain for std::process::ChildStdin {
 pub(super) struct Gather<'a, D: Drain + ?Sized> {
     drain: &'a mut D,
     pool: Pool,
-    /// The block being filled, and how much more fits.
+    /// The block being filled, and the free bytes in it.
     block: Block,
     room: usize,
     written: u64,
 }
 
 impl<'a, D: Drain + ?Sized> Gather<'a, D> {
-    /// A gatherer of blocks of `block` bytes for a drain that keeps `depth` of them.
+    /// Makes a gatherer of blocks of `block` bytes, for a drain that keeps up to `depth` of them.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Memory cannot be allocated.
     pub(super) fn new(drain: &'a mut D, block: usize, depth: usize) -> io::Result<Gather<'a, D>> {
         let pool = Pool::new(block, depth + 2)?;
         let block = take(&pool);
@@ -50,7 +50,7 @@ impl<'a, D: Drain + ?Sized> Gather<'a, D> {
     /// Adds bytes.
     ///
     /// # Errors
-    /// What writing answers, now or for bytes before.
+    /// Writing these or earlier bytes failed.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() >= self.room {
@@ -76,17 +76,19 @@ impl<'a, D: Drain + ?Sized> Gather<'a, D> {
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
-        // Before another is taken: a drain of one place would wait for it for ever.
+        // The next block is taken before the full one goes to the drain. The pool has two blocks
+        // more than the drain keeps, so this does not wait forever, even if the drain keeps only
+        // one.
         let full = std::mem::replace(&mut self.block, take(&self.pool));
         self.room = self.block.capacity();
         self.written += full.filled().len() as u64;
         self.drain.drain(Chunk::of(full))
     }
 
-    /// Passes on the rest, and returns how many bytes there were in all.
+    /// Writes the rest, and returns the total number of bytes.
     ///
     /// # Errors
-    /// What writing answers, now or for bytes before.
+    /// Writing these or earlier bytes failed.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         if !self.block.filled().is_empty() {
             self.pass_on()?;

@@ -1,4 +1,4 @@
-//! Opening the inputs.
+//! Opens the inputs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use super::failure::{Failure, Outcome};
 use crate::tool::{Source, Tool, errno_of};
 
-/// Opens an input under these options.
+/// Opens an input with these options.
 ///
 /// # Errors
-/// What opening answers; a directory is refused as by reading it.
+/// Opening failed. A directory gives the error that reading it would give.
 pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> Outcome<Source> {
     let opened = if name == "-" { stdin(how) } else { Input::open(Path::new(name), how) };
     match opened {
@@ -34,12 +34,12 @@ fn stdin(how: &StreamOptions) -> io::Result<Input> {
     Input::adopt(io::stdin().as_fd().try_clone_to_owned()?, "-", how)
 }
 
-/// Bytes of all inputs, where all are files.
+/// Total size of all inputs in bytes, or `None` unless all are regular files.
 pub(super) fn size_of_all<'n>(names: impl IntoIterator<Item = &'n OsStr>) -> Option<u64> {
     names.into_iter().try_fold(0u64, |sum, name| {
         let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { stat(name) };
         let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
-        // Files of the kernel (proc(5)) hold bytes but have no size.
+        // Files of the kernel (proc(5)) report size 0 although they have content.
         sum.checked_add(stat.st_size as u64).filter(|_| stat.st_size > 0 || name == "-")
     })
 }

@@ -1,22 +1,22 @@
-//! Sorting entries.
+//! Sorts entries.
 //!
-//! Entries are numbers that begin with the prefix, so most of the work is sorting numbers, without
-//! a look at the lines. Where prefixes are equal the lines decide: lines that compare as bytes by
-//! their next eight bytes, and so on; others by [`Order::compare_rest`].
+//! Entries are numbers that begin with the prefix, so most of the work is sorting numbers without
+//! looking at the lines. Among equal prefixes the lines decide. Lines that compare as bytes are
+//! sorted by their next eight bytes, and so on; other lines by [`Order::compare_rest`].
 
 use std::hint::black_box;
 
 use super::entry::Entry;
 use crate::commands::sort::key::Order;
 
-/// Equal prefixes of so few lines are told apart by comparing the lines.
+/// Groups of equal prefixes with at most this many lines are sorted by comparing the lines.
 const FEW: usize = 12;
 
-/// So often a group is divided by the next eight bytes; what is left then is told apart by
-/// comparing. Each time is a call within another, and the stack has an end.
+/// Maximum recursion depth. Each level divides a group by the next eight bytes; below this depth
+/// the lines are compared instead, because the stack is limited.
 const DEEPEST: u32 = 64;
 
-/// Lines whose memory is asked for before the first of them is needed.
+/// Number of lines whose memory is fetched before the first of them is needed.
 pub(super) const AHEAD: usize = 16;
 
 /// Sorts entries of lines in `bytes`. Lines that compare equal stay in the order of their offsets.
@@ -36,7 +36,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Sorts entries of equal prefixes.
+    /// Sorts entries whose prefixes are equal.
     fn tell_apart(&self, group: &mut [Entry]) {
         match self.order.is_bytes() {
             Some(reverse) if group.len() > FEW => {
@@ -55,8 +55,8 @@ impl Lines<'_> {
         });
     }
 
-    /// Sorts lines whose first `from` bytes are equal, with zeros behind their ends, as bytes.
-    /// Prefixes are lost.
+    /// Sorts lines as bytes. Their first `from` bytes are equal, if lines are padded with zeros.
+    /// The prefixes of the entries are overwritten.
     fn by_bytes(&self, group: &mut [Entry], mut from: usize, reverse: bool, levels: u32) {
         loop {
             if !self.look_at(group, from, reverse) {
@@ -78,7 +78,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Makes the eight bytes at `from` the prefixes. Whether any line reaches behind `from`.
+    /// Sets the prefix of each entry to the eight bytes of its line at `from`. Returns whether any
+    /// line is longer than `from` bytes.
     fn look_at(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
         for part in 0..group.len().div_ceil(AHEAD) {
@@ -94,7 +95,7 @@ impl Lines<'_> {
         longer
     }
 
-    /// Sorts lines that differ only in their lengths, by zeros at their ends.
+    /// Sorts lines that differ only in length, that is, in the number of zeros at their ends.
     fn by_length(&self, group: &mut [Entry], reverse: bool) {
         group.sort_unstable_by_key(|entry| {
             let length = entry.line(self.bytes, self.terminator).len();
@@ -102,7 +103,7 @@ impl Lines<'_> {
         });
     }
 
-    /// How many bytes are the same in all lines, of which the first `from` are known to be.
+    /// Length of the common beginning of all lines. The first `from` bytes are known to be equal.
     fn alike(&self, group: &[Entry], from: usize) -> usize {
         let rest = |entry: &Entry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
         let mut alike = rest(&group[0]);
@@ -117,7 +118,7 @@ impl Lines<'_> {
     }
 }
 
-/// The first eight bytes as a number that compares as they do, zeros behind the end.
+/// The first eight bytes, padded with zeros, as a number that compares as the bytes do.
 #[inline]
 fn eight(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
@@ -126,8 +127,8 @@ fn eight(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Loads the byte at `from` of each line, all at once: they are in memory in no order, and to wait
-/// for one after the other would cost more than everything else.
+/// Loads the byte at `from` of each line, all at once. The lines are scattered in memory, so
+/// waiting for each cache miss in turn would cost more than all other work.
 #[inline]
 pub(super) fn fetch(entries: &[Entry], bytes: &[u8], from: usize) {
     let touched = entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
@@ -180,8 +181,8 @@ mod tests {
         for reverse in [false, true] {
             let mut text = Vec::new();
             for number in 0..40usize {
-                // All alike to the end, or different early in some of them, with zeros at their
-                // ends.
+                // Lines are equal up to their ends, or some of them differ early; all have zeros at
+                // their ends.
                 let length = 100_000 + number * 7 % 5;
                 let at = text.len();
                 text.resize(at + length, b'x');
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn lines_that_leave_the_others_one_by_one_need_little_stack() {
-        // Line N is N times eight bytes, and differs then.
+        // Line N differs after N times eight bytes.
         let order = Order::bytes(false);
         let lines: Vec<Vec<u8>> = (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
         let text: Vec<u8> = lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();

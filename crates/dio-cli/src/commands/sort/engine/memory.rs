@@ -1,17 +1,15 @@
-//! How much memory a sort may have.
+//! Limits for the memory that a sort uses.
 
 use dio_common::memory;
 use rustix::process::{Resource, getrlimit};
 
-/// Memory of the machine, in bytes, or what a control group lets the process have of it, if that is
-/// less.
+/// Memory of the machine, or the limit of the process's control group if that is lower, in bytes.
 pub(crate) fn physical() -> u64 {
     memory::of_machine("MemTotal").unwrap_or(1 << 30).min(memory::limit().unwrap_or(u64::MAX))
 }
 
-/// The bound where none was asked for: half of the memory, less where less is free (but not less
-/// than an eighth, as GNU's sort has it), and at most half of what the process may have
-/// (`RLIMIT_AS`, `RLIMIT_DATA`).
+/// Default limit in bytes: half of the memory, or less if less is available (but at least an
+/// eighth, as in GNU sort), and at most half of the process limits `RLIMIT_AS` and `RLIMIT_DATA`.
 pub(super) fn usual() -> u64 {
     let (physical, free) = (physical(), memory::of_machine("MemAvailable").unwrap_or(u64::MAX));
     let bound = (physical / 2).min(free.max(physical / 8));

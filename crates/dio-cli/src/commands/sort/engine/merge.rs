@@ -1,7 +1,8 @@
-//! Merging sorted lines: a tree of losers over the next line of each lane.
+//! Merges sorted lines with a tree of losers over the next line of each lane.
 //!
-//! Knuth, The Art of Computer Programming, volume 3, section 5.4.1: each inner node keeps the line
-//! that lost there, so that only the lines on the way of the new one to the root are looked at.
+//! See Knuth, The Art of Computer Programming, volume 3, section 5.4.1. Each inner node keeps the
+//! line that lost there, so that a new line is compared only with the lines on its path to the
+//! root.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -15,19 +16,19 @@ use super::gather::{Drain, Gather};
 use super::key_order::{AHEAD, fetch};
 use super::piece::{Decoder, Lines, Piece};
 
-/// Where the lines of a lane come from.
+/// Source of the lines of one lane.
 #[derive(Debug)]
 pub(super) enum Lane {
-    /// All are in memory.
+    /// All lines are in memory.
     Memory(Piece),
-    /// As they are decoded.
+    /// Lines are decoded from a stream.
     Stream(Decoder),
 }
 
-/// Merges lanes. Of lines that compare equal, those of an earlier lane come first.
+/// Merges lanes. Among lines that compare equal, those of an earlier lane come first.
 ///
 /// # Errors
-/// What reading or writing answers.
+/// Reading or writing failed.
 pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &mut Gather<'_, D>) -> Outcome<()> {
     let (mut decoders, mut places) = (Vec::new(), Vec::new());
     for lane in lanes {
@@ -43,7 +44,7 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
     if decoders.is_empty() {
         return run(places, &exchange, how, out);
     }
-    // Only its thread takes them; but a thread that cannot be started must leave them here.
+    // The decoding thread takes the decoders. If that thread cannot be started, they stay here.
     let decoders = Mutex::new(decoders);
     let taken = || std::mem::take(&mut *decoders.lock());
     let started = thread::scope(|scope| {
@@ -70,9 +71,9 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
 #[derive(Debug)]
 enum Place {
     Memory(Option<Piece>),
-    /// Decoded by the thread, which knows it by this number.
+    /// Decoded by the decoding thread; the number is the index of its decoder.
     Stream(usize),
-    /// Decoded when its lines are wanted.
+    /// Decoded in the merging thread when lines are needed.
     Here(Box<Decoder>),
 }
 
@@ -92,12 +93,12 @@ impl Place {
     }
 }
 
-/// The lines of a lane that are here, and which of them is next.
+/// A lane's current piece and the position of the next line in it.
 struct Cursor {
     place: Place,
     piece: Piece,
     at: usize,
-    /// Its lines are in memory in no order.
+    /// The lines are not in memory order, so they are fetched ahead.
     scattered: bool,
 }
 
@@ -112,7 +113,7 @@ impl Cursor {
         self.entry().line(self.piece.bytes(), terminator)
     }
 
-    /// Goes to the next line; false when there is none.
+    /// Goes to the next line; returns false when there is none.
     #[inline]
     fn advance(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
         self.at += 1;
@@ -161,7 +162,8 @@ fn run<D: Drain + ?Sized>(
             tree.keys[winner] = cursor.entry().prefix();
             tree.replay(&cursors, how);
         }
-        // A lane has ended: a tree without it. There are far fewer lanes than lines.
+        // This lane has ended, so the tree is built again without it. There are far fewer lanes
+        // than lines.
         cursors.remove(tree.winner);
     }
     let Some(mut cursor) = cursors.pop() else { return Ok(()) };
@@ -173,12 +175,12 @@ fn run<D: Drain + ?Sized>(
     }
 }
 
-/// Who is first, and who lost against whom on the way there.
+/// The tree of losers: the first lane, and the loser of each comparison on its path.
 struct Tree {
     /// The prefix of the next line of each lane.
     keys: Vec<u64>,
-    /// The loser at each inner node; node 0 is not used, the children of `n` are `2n` and `2n + 1`,
-    /// and lane `l` is the leaf `lanes + l`.
+    /// The loser at each inner node. Node 0 is not used; the children of `n` are `2n` and `2n + 1`;
+    /// lane `l` is the leaf `lanes + l`.
     losers: Vec<u32>,
     winner: usize,
 }
@@ -202,7 +204,7 @@ impl Tree {
         tree
     }
 
-    /// The winner has a new line: who is first now?
+    /// Finds the winner after the previous winner's lane got a new line.
     #[inline]
     fn replay(&mut self, cursors: &[Cursor], how: Lines<'_>) {
         let mut winner = self.winner;
@@ -212,7 +214,7 @@ impl Tree {
             let loser = self.losers[node] as usize;
             let other = self.keys[loser];
             let wins = if other == key { self.is_first_of_equals(loser, winner, cursors, how) } else { other < key };
-            // Without branches: which way it goes cannot be foreseen.
+            // Written without branches, because the outcome cannot be predicted.
             let (up, down) = if wins { (loser, winner) } else { (winner, loser) };
             self.losers[node] = down as u32;
             key = if wins { other } else { key };
@@ -237,12 +239,11 @@ impl Tree {
     }
 }
 
-/// Writes lines in order, without those that are equal to the one before where only the first is
-/// wanted.
+/// Writes lines in order. If `unique` is set, skips lines that are equal to the one before.
 pub(super) struct LineWriter<'a, 'b, D: Drain + ?Sized> {
     how: Lines<'a>,
     out: &'a mut Gather<'b, D>,
-    /// The line written last, and its prefix; only where it matters.
+    /// The last written line and its prefix. Set only if `unique` is.
     last: Option<(u64, Vec<u8>)>,
 }
 
@@ -254,7 +255,7 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
     /// Writes the line of an entry.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Writing failed.
     #[inline]
     pub(super) fn put(&mut self, entry: Entry, bytes: &[u8]) -> Outcome<()> {
         if self.how.unique && self.is_repeated(entry, bytes) {
@@ -263,10 +264,10 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
         self.out.put(entry.whole(bytes, self.how.terminator)).map_err(Failure::Write)
     }
 
-    /// Writes lines that are in memory in no order.
+    /// Writes lines that are not in memory order.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Writing failed.
     pub(super) fn put_all(&mut self, entries: &[Entry], bytes: &[u8]) -> Outcome<()> {
         for part in entries.chunks(AHEAD) {
             fetch(part, bytes, 0);

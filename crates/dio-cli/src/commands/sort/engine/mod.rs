@@ -1,5 +1,5 @@
-//! The external sort: lines are read into batches that fit in memory, each batch is sorted and
-//! written as a run to a temporary file if there is more to come, and the runs are merged.
+//! The external sort. Lines are read into batches that fit in memory. Each batch is sorted, and
+//! written as a run to a temporary file if more input follows. At the end the runs are merged.
 
 mod batch;
 mod crew;
@@ -46,41 +46,42 @@ pub(crate) use memory::physical as physical_memory;
 /// A file to read; `-` is standard input.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub(crate) name: OsString,
-    /// Only for merging: it is the file that the output goes to, so it is copied before that is
-    /// written.
+    /// Set only for merging, if the output overwrites this file. Its content is copied before the
+    /// output is written.
     pub(crate) is_output: bool,
 }
 
-/// How to sort.
+/// Options of the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineOptions {
-    /// Most memory for lines and buffers, in bytes (`-S`); `None` for the default. A line that is
+    /// Memory limit for lines and buffers, in bytes (`-S`); `None` for the default. A line that is
     /// longer takes what it needs.
     pub(crate) memory: Option<u64>,
-    /// Where temporary files are made, in turn (`-T`); if empty, `$TMPDIR` or `/tmp`.
+    /// Directories for temporary files, used in turn (`-T`); if empty, `$TMPDIR` or `/tmp`.
     pub(crate) directories: Vec<PathBuf>,
     /// A program that compresses temporary files, and decompresses them when called with `-d`.
     pub(crate) compress: Option<OsString>,
-    /// What ends a line: a newline, or NUL (`-z`).
+    /// The byte that ends a line: a newline, or NUL (`-z`).
     pub(crate) terminator: u8,
-    /// Of lines with equal keys, only the first (`-u`). The order must be without a last resort, as
-    /// GNU's is then.
+    /// Only the first of several lines with equal keys is written (`-u`). The order must then have
+    /// no last resort, as in GNU sort.
     pub(crate) unique: bool,
     /// The inputs are sorted already (`-m`).
     pub(crate) merge: bool,
-    /// Most runs to merge at a time (`--batch-size`); `None` for as many as memory has room for.
+    /// Maximum number of runs to merge at a time (`--batch-size`); `None` for as many as fit in
+    /// memory.
     pub(crate) batch_size: Option<usize>,
-    /// Threads that sort at a time (`--parallel`); `None` for one for each processor.
+    /// Number of sorting threads (`--parallel`); `None` for one per processor.
     pub(crate) parallel: Option<usize>,
 }
 
-/// Sorts `inputs`. The output is opened (and cut off) by `output` when its first byte is known,
-/// which is after all inputs have been read unless they are only merged; it is closed here.
+/// Sorts `inputs`. Calls `output` to open (and truncate) the output when its first byte is ready;
+/// that is after all inputs have been read, unless they are only merged. Closes the output.
 ///
 /// # Errors
-/// What could not be read, kept or written. Bytes may have been written before.
+/// Reading, keeping or writing failed. The output may be partly written.
 pub(crate) fn sort(
     tool: &Tool,
     inputs: &[Input],
@@ -91,7 +92,7 @@ pub(crate) fn sort(
     sort_with(tool, inputs, order, options, Descriptors::here(), output)
 }
 
-/// As [`sort`], with so many descriptors.
+/// Works as [`sort`], with the given limits for descriptors.
 fn sort_with(
     tool: &Tool,
     inputs: &[Input],
@@ -115,7 +116,7 @@ fn sort_with(
     sink.close().map_err(Failure::Write)
 }
 
-/// Reads all inputs; returns them as sorted runs.
+/// Reads all inputs and returns them as sorted runs.
 fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
     let crew = Crew::new(merger.plan, merger.store, merger.how);
     let total = size_of_all(inputs.iter().map(|input| input.name.as_os_str()));
@@ -127,7 +128,7 @@ fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
         }
         match filler.finish()? {
             (0, Some(mut only)) => {
-                // No thread is needed.
+                // The only batch is sorted in this thread.
                 only.sort(merger.how.terminator, merger.how.order);
                 Ok((0, Some(only)))
             }
@@ -142,7 +143,7 @@ fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
     Ok(in_order(batches, kept))
 }
 
-/// The inputs as they are; what the output will overwrite is copied.
+/// Returns the inputs as runs. An input that the output will overwrite is copied first.
 fn sorted_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
     let run = |input: &Input| match input.is_output {
         true => merger.merged(vec![Run::Input(input.name.clone())]).map(Run::Kept),

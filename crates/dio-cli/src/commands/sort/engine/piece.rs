@@ -1,4 +1,4 @@
-//! Sorted lines with an entry each, ready to be merged.
+//! Pieces: sorted lines with one entry each, ready to be merged.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::failure::Outcome;
 use super::stream::Stream;
 use crate::commands::sort::key::Order;
 
-/// Memory that lines are in.
+/// Memory that holds lines.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    /// Of a stream.
+    /// A chunk of a stream.
     Chunk(Arc<Chunk>),
-    /// A line that was in two chunks.
+    /// A line that spanned two chunks or more.
     Own(Vec<u8>),
-    /// A batch that was never written.
+    /// A batch that was never written to a file.
     Batch(Block),
 }
 
-/// Some lines in order.
+/// Lines in order, and their entries.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
@@ -38,49 +38,49 @@ impl Piece {
         }
     }
 
-    /// Whether it is part of a chunk, of which a stream has only so many.
+    /// Returns whether the piece holds a chunk. A stream has a limited number of chunks.
     pub(super) fn holds_chunk(&self) -> bool {
         matches!(self.bytes, Bytes::Chunk(_))
     }
 }
 
-/// How lines are told from each other.
+/// How lines are separated and compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a> {
     pub(super) order: &'a Order,
     pub(super) terminator: u8,
-    /// Of equal lines only the first is wanted.
+    /// Only the first of several equal lines is wanted.
     pub(super) unique: bool,
 }
 
-/// Makes pieces of a stream.
+/// Cuts a stream into pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     stream: Option<Stream>,
-    /// The chunk being looked through, and where the next line starts.
+    /// The chunk being scanned, and the offset of the next line in it.
     chunk: Option<Arc<Chunk>>,
     at: usize,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not been read yet.
     begun: Vec<u8>,
-    /// Most lines of a piece.
+    /// Maximum number of lines in a piece.
     most: usize,
 }
 
 impl Decoder {
-    /// A decoder of pieces of at most `most` lines.
+    /// Makes a decoder whose pieces have at most `most` lines.
     pub(super) fn new(stream: Stream, most: usize) -> Decoder {
         Decoder { stream: Some(stream), chunk: None, at: 0, begun: Vec::new(), most: most.max(1) }
     }
 
-    /// Whether the next piece can be had without waiting for whoever writes into a pipe.
+    /// Returns whether the next piece can be read without waiting for the writer of a pipe.
     pub(super) fn is_ready(&self) -> bool {
         self.chunk.is_some() || self.stream.as_ref().is_none_or(Stream::is_ready)
     }
 
-    /// The next lines, or `None` at the end.
+    /// Returns the next lines, or `None` at the end.
     ///
     /// # Errors
-    /// What reading answers.
+    /// Reading failed.
     pub(super) fn next_piece(&mut self, how: Lines<'_>) -> Outcome<Option<Piece>> {
         loop {
             if let Some(chunk) = self.chunk.take() {
@@ -104,7 +104,7 @@ impl Decoder {
         }
     }
 
-    /// Lines of a chunk; `None` when it holds no more ends of lines.
+    /// Cuts lines from a chunk; returns `None` when it has no more line ends.
     fn cut(&mut self, chunk: Arc<Chunk>, how: Lines<'_>) -> Option<Piece> {
         let bytes: &[u8] = &chunk;
         if !self.begun.is_empty() {
@@ -132,7 +132,7 @@ impl Decoder {
         Some(Piece { bytes: Bytes::Chunk(chunk), entries })
     }
 
-    /// The line that has come together from parts.
+    /// Makes a piece of the line in `begun`, which is complete now.
     fn whole(&mut self, order: &Order) -> Piece {
         let bytes = std::mem::take(&mut self.begun);
         let line = &bytes[..bytes.len() - 1];

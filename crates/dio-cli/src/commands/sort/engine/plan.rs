@@ -1,55 +1,55 @@
-//! How the memory is divided.
+//! Divides the memory.
 
 use dio::stream::StreamOptions;
 
 use super::descriptors::Descriptors;
 use super::exchange::HELD;
 
-/// Sizes for a sort, in bytes where nothing else is said.
+/// Sizes for a sort, in bytes unless stated otherwise.
 ///
-/// While inputs are read: the source's buffers, a writer for each thread that sorts, and batches.
-/// While runs are merged: the output's buffers, batches that were never written, and what is left
-/// in equal shares for the runs.
+/// While inputs are read, memory goes to the source's buffers, a writer for each sorting thread,
+/// and the batches. While runs are merged, it goes to the output's buffers and the batches that
+/// were never written; the rest is divided equally between the runs.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     memory: u64,
-    /// Threads that sort.
+    /// Number of sorting threads.
     pub(super) workers: usize,
     /// How inputs are read.
     pub(super) reading: StreamOptions,
     /// How runs and the output are written.
     pub(super) writing: StreamOptions,
-    /// For batches, all together.
+    /// Memory for all batches together.
     pub(super) batches: u64,
-    /// Most for one of them.
+    /// Maximum size of one batch.
     pub(super) batch: u64,
-    /// Most runs to merge at a time, if that was asked for.
+    /// Maximum number of runs to merge at a time, if one was given.
     batch_size: Option<usize>,
-    /// How many runs the limit of open files allows.
+    /// Number of runs that the limit of open files allows.
     pub(super) descriptors: Descriptors,
 }
 
-/// A request is never smaller.
+/// Minimum size of a request.
 const LEAST_BLOCK: u64 = 4096;
 
-/// Runs that are merged at a time have at least so large requests each, while memory has room for
-/// [`USUAL_RUNS`] of them: with smaller ones more time is lost than a second pass over the data
-/// takes.
+/// Minimum request size when runs are merged, as long as memory has room for [`USUAL_RUNS`] of
+/// them. Smaller requests cost more time than a second pass over the data.
 const GOOD_BLOCK: u64 = 64 << 10;
 const USUAL_RUNS: u64 = 16;
 
-/// A larger batch takes longer to sort than to read and write, without being better.
+/// Maximum size of a batch. A larger one takes longer to sort than to read and write, and brings no
+/// gain.
 const MOST_BATCH: u64 = 256 << 20;
 
-/// Least memory that is planned with; the rest of the program needs more than that.
+/// Minimum memory to plan with. The rest of the program needs more than that anyway.
 const LEAST_MEMORY: u64 = 128 << 10;
 
-/// What the program takes beside its plan: code, stacks, the ring; never more than an eighth of
-/// what was asked for is kept for it.
+/// Memory that is reserved for the program itself: code, stacks, the ring. At most an eighth of the
+/// requested memory is reserved.
 const OWN: u64 = 16 << 20;
 
-/// Blocks of memory that a run takes while it is merged, with two requests in flight: those, one
-/// that is being consumed and the chunks held, and about another for the entries of those.
+/// Blocks of memory that a run takes while it is merged: two requests in flight, one that is being
+/// consumed, the held chunks, and about one for their entries.
 const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
 
 impl Plan {
@@ -77,20 +77,19 @@ impl Plan {
         let workers = parallel.unwrap_or_else(processors).clamp(1, most);
         let taken = block * (2 * reading.depth as u64 + 3) + written(&writing) * workers as u64;
         let batches = memory.saturating_sub(taken).max(LEAST_MEMORY / 4);
-        // One is filled, one sorted or written by each worker, one is ready for whoever needs it
-        // first. Where descriptors are few there is one alone, because a merge begins with writing
-        // all there are.
+        // One batch is being filled, each worker sorts or writes one, and one is spare. Where
+        // descriptors are few there is only one batch, because a merge writes all batches first.
         let parts = if descriptors.few { 1 } else { workers as u64 + 2 };
         let batch = (batches / parts).min(MOST_BATCH);
         Plan { memory, workers, reading, writing, batches, batch, batch_size, descriptors }
     }
 
-    /// What is left for the runs when batches of `resident` bytes stay in memory.
+    /// Memory left for the runs when batches of `resident` bytes stay in memory.
     fn for_runs(&self, resident: u64) -> u64 {
         self.memory.saturating_sub(resident + written(&self.writing))
     }
 
-    /// Most runs to merge at a time, beside batches of `resident` bytes.
+    /// Maximum number of runs to merge at a time, beside batches of `resident` bytes.
     pub(super) fn most_runs(&self, resident: u64) -> usize {
         let free = self.for_runs(resident);
         let block = whole(free / USUAL_RUNS / LANE_BLOCKS).clamp(LEAST_BLOCK, GOOD_BLOCK);
@@ -98,15 +97,15 @@ impl Plan {
         self.batch_size.map_or(most, |asked| asked.clamp(2, most))
     }
 
-    /// Whether batches of `resident` bytes leave enough for so many runs to be read in large
+    /// Returns whether batches of `resident` bytes leave enough memory to read `runs` runs in large
     /// requests.
     pub(super) fn has_room(&self, resident: u64, runs: usize) -> bool {
         let wanted = (self.writing.block as u64).min(self.memory / USUAL_RUNS / LANE_BLOCKS).max(LEAST_BLOCK);
         self.for_runs(resident) >= runs as u64 * (wanted / 4).max(LEAST_BLOCK) * LANE_BLOCKS
     }
 
-    /// How each of `runs` is read beside batches of `resident` bytes, and the most lines of a
-    /// piece.
+    /// Returns the options for reading each of `runs` runs beside batches of `resident` bytes, and
+    /// the maximum number of lines in a piece.
     pub(super) fn lane(&self, resident: u64, runs: usize) -> (StreamOptions, usize) {
         let share = self.for_runs(resident) / runs.max(1) as u64;
         let block = whole(share / LANE_BLOCKS).clamp(LEAST_BLOCK, self.reading.block.max(LEAST_BLOCK as usize) as u64);
@@ -117,12 +116,13 @@ impl Plan {
     }
 }
 
-/// Memory of one writer: what is gathered, in flight and being filled, and a block for its end.
+/// Memory of one writer: a block being gathered, the blocks in flight and being filled, and a block
+/// for the end of the file.
 fn written(how: &StreamOptions) -> u64 {
     how.block as u64 * (how.depth as u64 + 3)
 }
 
-/// A whole number of the smallest blocks.
+/// Rounds down to a multiple of the smallest block.
 fn whole(bytes: u64) -> u64 {
     dio::geometry::align_down(bytes, LEAST_BLOCK)
 }

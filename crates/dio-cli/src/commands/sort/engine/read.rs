@@ -1,4 +1,4 @@
-//! Reading the inputs into batches.
+//! Reads the inputs into batches.
 
 use std::ffi::OsString;
 use std::thread::Scope;
@@ -10,25 +10,24 @@ use super::failure::{Failure, Outcome};
 use super::runs::compact;
 use crate::tool::Source;
 
-/// Fills batches.
 pub(super) struct Filler<'scope, 'env, 'a> {
     crew: &'scope Crew<'a>,
     scope: &'scope Scope<'scope, 'env>,
     /// Bytes of all inputs, if known.
     total: Option<u64>,
     batch: Option<Batch>,
-    /// The number of the batch being filled, and the mean length of lines in the one before.
+    /// The number of the batch being filled, and the mean line length of the batch before it.
     number: u64,
     mean: u64,
-    /// Most runs to keep.
+    /// Maximum number of runs to keep.
     most_runs: usize,
 }
 
-/// Batches of an input whose size is not known grow from this size, so that sorting begins early,
-/// in bytes.
+/// Size of the first batch of an input of unknown size, in bytes. Batches grow from this size, so
+/// that sorting begins early.
 const FIRST: u64 = 4 << 20;
 
-/// A smaller batch is not worth a thread.
+/// Minimum size of a batch, in bytes. A smaller one does not justify a thread.
 const LEAST: u64 = 1 << 20;
 
 impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
@@ -41,10 +40,10 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         Filler { crew, scope, total, batch: None, number: 0, mean: 0, most_runs }
     }
 
-    /// Reads an input to its end; a missing terminator there is added.
+    /// Reads an input to its end, and adds a terminator if the last line has none.
     ///
     /// # Errors
-    /// What reading answers; what a thread met.
+    /// Reading failed, or a thread failed.
     pub(super) fn read(&mut self, mut source: Source, name: &OsString) -> Outcome<()> {
         loop {
             match source.next_chunk() {
@@ -53,7 +52,7 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
                 Err(error) => return Err(Failure::Read { name: name.clone(), error }),
             }
         }
-        // What closing a source could tell is no loss of bytes.
+        // An error of closing a source means no loss of bytes.
         let _ = source.close();
         let terminator = self.crew.how.terminator;
         match self.batch.as_ref().and_then(|batch| batch.rest().last()) {
@@ -62,10 +61,10 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         }
     }
 
-    /// All inputs have been read: the last batch, which is not sorted yet, and its number.
+    /// Returns the last batch, which is not sorted yet, and its number. All inputs have been read.
     ///
     /// # Errors
-    /// What a thread met.
+    /// A thread failed.
     pub(super) fn finish(mut self) -> Outcome<(u64, Option<Batch>)> {
         while let Some(batch) = &self.batch {
             let rest = batch.rest().to_vec();
@@ -80,7 +79,7 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
 
     fn offer(&mut self, bytes: &[u8]) -> Outcome<()> {
         let (terminator, order) = (self.crew.how.terminator, self.crew.how.order);
-        // What the batch before had begun and not finished comes first.
+        // The unfinished line of the previous batch comes first in the next one.
         let (mut carried, mut at) = (Vec::new(), 0);
         if self.batch.is_none() {
             self.begin(bytes)?;
@@ -105,7 +104,7 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         }
     }
 
-    /// The first batch, suited to the first bytes.
+    /// Gets the first batch. Its mean line length is that of the first bytes.
     fn begin(&mut self, bytes: &[u8]) -> Outcome<()> {
         let lines = memchr::memchr_iter(self.crew.how.terminator, bytes).count();
         self.mean = bytes.len().checked_div(lines).unwrap_or(bytes.len()).max(1) as u64;
@@ -127,14 +126,14 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         Ok(())
     }
 
-    /// How large the next batch should be.
+    /// Size of the next batch, in bytes.
     fn size(&self) -> u64 {
         let plan = self.crew.plan;
         let most = plan.batch;
         let wanted = match self.total {
             Some(total) => {
                 let all = (u128::from(total) * u128::from(self.mean + entry::SIZE) / u128::from(self.mean)) as u64;
-                // What fits into memory is divided so that all threads have their share, and can
+                // Input that fits in memory is divided so that all threads get a share and can
                 // begin early.
                 let parts = if all > 4 * LEAST { 2 * plan.workers as u64 } else { 1 };
                 if all > plan.batches { most } else { (all / parts + all / 16).max(LEAST) }

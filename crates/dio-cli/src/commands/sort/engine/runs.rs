@@ -1,4 +1,4 @@
-//! Runs, and merging them until they can be merged into the output.
+//! Runs, and the merging that reduces their number until one merge makes the output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use super::store::{Kept, Store};
 use super::stream::Stream;
 use crate::tool::Tool;
 
-/// Sorted lines.
+/// A sorted sequence of lines.
 #[derive(Debug)]
 pub(super) enum Run {
     /// An input that is sorted already.
@@ -26,7 +26,7 @@ pub(super) enum Run {
     Batch(Batch),
 }
 
-/// What merging needs.
+/// The context of merging.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merger<'a> {
     pub(super) tool: &'a Tool,
@@ -36,15 +36,15 @@ pub(super) struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Most runs that are merged at a time.
+    /// Maximum number of runs that are merged at a time.
     fn most(&self, resident: u64) -> usize {
         self.plan.most_runs(resident).min(self.plan.descriptors.read)
     }
 
-    /// Merges runs into others until there are so few that they can be merged into the output.
+    /// Merges runs into larger ones until a single merge can make the output.
     ///
     /// # Errors
-    /// What reading and keeping runs answers.
+    /// Reading or keeping runs failed.
     pub(super) fn reduce(&self, mut runs: Vec<Run>) -> Outcome<Vec<Run>> {
         self.make_room(&mut runs)?;
         loop {
@@ -53,8 +53,8 @@ impl Merger<'_> {
             if streams <= most {
                 return Ok(runs);
             }
-            // No more than needed, and the shortest neighbours: which come first in the input must
-            // stay known.
+            // Merges no more runs than needed, and the shortest neighbours. Only neighbours may be
+            // merged, because runs must stay in the order of the input.
             let count = most.min(streams - most + 1);
             let from = self.first_to_merge(&runs, count);
             let merged = self.merged(runs.splice(from..from + count, []).collect())?;
@@ -62,20 +62,20 @@ impl Merger<'_> {
         }
     }
 
-    /// Where the `count` neighbours begin that are merged next: the shortest, unless so many runs
-    /// are kept that some of these have to go first.
+    /// Index of the first of `count` neighbours to merge next. They are the shortest ones, unless
+    /// the number of kept runs is at its limit: then those with the most kept runs among them.
     fn first_to_merge(&self, runs: &[Run], count: usize) -> usize {
         let kept = |runs: &[Run]| runs.iter().filter(|run| matches!(run, Run::Kept(_))).count();
         if kept(runs) < self.plan.descriptors.kept {
             return shortest(runs, count);
         }
         let windows = runs.windows(count).enumerate();
-        // Of equals the last is taken: the runs of highest number, which are the shortest after
-        // earlier merges.
+        // `max_by_key` takes the last of equal windows, that is, the runs with the highest numbers.
+        // After earlier merges they are the shortest.
         windows.max_by_key(|(_, window)| kept(window)).map_or(0, |(from, _)| from)
     }
 
-    /// Writes batches where they leave too little memory to read the runs.
+    /// Writes batches while they leave too little memory for reading the runs.
     fn make_room(&self, runs: &mut [Run]) -> Outcome<()> {
         loop {
             let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
@@ -90,7 +90,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Merges runs into a run.
+    /// Merges runs into one kept run.
     ///
     /// # Errors
     /// As [`Merger::reduce`].
@@ -104,7 +104,7 @@ impl Merger<'_> {
     /// Opens runs for merging.
     ///
     /// # Errors
-    /// One cannot be opened.
+    /// A run cannot be opened.
     pub(super) fn open(&self, runs: Vec<Run>) -> Outcome<Vec<Lane>> {
         let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
         let (reading, lines) = self.plan.lane(resident(&runs), streams);
@@ -125,17 +125,17 @@ impl Merger<'_> {
         runs.into_iter().map(lane).collect()
     }
 
-    /// Merges what was opened.
+    /// Merges opened lanes into `out`.
     ///
     /// # Errors
-    /// What reading or writing answers.
+    /// Reading or writing failed.
     pub(super) fn merge_to<D: Drain + ?Sized>(&self, lanes: Vec<Lane>, out: &mut Gather<'_, D>) -> Outcome<()> {
         merge(lanes, self.how, out)
     }
 }
 
 impl Run {
-    /// Bytes of its lines, where they are known.
+    /// Total bytes of its lines, if known.
     fn bytes(&self) -> Option<u64> {
         match self {
             Run::Input(_) => None,
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// Memory that it occupies, in bytes.
+    /// Memory that the run occupies, in bytes.
     fn memory(&self) -> u64 {
         match self {
             Run::Batch(batch) => batch.used(),
@@ -157,17 +157,17 @@ fn resident(runs: &[Run]) -> u64 {
     runs.iter().map(Run::memory).sum()
 }
 
-/// Where the `count` neighbours begin that have the fewest bytes.
+/// Index of the first of the `count` neighbours that have the fewest bytes in all.
 fn shortest(runs: &[Run], count: usize) -> usize {
     let bytes = |runs: &[Run]| runs.iter().map(|run| run.bytes().unwrap_or(0)).sum::<u64>();
     let windows = runs.windows(count).enumerate();
     windows.min_by_key(|(_, window)| bytes(window)).map_or(0, |(from, _)| from)
 }
 
-/// Merges runs while inputs are still being read, until there are `most`.
+/// Merges runs while inputs are still being read, until at most `most` are left.
 ///
 /// # Errors
-/// As [`Merger::reduce`]; what a thread of the crew met.
+/// As [`Merger::reduce`]; or a thread of the crew failed.
 pub(super) fn compact(crew: &Crew<'_>, most: usize) -> Outcome<BTreeMap<u64, Kept>> {
     let (mut numbers, mut runs): (Vec<u64>, Vec<Run>) =
         crew.clear()?.into_iter().map(|(number, kept)| (number, Run::Kept(kept))).unzip();

@@ -1,8 +1,8 @@
-//! Temporary files: runs are kept in them until they are merged.
+//! Temporary files, which hold runs until they are merged.
 //!
-//! They have no name: nothing is left behind, however the process ends. Where the file system has
-//! no files without a name (`O_TMPFILE`, `open(2)`), the name is removed as soon as the file is
-//! there.
+//! The files have no name, so nothing is left behind, however the process ends. If the file system
+//! does not support unnamed files (`O_TMPFILE`, `open(2)`), the file's name is removed as soon as
+//! it exists.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,12 +22,12 @@ use super::gather::{Drain, Gather};
 use super::stream::{Decompressor, Stream};
 use crate::tool::Tool;
 
-/// Where runs are kept, and how.
+/// Creates and reopens temporary files.
 #[derive(Debug)]
 pub(super) struct Store<'a> {
     tool: &'a Tool,
     directories: Vec<PathBuf>,
-    /// The directory for the next file.
+    /// Index of the directory for the next file; it grows without bound.
     next: AtomicUsize,
     compress: Option<OsString>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Store<'a> {
 pub(super) struct Kept {
     fd: OwnedFd,
     directory: PathBuf,
-    /// Bytes of its lines.
+    /// Total bytes of its lines.
     bytes: u64,
     compressed: bool,
 }
@@ -49,7 +49,7 @@ impl Kept {
 }
 
 impl<'a> Store<'a> {
-    /// A store in `directories`; if there are none, in `$TMPDIR` or `/tmp`.
+    /// Makes a store in `directories`, or in `$TMPDIR` or `/tmp` if there are none.
     pub(super) fn new(tool: &'a Tool, directories: &[PathBuf], compress: Option<OsString>) -> Store<'a> {
         let mut directories = directories.to_vec();
         if directories.is_empty() {
@@ -63,10 +63,11 @@ impl<'a> Store<'a> {
         self.tool
     }
 
-    /// Keeps what `produce` puts into a gatherer. It will be `bytes` at most, where that is known.
+    /// Makes a run of the lines that `produce` puts into a gatherer. `bytes` is an upper bound of
+    /// their size, if known.
     ///
     /// # Errors
-    /// No file can be made or written; what `produce` answers.
+    /// The file cannot be made or written, or `produce` failed.
     pub(super) fn keep(
         &self,
         how: &StreamOptions,
@@ -94,8 +95,8 @@ impl<'a> Store<'a> {
         produce: &mut dyn FnMut(&mut Gather<'_, dyn Drain>) -> Outcome<()>,
     ) -> Outcome<Kept> {
         let failed = |error: io::Error| Failure::Keep { directory: directory.clone(), error };
-        // Space first: writes inside a file go beside each other, those that extend it one by one;
-        // and a disk without the room says so before anything is written.
+        // Space is allocated first. Writes within the file's size run in parallel, while writes
+        // that extend it run one by one; and a full disk is reported before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
             Some(most) => match uninterrupted(|| fallocate(&fd, FallocateFlags::empty(), 0, most)) {
                 Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(failed(errno.into())),
@@ -117,7 +118,8 @@ impl<'a> Store<'a> {
         Ok(Kept { fd, directory, bytes, compressed: false })
     }
 
-    /// The program writes through the page cache, since it is what it is; its pages leave it here.
+    /// The program writes through the page cache; afterwards its pages are written back and
+    /// evicted.
     fn write_compressed(
         &self,
         how: &StreamOptions,
@@ -136,29 +138,30 @@ impl<'a> Store<'a> {
         drop(pipe);
         let bytes = match (produced, child.wait()) {
             (Ok(bytes), ended) => ended.map(|()| bytes)?,
-            // That it reads no more has a reason, which its end tells.
+            // The pipe broke because the program stopped reading. Its exit status says why.
             (Err(Failure::Write(error)), ended) => return Err(ended.err().unwrap_or_else(|| failed(error))),
             (Err(failure), _) => return Err(failure),
         };
         let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size as u64);
         if size > 0 {
             write_back(&fd, 0..size).map_err(|error| failed(io::Error::other(error)))?;
-            // Pages that stay are only a nuisance.
+            // Eviction is best effort: pages that stay in the cache do no harm to the result.
             let _ = evict(&fd, 0..size);
         }
         Ok(Kept { fd, directory, bytes, compressed: true })
     }
 
-    /// Reads a run from its start.
+    /// Opens a run for reading from its start.
     ///
     /// # Errors
-    /// It cannot be opened again, or the program not started.
+    /// The file cannot be opened again, or the program cannot be started.
     pub(super) fn fetch(&self, kept: Kept, how: &StreamOptions) -> Outcome<Stream> {
         let Kept { fd, directory, compressed, .. } = kept;
         let failed = |error: io::Error| Failure::Fetch { directory: directory.clone(), error };
         rustix::fs::seek(&fd, SeekFrom::Start(0)).map_err(|errno| failed(errno.into()))?;
         if !compressed {
-            // Small or not, it has just been written and is read once.
+            // Even a small run is read with direct requests: it has just been written and is read
+            // only once.
             let input = Input::adopt(fd, &directory, &StreamOptions { small: 0, ..*how }).map_err(failed)?;
             return Ok(Stream::Run { input, directory, tool: self.tool.clone() });
         }
@@ -170,10 +173,10 @@ impl<'a> Store<'a> {
     }
 }
 
-/// Capacity asked for a pipe, in bytes: what an ordinary user may have (`pipe(7)`).
+/// Requested capacity of a pipe, in bytes: the most an unprivileged user may set (`pipe(7)`).
 const PIPE: usize = 1 << 20;
 
-/// What went wrong when a run was written is a matter of its directory.
+/// Turns a write failure while a run is made into one that names the run's directory.
 fn kept(failure: Failure, directory: &Path) -> Failure {
     match failure {
         Failure::Write(error) => Failure::Keep { directory: directory.to_owned(), error },
@@ -192,12 +195,12 @@ fn start(program: &OsString, decompress: bool, stdin: Stdio, stdout: Stdio) -> O
     }
 }
 
-/// A new file without a name.
+/// Creates a file without a name.
 fn unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     match uninterrupted(|| rustix::fs::open(directory, flags | OFlags::TMPFILE, mode)) {
-        // What file systems and kernels answer that do not know the flag.
+        // These errors mean that the file system or the kernel does not support `O_TMPFILE`.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => unlinked(directory, flags, mode),
         answer => answer,
     }
@@ -242,13 +245,13 @@ mod tests {
         let tool = Tool::new("sort", &crate::tool::IoArgs::default());
         let (store, how) = (Store::new(&tool, &directories, None), StreamOptions::default());
         for (turn, length) in [0usize, 1, 4096, 2_500_000].into_iter().enumerate() {
-            // More was expected than comes: lines that are repeated are left out.
+            // The expected size exceeds the real one, as when repeated lines are dropped.
             let kept = store.keep(&how, Some(length as u64 + 5000), &mut |out| {
                 out.put(&vec![b'x'; length]).map_err(Failure::Write)
             });
             let kept = kept.unwrap();
             assert_eq!((kept.bytes(), &kept.directory), (length as u64, &directories[turn % 2]));
-            // What was allocated for lines that did not come is free again.
+            // Space allocated for lines that did not come must be free again.
             let stat = rustix::fs::fstat(&kept.fd).unwrap();
             assert_eq!(stat.st_size as usize, length);
             assert!(stat.st_blocks as usize * 512 <= length.next_multiple_of(stat.st_blksize as usize), "{stat:?}");

@@ -1,5 +1,5 @@
-//! Where sorted lines come from in chunks: inputs, temporary files, and programs that decompress
-//! those.
+//! Sources of sorted lines, read in chunks: inputs, temporary files, and programs that decompress
+//! temporary files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,22 +11,22 @@ use dio::stream::{Chunk, Input};
 use super::failure::{Failure, Outcome};
 use crate::tool::{Source, Tool};
 
-/// Bytes in order.
+/// A source of bytes.
 #[derive(Debug)]
 pub(super) enum Stream {
     /// An input.
     Source { source: Box<Source>, name: OsString },
     /// A temporary file.
     Run { input: Input, directory: PathBuf, tool: Tool },
-    /// A program that decompresses one.
+    /// A program that decompresses a temporary file.
     Program { input: Input, child: Decompressor },
 }
 
 impl Stream {
-    /// The next bytes, or `None` at the end.
+    /// Returns the next bytes, or `None` at the end.
     ///
     /// # Errors
-    /// What reading answers; how the program ended.
+    /// Reading failed, or the program did not succeed.
     pub(super) fn next_chunk(&mut self) -> Outcome<Option<Chunk>> {
         match self {
             Stream::Source { source, name } => {
@@ -45,20 +45,20 @@ impl Stream {
         }
     }
 
-    /// Whether something can be read now, without waiting for whoever writes into a pipe.
+    /// Returns whether a chunk can be read now, without waiting for the writer of a pipe.
     pub(super) fn is_ready(&self) -> bool {
         let input: &Input = match self {
             Stream::Source { source, .. } => source,
             Stream::Run { input, .. } | Stream::Program { input, .. } => input,
         };
-        // An error comes out when it is read.
+        // An error counts as ready: the next read reports it.
         input.ready_within(Duration::ZERO).unwrap_or(true)
     }
 
-    /// Ends reading.
+    /// Closes the stream.
     pub(super) fn close(self) {
         match self {
-            // What closing a source could tell is no loss of bytes.
+            // An error of closing a source means no loss of bytes.
             Stream::Source { source, .. } => drop(source.close()),
             Stream::Run { input, tool, .. } => {
                 if let Ok(counters) = input.close() {
@@ -70,7 +70,8 @@ impl Stream {
     }
 }
 
-/// A program that compresses or decompresses, ended with its owner.
+/// A process that compresses or decompresses. It is killed when its owner is dropped before it
+/// ended.
 #[derive(Debug)]
 pub(super) struct Decompressor {
     program: OsString,
@@ -88,10 +89,10 @@ impl Decompressor {
         &mut self.child
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     ///
     /// # Errors
-    /// It was not a success.
+    /// It did not exit with success.
     pub(super) fn wait(&mut self) -> Outcome<()> {
         if self.over {
             return Ok(());
@@ -112,7 +113,7 @@ impl Decompressor {
 impl Drop for Decompressor {
     fn drop(&mut self) {
         if !self.over {
-            // Its work is not wanted any more.
+            // Its output is not needed any more.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -1,5 +1,5 @@
-//! The engine against sorting in memory. Bounds of memory are so small that there are many runs and
-//! several passes.
+//! Compares the engine with sorting in memory. Memory limits are so small that there are many runs
+//! and several passes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::*;
 use crate::commands::sort::key::{Key, Kind, Separator, Span, View, WHOLE};
 use crate::tool::IoArgs;
 
-/// A directory with inputs, and what is to be done with them.
+/// A directory with inputs, and the options of one sort.
 struct Case {
     scratch: tempfile::TempDir,
     inputs: Vec<Input>,
@@ -59,7 +59,7 @@ impl Case {
     }
 }
 
-/// The same in memory.
+/// The expected output: the same lines sorted in memory.
 fn expected(texts: &[Vec<u8>], order: &Order, options: &EngineOptions) -> Vec<u8> {
     let terminator = options.terminator;
     let mut lines: Vec<&[u8]> = Vec::new();
@@ -86,8 +86,8 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
     assert_eq!(left.len(), texts.len() + 1, "only inputs and the output: {left:?}");
 }
 
-/// Orders of each kind that the engine treats otherwise; where only the first of equal lines is
-/// wanted, none has a last resort.
+/// One order of each kind that the engine treats differently. With `unique`, none has a last
+/// resort.
 fn orders(unique: bool) -> Vec<Order> {
     let span = Span { skip_first: true, ..WHOLE };
     let key = |reverse| Key { span: span.clone(), kind: Kind::Numeric, view: View::default(), reverse };
@@ -99,7 +99,7 @@ fn orders(unique: bool) -> Vec<Order> {
     ]
 }
 
-/// Lines of about `bytes` in all; what they are like is chosen anew for each text.
+/// Makes lines of about `bytes` in all. Their lengths and contents are chosen anew for each text.
 fn text(rng: &mut Rng, bytes: usize, terminator: u8) -> Vec<u8> {
     let longest = *rng.pick(&[1, 4, 30, 300, 20_000]);
     let start = *rng.pick(&["", "", "a beginning that all lines have in common, ", "17"]);

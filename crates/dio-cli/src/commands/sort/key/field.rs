@@ -1,30 +1,31 @@
-//! Where a key lies in a line.
+//! Finds a key in a line.
 
 use memchr::{memchr, memchr_iter};
 
-/// What stands between fields.
+/// Separator between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
-    /// The empty string between a non-blank and a blank: blanks belong to the field behind them.
+    /// The empty string between a non-blank and a blank: blanks belong to the field that follows
+    /// them.
     Blanks,
-    /// Each of this byte (`-t`), which belongs to no field.
+    /// Each occurrence of this byte (`-t`). The byte belongs to no field.
     Byte(u8),
 }
 
-/// Which part of a line is a key: POS1 and POS2 of `-k`, counted from 0.
+/// The part of a line that is a key: POS1 and POS2 of `-k`, counted from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Fields before it; `None` if it starts with the line.
+    /// Number of fields before the key; `None` if it starts with the line.
     pub(crate) first_field: Option<usize>,
-    /// Bytes of its first field that do not belong to it.
+    /// Number of bytes at the start of its first field that do not belong to the key.
     pub(crate) first_byte: usize,
-    /// Blanks are passed over before these bytes are counted.
+    /// Leading blanks of the first field are skipped before these bytes are counted.
     pub(crate) skip_first: bool,
-    /// Fields before the one it ends in; `None` if it ends with the line.
+    /// Number of fields before the one that the key ends in; `None` if it ends with the line.
     pub(crate) last_field: Option<usize>,
-    /// Bytes of its last field that belong to it, 0 for all.
+    /// Number of bytes of its last field that belong to the key; 0 for all.
     pub(crate) last_byte: usize,
-    /// Blanks are passed over before these bytes are counted.
+    /// Leading blanks of the last field are skipped before these bytes are counted.
     pub(crate) skip_last: bool,
 }
 
@@ -32,21 +33,22 @@ pub(crate) struct Span {
 pub(crate) const WHOLE: Span =
     Span { first_field: None, first_byte: 0, skip_first: false, last_field: None, last_byte: 0, skip_last: false };
 
-/// A place in a line that was found before, so that the next key need not start over: so many
-/// fields lie before `at`.
+/// A position that an earlier key of the same line has found, so that the next key need not start
+/// over: `fields` fields lie before the byte at `at`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     fields: usize,
     at: usize,
 }
 
-/// What is blank in the C locale; a newline can only be within a line where lines end in NUL.
+/// Returns whether a byte is blank in the C locale. A newline can be within a line only if lines
+/// end in NUL.
 #[inline]
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
 }
 
-/// The first byte from `at` on that is no blank, or the end.
+/// Position of the first non-blank byte from `at` on, or the end of the line.
 #[inline]
 fn skip_blanks(line: &[u8], mut at: usize) -> usize {
     while at < line.len() && is_blank(line[at]) {
@@ -55,14 +57,14 @@ fn skip_blanks(line: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The text from its first byte that is no blank.
+/// The text from its first non-blank byte on.
 #[inline]
 pub(super) fn without_blanks(text: &[u8]) -> &[u8] {
     &text[skip_blanks(text, 0)..]
 }
 
 impl Separator {
-    /// Where the field starts that has `count` fields between it and `at`, or the end.
+    /// Position after skipping `count` fields from `at` on, or the end of the line.
     #[inline]
     fn pass(self, line: &[u8], mut at: usize, count: usize) -> usize {
         match self {
@@ -86,7 +88,7 @@ impl Separator {
         }
     }
 
-    /// Where the field ends that starts at `at`.
+    /// End of the field that starts at `at`.
     #[inline]
     fn end(self, line: &[u8], at: usize) -> usize {
         match self {
@@ -97,13 +99,13 @@ impl Separator {
 }
 
 impl Span {
-    /// Whether it is the whole line, as it stands.
+    /// Returns whether the key is the whole line without any change.
     pub(super) fn is_whole(&self) -> bool {
         *self == WHOLE
     }
 
-    /// The key of a line; empty where it ends before it starts. `found` is what the key before it
-    /// left, of the same line.
+    /// Returns the key of a line; it is empty if its end lies before its start. `found` is the
+    /// position that the previous key of the same line has found.
     #[inline]
     pub(super) fn of<'l>(&self, line: &'l [u8], separator: Separator, found: &mut Found) -> &'l [u8] {
         let start = match self.first_field {
@@ -153,7 +155,7 @@ mod tests {
 
     fn of(span: &Span, line: &str, separator: Separator) -> String {
         let key = span.of(line.as_bytes(), separator, &mut Found::default());
-        // Whatever was found before, a key is the same.
+        // A key does not depend on the position found before.
         for fields in 0..5 {
             let mut found = Found { fields, at: separator.pass(line.as_bytes(), 0, fields) };
             assert_eq!(span.of(line.as_bytes(), separator, &mut found), key, "{span:?} {line}");

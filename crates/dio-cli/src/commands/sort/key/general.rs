@@ -1,5 +1,5 @@
-//! Numbers of `-g`: what `strtold(3)` reads, as the 80-bit format of x86 has them (IEEE 754
-//! extended: 15 bits of exponent, 64 of significand), rounded to the nearest and to even.
+//! Numbers of `-g`: what `strtold(3)` reads, in the 80-bit format of x86 (IEEE 754 extended: 15
+//! bits of exponent, 64 of significand), rounded to nearest, ties to even.
 
 mod big;
 
@@ -7,20 +7,20 @@ use big::Big;
 
 use super::prefix::Bits;
 
-/// Places of a significand that can matter: a half between two values of the format has fewer. What
-/// is behind them is told by one more digit.
+/// Maximum number of significant digits that can affect the result: a midpoint between two values
+/// of the format has fewer. If a nonzero digit follows them, one more digit 1 stands for the rest.
 const PLACES: usize = 12_000;
 
-/// Exponents beyond these, of the first digit, are infinite or nought for certain.
+/// Decimal exponents of the first digit beyond these limits certainly give infinity or zero.
 const LARGEST: i64 = 4940;
 const SMALLEST: i64 = -4990;
 
-/// The exponent of infinity, and the bias.
+/// The exponent field of infinity, and the exponent bias.
 const INFINITE: i64 = 0x7fff;
 const BIAS: i64 = 16383;
 
-/// A text's place, as an integer: what is no number is 0, then come both kinds of NaN, then the
-/// numbers in their order.
+/// Maps a text to an integer that compares in the order of `-g`: 0 for text that is no number, then
+/// the two kinds of NaN, then the numbers in ascending order.
 pub(super) fn place(text: &[u8]) -> u128 {
     let blanks = text.iter().position(|b| !matches!(b, b' ' | b'\t'..=b'\r')).unwrap_or(text.len());
     let (negative, text) = match &text[blanks..] {
@@ -34,7 +34,7 @@ pub(super) fn place(text: &[u8]) -> u128 {
     let magnitude = if starts_with(text, b"inf") {
         Some((INFINITE as u128) << 64 | 1 << 63)
     } else if starts_with(text, b"0x") {
-        // Without a digit behind it, this is the number 0.
+        // Without a digit after it, `0x` is the number 0.
         Some(hexadecimal(&text[2..]).unwrap_or(0))
     } else {
         decimal(text)
@@ -46,9 +46,9 @@ pub(super) fn place(text: &[u8]) -> u128 {
     }
 }
 
-/// Adds the first bits of the place.
+/// Adds the first 64 bits of the place. Returns false, because they are not the complete place.
 pub(super) fn put(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
-    // The largest place needs 81 bits.
+    // A place has at most 81 bits.
     bits.put((place(text) >> 17) as u64, 64, reverse);
     false
 }
@@ -57,8 +57,8 @@ fn starts_with(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// Digits with a point among them, read into `add`, which is given each digit's value and whether
-/// it is behind the point; returns the rest. `None` without any digit.
+/// Reads digits with an optional point among them. Calls `add` with the value of each digit and
+/// whether it is behind the point. Returns the rest, or `None` if there is no digit.
 fn scan(text: &[u8], radix: u32, mut add: impl FnMut(u8, bool)) -> Option<&[u8]> {
     let (mut behind, mut any) = (false, false);
     for (at, byte) in text.iter().enumerate() {
@@ -74,8 +74,8 @@ fn scan(text: &[u8], radix: u32, mut add: impl FnMut(u8, bool)) -> Option<&[u8]>
     any.then_some(&[])
 }
 
-/// The exponent behind a significand: `e-5`. Nought without one; kept within bounds that are far
-/// beyond what matters.
+/// Reads the exponent after a significand, as in `e-5`; 0 if there is none. The value is capped far
+/// beyond the exponents that matter.
 fn exponent(text: &[u8], letter: u8) -> i64 {
     let Some((first, rest)) = text.split_first() else { return 0 };
     if !first.eq_ignore_ascii_case(&letter) {
@@ -91,10 +91,10 @@ fn exponent(text: &[u8], letter: u8) -> i64 {
     if negative { -value } else { value }
 }
 
-/// The magnitude of the decimal number that the text starts with.
+/// The magnitude of the decimal number at the start of the text.
 fn decimal(text: &[u8]) -> Option<u128> {
-    // The significand is the integer that the digits from the first that is not 0 make, times ten
-    // to some power.
+    // The significand is the integer formed by all digits from the first nonzero one on; it is
+    // multiplied by a power of ten.
     let (mut short, mut power, mut count) = (0u64, 0i64, 0usize);
     let rest = scan(text, 10, |digit, behind| {
         power -= i64::from(behind);
@@ -115,7 +115,7 @@ fn decimal(text: &[u8]) -> Option<u128> {
     })
 }
 
-/// `significand * 10^power`.
+/// Computes `significand * 10^power`.
 fn short_decimal(significand: u64, power: i64) -> u128 {
     match power {
         0..=27 => {
@@ -132,7 +132,7 @@ fn short_decimal(significand: u64, power: i64) -> u128 {
     }
 }
 
-/// The same for a significand that does not fit 64 bits.
+/// Computes the same for a significand that does not fit in 64 bits.
 fn long_decimal(text: &[u8], count: usize, power: i64) -> u128 {
     let mut digits = Vec::with_capacity(count.min(PLACES) + 1);
     let mut more = false;
@@ -158,7 +158,7 @@ fn long_decimal(text: &[u8], count: usize, power: i64) -> u128 {
     scaled(significand, power)
 }
 
-/// `significand * 10^power`, for any power within the bounds.
+/// Computes `significand * 10^power` for any power within the limits.
 fn scaled(mut significand: Big, power: i64) -> u128 {
     let mut fives = Big::from(1);
     let times = power.unsigned_abs();
@@ -175,7 +175,7 @@ fn scaled(mut significand: Big, power: i64) -> u128 {
     round(quotient, sticky, power + shift)
 }
 
-/// The magnitude of the hexadecimal number behind `0x`.
+/// The magnitude of the hexadecimal number after `0x`.
 fn hexadecimal(text: &[u8]) -> Option<u128> {
     let (mut significand, mut sticky, mut power) = (0u128, false, 0i64);
     let rest = scan(text, 16, |digit, behind| {
@@ -190,8 +190,8 @@ fn hexadecimal(text: &[u8]) -> Option<u128> {
     Some(round(significand, sticky, power + exponent(rest, b'p')))
 }
 
-/// `significand * 2^power` in the format, of which sign and all are 79 bits; `sticky` says that it
-/// is a little more.
+/// Rounds `significand * 2^power` to the format: the exponent field and the 64 bits of the
+/// significand, 79 bits without the sign. `sticky` means that the exact value is slightly larger.
 fn round(significand: u128, sticky: bool, power: i64) -> u128 {
     if significand == 0 {
         return 0;
@@ -202,7 +202,7 @@ fn round(significand: u128, sticky: bool, power: i64) -> u128 {
     if exponent >= INFINITE {
         return (INFINITE as u128) << 64 | 1 << 63;
     }
-    // Below the smallest normal number the significand has fewer bits.
+    // Below the smallest normal number, the significand has fewer bits.
     let dropped = 64 + (1 - exponent).max(0);
     let mut exponent = exponent.max(1) as u128;
     if dropped > 128 {
@@ -292,8 +292,8 @@ mod tests {
             (".5", "5e-1"),
             ("1.", "1"),
             ("1e-4951", "1e-4951"),
-            // 2^64 + 1 lies in the middle, and the even neighbour is taken; with anything more, the
-            // other.
+            // 2^64 + 1 lies in the middle and is rounded to its even neighbour. With any digit more
+            // it is rounded up.
             ("18446744073709551617", "18446744073709551616"),
             ("18446744073709551617.000000000000000000000000000001", "18446744073709551618"),
             ("18446744073709551619", "18446744073709551620"),
@@ -315,7 +315,7 @@ mod tests {
         same(&format!("1.{}1", "0".repeat(30000)), "1");
     }
 
-    /// The bits of some numbers as a C compiler has them.
+    /// Bits of some numbers as a C compiler produces them.
     #[test]
     fn bits_are_those_of_the_format() {
         for (text, bits) in [

@@ -1,8 +1,8 @@
-//! The order that lines are brought into.
+//! The order of the sorted lines.
 //!
-//! `field` finds a key in a line; `text`, `number`, `general`, `version` compare two of a kind, and
-//! say in 64 bits what they can of one (`prefix`), so that most pairs of lines need no look at
-//! their bytes.
+//! `field` finds a key in a line. `text`, `number`, `general` and `version` compare two keys of
+//! their kind. They also put as much of a key's order as they can into 64 bits (`prefix`), so that
+//! for most pairs of lines the bytes need not be compared.
 
 mod field;
 mod general;
@@ -25,7 +25,7 @@ use text::month;
 pub(crate) use field::{Separator, Span, WHOLE};
 pub(crate) use text::{Ignore, View};
 
-/// As what keys are compared.
+/// The kind of a key, which says how keys are compared.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Strings of bytes.
@@ -40,21 +40,21 @@ pub(crate) enum Kind {
     Month,
     /// Versions (`-V`).
     Version,
-    /// In an order that seems to be none (`-R`).
+    /// Pseudorandom order (`-R`).
     Random(Shuffle),
 }
 
-/// What the order of `-R` depends on: keys are compared by the MD5 digest of a salt and themselves.
+/// State of `-R`: keys are compared by the MD5 digest of a salt and the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffle {
     salted: Md5,
-    /// A key that does not end with NUL gets one: GNU sort does that in locales that are not `C` or
-    /// `POSIX`.
+    /// A key that does not end with NUL gets one appended. GNU sort does that in locales other than
+    /// `C` and `POSIX`.
     ends: bool,
 }
 
 impl Shuffle {
-    /// The order that belongs to 16 random bytes.
+    /// Makes the order for a salt of 16 random bytes.
     pub(crate) fn new(salt: [u8; 16], ends: bool) -> Shuffle {
         Shuffle { salted: Md5::new_with_prefix(salt), ends }
     }
@@ -72,18 +72,17 @@ impl Shuffle {
 /// One key.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// Where it is.
+    /// Position of the key in a line.
     pub(crate) span: Span,
-    /// As what it is compared.
+    /// How two keys are compared.
     pub(crate) kind: Kind,
-    /// Which of its bytes count, and as what.
+    /// Bytes that are ignored or folded in the comparison.
     pub(crate) view: View,
-    /// Descending.
+    /// The order is descending.
     pub(crate) reverse: bool,
 }
 
 impl Key {
-    /// How two keys compare.
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let order = match &self.kind {
@@ -114,8 +113,8 @@ impl Key {
         }
     }
 
-    /// Adds what can be said of a key; whether that is all there is to it, and there is room for
-    /// more.
+    /// Adds as much of a key's order as possible. Returns true if it is complete and more may
+    /// follow.
     #[inline]
     fn put(&self, text: &[u8], bits: &mut Bits) -> bool {
         match &self.kind {
@@ -145,41 +144,41 @@ impl Key {
     }
 }
 
-/// An order of lines: keys, what happens where they are equal, and whether all is reversed.
+/// An order of lines: the keys, the last resort for lines with equal keys, and the direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// None if whole lines are compared as bytes.
+    /// Empty if whole lines are compared as bytes.
     keys: Vec<Key>,
     separator: Separator,
-    /// Where all keys are equal, the bytes of the lines decide.
+    /// If all keys are equal, the bytes of the lines decide.
     last_resort: bool,
-    /// They do so in descending order.
+    /// The bytes decide in descending order.
     reverse: bool,
 }
 
 impl Order {
-    /// Lines as strings of bytes, ascending, or descending if `reverse`.
+    /// Lines compare as strings of bytes, ascending, or descending if `reverse`.
     pub(crate) fn bytes(reverse: bool) -> Order {
         Order { keys: Vec::new(), separator: Separator::Blanks, last_resort: true, reverse }
     }
 
-    /// An order by `keys`, between which lines have this separator. Where these are equal, lines
-    /// are `stable`, or the bytes of the lines decide, in descending order if `reverse`.
+    /// Makes an order by `keys` of fields with this separator. Lines with equal keys keep their
+    /// input order if `stable`; else their bytes decide, in descending order if `reverse`.
     pub(crate) fn by_keys(keys: Vec<Key>, separator: Separator, stable: bool, reverse: bool) -> Order {
         let is_text = |key: &Key| matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole();
         if let [key] = &keys[..]
             && is_text(key)
             && (stable || key.reverse == reverse)
         {
-            // The last resort says the same if anything at all.
+            // The last resort gives the same order, so it can be left out.
             return Order::bytes(key.reverse);
         }
         let last_resort = keys.is_empty() || !stable;
         Order { keys, separator, last_resort, reverse }
     }
 
-    /// What can be said of the line's place in 64 bits: `prefix(a) < prefix(b)` implies that `a`
-    /// comes before `b`. Where they are equal, [`Order::compare_rest`] decides.
+    /// Returns 64 bits that sort like the line: `prefix(a) < prefix(b)` implies that `a` comes
+    /// before `b`. If they are equal, [`Order::compare_rest`] decides.
     #[inline]
     pub(crate) fn prefix(&self, line: &[u8]) -> u64 {
         if self.keys.is_empty() {
@@ -198,9 +197,8 @@ impl Order {
         bits.value()
     }
 
-    /// How two lines, without their terminators, compare: by the keys, then as GNU's last resort by
-    /// all bytes unless the order is stable. Where this is `Equal`, whichever came first in the
-    /// input comes first in the output.
+    /// Compares two lines, without their terminators: by the keys, then, as GNU's last resort, by
+    /// all bytes unless the order is stable. Lines that are `Equal` keep the order of the input.
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let order = self.compare_keys(a, b);
@@ -211,8 +209,8 @@ impl Order {
         if self.reverse { order.reverse() } else { order }
     }
 
-    /// The same as [`Order::compare`] for two lines whose prefixes are equal: what these showed
-    /// need not be looked at again.
+    /// Works as [`Order::compare`] for two lines whose prefixes are equal, and skips the bytes that
+    /// the prefixes have compared.
     #[inline]
     pub(crate) fn compare_rest(&self, a: &[u8], b: &[u8]) -> Ordering {
         match (self.keys.is_empty(), a.get(8..), b.get(8..)) {
@@ -222,14 +220,14 @@ impl Order {
         }
     }
 
-    /// Whether the keys are equal: such lines are one to `-u`.
+    /// Returns whether the keys are equal; `-u` treats such lines as one.
     #[inline]
     pub(crate) fn same(&self, a: &[u8], b: &[u8]) -> bool {
         if self.keys.is_empty() { a == b } else { self.compare_keys(a, b).is_eq() }
     }
 
-    /// Whether this is the order of whole lines as bytes, and if so whether it is reversed; then
-    /// `prefix` is the first eight bytes (inverted if reversed, zeros behind the end).
+    /// Returns whether whole lines are compared as bytes, and if so whether in reverse. `prefix` is
+    /// then the first eight bytes, padded with zeros (inverted if reversed).
     pub(crate) fn is_bytes(&self) -> Option<bool> {
         self.keys.is_empty().then_some(self.reverse)
     }
@@ -249,7 +247,7 @@ impl Order {
     }
 }
 
-/// The first eight bytes as a number, inverted if reversed.
+/// The first eight bytes as a number, padded with zeros; inverted if `reverse`.
 #[inline]
 fn first_bytes(line: &[u8], reverse: bool) -> u64 {
     let prefix = match line.first_chunk::<8>() {

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use super::field::without_blanks;
 use super::prefix::Bits;
 
-/// A number without anything that does not change its value.
+/// A number without the bytes that do not change its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number<'a> {
-    /// Never with a value of nought.
+    /// False if the value is zero.
     negative: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a [u8],
@@ -23,7 +23,7 @@ fn digits(text: &[u8]) -> usize {
 }
 
 impl<'a> Number<'a> {
-    /// The number that the text starts with, behind blanks; nought if there is none.
+    /// Reads the number at the start of the text, after blanks; zero if there is none.
     #[inline]
     pub(super) fn of(text: &'a [u8]) -> Number<'a> {
         let text = without_blanks(text);
@@ -44,7 +44,7 @@ impl<'a> Number<'a> {
         Number { negative: negative && !(whole.is_empty() && fraction.is_empty()), whole, fraction }
     }
 
-    /// How the values compare.
+    /// Compares the values.
     #[inline]
     pub(super) fn compare(&self, other: &Number<'_>) -> Ordering {
         match (self.negative, other.negative) {
@@ -61,8 +61,8 @@ impl<'a> Number<'a> {
         length.then_with(|| self.whole.cmp(other.whole)).then_with(|| self.fraction.cmp(other.fraction))
     }
 
-    /// Adds what orders numbers: sign, digits before the point, the first digits. Whether that is
-    /// all there is to it.
+    /// Adds bits that sort like the number: the sign, the number of digits before the point, the
+    /// first digits. Returns true if they are the complete number.
     #[inline]
     pub(super) fn put(&self, bits: &mut Bits, reverse: bool) -> bool {
         let (code, width, complete) = self.magnitude();
@@ -70,12 +70,12 @@ impl<'a> Number<'a> {
         bits.put(sign << width | code, width + 1, reverse) && complete
     }
 
-    /// A code of at most 63 bits, its width, and whether it says all.
+    /// Returns a code of at most 63 bits for the magnitude, its width, and whether it is complete.
     #[inline]
     fn magnitude(&self) -> (u64, u32, bool) {
         let count = self.whole.len();
         if count > PLACES {
-            // The first digits, unless their number is not told exactly either.
+            // Adds the first digits, unless the number of digits is too large to be stored exactly.
             let known = count.min(MANY);
             let first = if count < MANY { value(&self.whole[..PLACES]) } else { 0 };
             let width = WIDTHS[PLACES];
@@ -83,7 +83,7 @@ impl<'a> Number<'a> {
         }
         let width = WIDTHS[count];
         let code = (count as u64) << width | value(self.whole);
-        // A bit says whether there is a fraction.
+        // One bit says whether there is a fraction.
         let left = 63 - COUNT - width;
         if left == 0 {
             return (code, COUNT + width, false);
@@ -99,14 +99,15 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Bits for the number of digits before the point; so many or more are told as so many.
+/// Width in bits of the number of digits before the point. `MANY` digits or more are stored as
+/// `MANY`.
 const COUNT: u32 = 6;
 const MANY: usize = 63;
 
-/// Most digits that a prefix has room for.
+/// Maximum number of digits that fit in a prefix.
 const PLACES: usize = 17;
 
-/// Bits of the largest number of so many digits.
+/// `WIDTHS[n]` is the width in bits of the largest number of `n` digits.
 const WIDTHS: [u32; PLACES + 1] = {
     let mut widths = [0; PLACES + 1];
     let mut places = 0;
@@ -130,8 +131,8 @@ fn value(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
 }
 
-/// The place of a number's unit among `-h`'s, negative for a negative number: K is 1, and none or
-/// no value is 0.
+/// Rank of a number's unit for `-h`: K is 1. It is negative for a negative number, and 0 if there
+/// is no unit or the value is zero.
 #[inline]
 fn unit(text: &[u8]) -> i8 {
     let (negative, text) = match text {
@@ -162,13 +163,13 @@ fn unit(text: &[u8]) -> i8 {
     if negative { -unit } else { unit }
 }
 
-/// How two texts compare with `-h`: by unit, then by number.
+/// Compares two texts for `-h`: by unit, then by number.
 pub(super) fn compare_human(a: &[u8], b: &[u8]) -> Ordering {
     let (a, b) = (without_blanks(a), without_blanks(b));
     unit(a).cmp(&unit(b)).then_with(|| Number::of(a).compare(&Number::of(b)))
 }
 
-/// Adds what orders such texts; whether that is all there is to it.
+/// Adds bits that sort like such texts. Returns true if they are complete.
 pub(super) fn put_human(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
     let text = without_blanks(text);
     bits.put((i64::from(unit(text)) + 10) as u64, 5, reverse) && Number::of(text).put(bits, reverse)

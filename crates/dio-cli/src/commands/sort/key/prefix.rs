@@ -1,9 +1,10 @@
-//! 64 bits that say as much as they can about a line's place.
+//! A prefix: 64 bits that hold as much as possible of a line's place in the order.
 //!
-//! Keys are written into them one after the other, each in a code that keeps the order and of which
-//! none is the beginning of another, until they are full or a key could not be told wholly.
+//! Keys are written one after the other, each in a code that preserves the order. No code is the
+//! beginning of another one. Writing stops when the bits are full or a key could not be written
+//! completely.
 
-/// Bits that are being filled from the top.
+/// Bits that are filled from the top.
 #[derive(Debug)]
 pub(super) struct Bits {
     value: u64,
@@ -15,13 +16,13 @@ impl Bits {
         Bits { value: 0, left: 64 }
     }
 
-    /// What was written, zeros behind it.
+    /// The bits written so far, followed by zeros.
     pub(super) fn value(&self) -> u64 {
         self.value
     }
 
-    /// Adds the low `width` bits of a code, inverted if the order is reversed; as many as there is
-    /// room for. Whether all found room.
+    /// Adds the low `width` bits of `code`, inverted if `reverse`. Drops bits that do not fit;
+    /// returns whether all fit.
     #[inline]
     pub(super) fn put(&mut self, code: u64, width: u32, reverse: bool) -> bool {
         if width == 0 {
@@ -36,8 +37,8 @@ impl Bits {
         room
     }
 
-    /// Adds a text: each byte as it is, and a zero at the end; 0 and 1 are told apart by a bit
-    /// behind a byte 1. Whether the end found room.
+    /// Adds a text: each byte unchanged, and a zero at the end. The bytes 0 and 1 are both written
+    /// as a byte 1 and one bit that tells them apart. Returns whether the end fits.
     #[inline]
     pub(super) fn put_text(&mut self, text: &[u8], reverse: bool) -> bool {
         if let Some(first) = text.first_chunk::<8>() {
@@ -50,7 +51,7 @@ impl Bits {
             let mut first = 0;
             text.iter().for_each(|byte| first = first << 8 | u64::from(*byte));
             let used = 8 * text.len() as u32;
-            // Ones in front are no byte below two.
+            // The ones in front never count as a byte below two.
             if !holds_below_two(if used == 0 { u64::MAX } else { first | u64::MAX << used }) {
                 return self.put(first << 8, used + 8, reverse);
             }
@@ -72,7 +73,7 @@ impl Bits {
     }
 }
 
-/// Whether a byte of eight is 0 or 1.
+/// Returns whether any of eight bytes is 0 or 1.
 #[inline]
 fn holds_below_two(bytes: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;

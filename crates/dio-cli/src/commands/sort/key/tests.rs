@@ -1,4 +1,4 @@
-//! What every order keeps to, tried on lines and keys made at random.
+//! Properties of every order, checked with random lines and keys.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use dio_test::{Rng, Seed};
 
 use super::*;
 
-/// A line of pieces that mean something to one kind of key or another.
+/// Makes a line of pieces that matter to some kind of key.
 fn line(rng: &mut Rng) -> Vec<u8> {
     let pieces: &[&[u8]] = &[
         b" ",
@@ -93,7 +93,7 @@ fn orders_are_orders_and_prefixes_agree_with_them() {
                     Ordering::Equal => assert_eq!(found, order.compare_rest(a, b), "{}", told()),
                     unequal => assert_eq!(found, unequal, "{}", told()),
                 }
-                // Without a last resort, lines are the same exactly if they compare equal.
+                // Without a last resort, lines are the same if and only if they compare equal.
                 assert!(!order.same(a, b) || found.is_eq() || order.last_resort, "{}", told());
                 assert!(order.same(a, b) || found.is_ne(), "{}", told());
                 for c in &lines {

@@ -1,34 +1,32 @@
-//! Texts of which some bytes do not count (`-d`, `-i`) or count as others (`-f`), and names of
-//! months.
+//! Comparison of texts with some bytes ignored (`-d`, `-i`) or folded (`-f`), and names of months.
 
 use std::cmp::Ordering;
 
 use super::field::{is_blank, without_blanks};
 use super::prefix::Bits;
 
-/// Which bytes count.
+/// Bytes that are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ignore {
-    /// All.
+    /// No byte is ignored.
     #[default]
     Nothing,
-    /// Those that can be printed (`-i`).
+    /// Bytes that cannot be printed are ignored (`-i`).
     Nonprinting,
-    /// Blanks, letters and digits (`-d`).
+    /// All but blanks, letters and digits are ignored (`-d`).
     Nondictionary,
 }
 
-/// How the bytes of a key are seen.
+/// Bytes of a key that are ignored or folded in comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Bytes that do not count.
     pub(crate) ignore: Ignore,
-    /// Small letters count as capitals.
+    /// Lowercase letters count as capitals.
     pub(crate) fold: bool,
 }
 
 impl View {
-    /// Whether bytes are seen as they are.
+    /// Returns whether bytes are compared unchanged.
     pub(super) fn is_plain(self) -> bool {
         self == View::default()
     }
@@ -42,14 +40,13 @@ impl View {
         }
     }
 
-    /// The bytes that count, as what they count.
+    /// The bytes that are not ignored, folded if requested.
     #[inline]
     pub(super) fn of(self, text: &[u8]) -> impl Iterator<Item = u8> + '_ {
         let counting = text.iter().copied().filter(move |byte| self.counts(*byte));
         counting.map(move |byte| if self.fold { byte.to_ascii_uppercase() } else { byte })
     }
 
-    /// How two texts compare.
     #[inline]
     pub(super) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         match (self.ignore, self.fold) {
@@ -59,7 +56,7 @@ impl View {
         }
     }
 
-    /// Adds a text; whether all of it.
+    /// Adds a text. Returns whether it was added completely.
     #[inline]
     pub(super) fn put(self, text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
         if self.is_plain() {
@@ -71,12 +68,12 @@ impl View {
             *place = byte;
             length += 1;
         }
-        // Where there are eight, no end finds room behind them.
+        // After eight bytes there is no room for the end.
         bits.put_text(&first[..length], reverse) && length < 8
     }
 }
 
-/// How two texts compare whose small letters count as capitals.
+/// Compares two texts, with lowercase letters counted as capitals.
 fn compare_folded(a: &[u8], b: &[u8]) -> Ordering {
     let same = a.chunks_exact(16).zip(b.chunks_exact(16)).take_while(|(a, b)| a == b).count() * 16;
     let (a, b) = (&a[same..], &b[same..]);
@@ -89,7 +86,8 @@ fn compare_folded(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len())
 }
 
-/// The month that the text names, behind blanks, by its first three letters; 0 for none.
+/// The number of the month that the text names, after blanks, by its first three letters; 0 for
+/// none.
 pub(super) fn month(text: &[u8]) -> u8 {
     const NAMES: [&[u8; 3]; 12] =
         [b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV", b"DEC"];

@@ -1,5 +1,5 @@
-//! Versions of `-V`: digits compare as numbers, and what looks like the suffix of a file name
-//! counts last.
+//! Versions of `-V`: digits compare as numbers, and a part that looks like a file name's suffix is
+//! compared last.
 //!
 //! The rules are those of "Version sort ordering" in the manual of GNU coreutils.
 
@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 
 use super::prefix::Bits;
 
-/// The names that come first, in this order: none at all, `.`, `..`, what starts with a point, all
-/// others.
+/// Class of a name. Classes sort in this order: the empty name, `.`, `..`, names that start with a
+/// point, all other names.
 fn class(text: &[u8]) -> u8 {
     match text {
         [] => 0,
@@ -19,8 +19,8 @@ fn class(text: &[u8]) -> u8 {
     }
 }
 
-/// The text without its suffix: a point, a letter or `~`, letters, digits and `~`, as often as that
-/// is there at the end, but never from the first byte on.
+/// The text without its suffix. A suffix is a point, then a letter or `~`, then letters, digits and
+/// `~`. All suffixes at the end are removed, but never one that starts with the first byte.
 fn without_suffix(text: &[u8]) -> &[u8] {
     let mut end = text.len();
     loop {
@@ -35,7 +35,6 @@ fn without_suffix(text: &[u8]) -> &[u8] {
     }
 }
 
-/// How two texts compare.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (first, second) = (class(a), class(b));
     if first != second || first < 3 {
@@ -44,8 +43,8 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     compare_parts(without_suffix(a), without_suffix(b)).then_with(|| compare_parts(a, b))
 }
 
-/// Where a byte that is no digit stands: `~` before the end and digits, then letters, then all
-/// others.
+/// Weight of a byte that is no digit: `~` comes before the end and digits, then letters, then all
+/// other bytes.
 #[inline]
 fn weight(byte: u8) -> u16 {
     match byte {
@@ -55,10 +54,10 @@ fn weight(byte: u8) -> u16 {
     }
 }
 
-/// The weight of the end, and of a digit, among bytes that are no digits.
+/// Weight of the end, or of a digit, among non-digit bytes.
 const END: u16 = 1;
 
-/// Parts without digits and numbers in turn.
+/// Compares non-digit parts and numbers in turn.
 fn compare_parts(mut a: &[u8], mut b: &[u8]) -> Ordering {
     while !(a.is_empty() && b.is_empty()) {
         loop {
@@ -82,7 +81,7 @@ fn compare_parts(mut a: &[u8], mut b: &[u8]) -> Ordering {
     Ordering::Equal
 }
 
-/// Takes the digits off the text, and returns them without leading zeros.
+/// Removes the digits at the start of the text, and returns them without leading zeros.
 #[inline]
 fn number<'t>(text: &mut &'t [u8]) -> &'t [u8] {
     let length = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
@@ -91,7 +90,7 @@ fn number<'t>(text: &mut &'t [u8]) -> &'t [u8] {
     &digits[digits.iter().position(|digit| *digit != b'0').unwrap_or(length)..]
 }
 
-/// Adds what orders versions at first sight.
+/// Adds bits that sort like versions. Returns true if they are complete.
 pub(super) fn put(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
     let class = class(text);
     if !bits.put(u64::from(class), 3, reverse) || class < 3 {
@@ -112,7 +111,7 @@ pub(super) fn put(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
         bits.put(u64::from(END), 9, reverse);
         bits.put(count as u64, 4, reverse);
         if count == 15 {
-            // There may be more of them, which would come before their values.
+            // There may be more digits, and the number of digits must sort before their values.
             return false;
         }
         for digit in digits {

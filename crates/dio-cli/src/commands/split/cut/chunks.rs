@@ -4,8 +4,8 @@ use memchr::memchr;
 
 use super::cutter::{Action, Cut, Cutter, at_most};
 
-/// How an input of known size is shared out: all shares are the same but the last, which has what
-/// is left. No share but those behind the end is empty.
+/// The division of an input of known size: all shares are equal but the last, which gets the rest.
+/// Only shares behind the end of the input are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands::split) struct Shares {
     size: u64,
@@ -18,17 +18,17 @@ impl Shares {
         Shares { size, count, each: (size / count).max(1) }
     }
 
-    /// Where a share begins, counted from 0.
+    /// Returns the offset where a share begins; shares are counted from 0.
     pub(in crate::commands::split) fn start(self, piece: u64) -> u64 {
         self.each.saturating_mul(piece).min(self.size)
     }
 
-    /// Where it ends.
+    /// Returns the offset where a share ends.
     pub(in crate::commands::split) fn end(self, piece: u64) -> u64 {
         if piece + 1 >= self.count { self.size } else { self.start(piece + 1) }
     }
 
-    /// The share that holds an offset.
+    /// Returns the share that contains an offset.
     fn holding(self, offset: u64) -> u64 {
         (offset / self.each).min(self.count - 1)
     }
@@ -42,7 +42,7 @@ pub(in crate::commands::split) struct Chunks {
 }
 
 impl Chunks {
-    /// `position` is where the first byte is that will be seen.
+    /// `position` is the offset of the first byte that is passed to `cut`.
     pub(in crate::commands::split) fn new(shares: Shares, position: u64) -> Chunks {
         Chunks { shares, position }
     }
@@ -53,7 +53,7 @@ impl Cutter for Chunks {
         let piece = self.shares.holding(self.position);
         let end = self.shares.end(piece);
         if self.position >= end {
-            // The input has grown since its size was asked.
+            // The input has grown since its size was determined.
             return Cut { action: Action::Drop, piece, len: chunk.len(), ends: false };
         }
         let len = at_most(chunk, end - self.position);
@@ -68,12 +68,12 @@ pub(in crate::commands::split) struct LineChunks {
     shares: Shares,
     separator: u8,
     position: u64,
-    /// The output of the present line.
+    /// The output of the current line.
     piece: u64,
 }
 
 impl LineChunks {
-    /// `position` is where the first byte is that will be seen; it starts a line.
+    /// `position` is the offset of the first byte that is passed to `cut`; a line must begin there.
     pub(in crate::commands::split) fn new(shares: Shares, separator: u8, position: u64) -> LineChunks {
         LineChunks { shares, separator, position, piece: shares.holding(position) }
     }
@@ -83,13 +83,13 @@ impl Cutter for LineChunks {
     fn cut(&mut self, chunk: &[u8]) -> Cut {
         let within = at_most(chunk, self.shares.size.saturating_sub(self.position));
         if within == 0 {
-            // The input has grown since its size was asked.
+            // The input has grown since its size was determined.
             return Cut { action: Action::Drop, piece: self.piece, len: chunk.len(), ends: false };
         }
         let chunk = &chunk[..within];
         let piece = self.piece;
-        // The first line that ends on the last byte of the share, or behind it, is the last of this
-        // output. Nothing before needs to be looked at.
+        // The first line that ends at the last byte of the share or behind it is the last of this
+        // output, so bytes before that position need not be searched.
         let unseen = at_most(chunk, (self.shares.end(piece) - 1).saturating_sub(self.position));
         let found = memchr(self.separator, &chunk[unseen..]).map(|at| unseen + at + 1);
         let len = found.unwrap_or(chunk.len());

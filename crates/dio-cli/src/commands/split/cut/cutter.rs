@@ -1,28 +1,28 @@
-//! What every way to cut answers.
+//! The interface of all cutters.
 
-/// What to do with the bytes at the front of the chunk.
+/// The action for the bytes at the front of the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Action {
-    /// They belong to the output.
+    /// Write them to the output.
     Put,
-    /// They are kept aside, behind what is there already: which output they belong to is not known
-    /// yet.
+    /// Set them aside, behind the bytes set aside before: the output that they belong to is not
+    /// known yet.
     Keep,
-    /// Nothing with them: all that is kept aside belongs to the output.
+    /// Leave them; write all bytes set aside to the output.
     PutKept,
-    /// They belong to no output that is wanted.
+    /// Discard them: they belong to no requested output.
     Drop,
 }
 
-/// One step.
+/// One step of cutting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Cut {
     pub(in super::super) action: Action,
     /// The number of the output, from 0.
     pub(in super::super) piece: u64,
-    /// So many bytes at the front of the chunk.
+    /// The number of bytes at the front of the chunk.
     pub(in super::super) len: usize,
-    /// This output is complete.
+    /// Whether this output is complete.
     pub(in super::super) ends: bool,
 }
 
@@ -32,19 +32,18 @@ impl Cut {
     }
 }
 
-/// A way to cut.
+/// A method of cutting the input.
 pub(in super::super) trait Cutter {
-    /// What to do next, given the bytes that follow those it has decided about; there is at least
-    /// one.
+    /// Decides the next step. `chunk` holds the bytes behind those already decided, at least one.
     fn cut(&mut self, chunk: &[u8]) -> Cut;
 
-    /// What to do at the end of the input.
+    /// Decides the last step, at the end of the input.
     fn end(&mut self) -> Option<Cut> {
         None
     }
 }
 
-/// The length of the chunk or `most`, whichever is less.
+/// Returns the length of the chunk or `most`, whichever is less.
 pub(super) fn at_most(chunk: &[u8], most: u64) -> usize {
     usize::try_from(most).map_or(chunk.len(), |most| most.min(chunk.len()))
 }

@@ -1,24 +1,25 @@
-//! `-C`.
+//! `-C`: whole lines up to a number of bytes.
 
 use memchr::memrchr;
 
 use super::cutter::{Action, Cut, Cutter, at_most};
 
-/// `-C`: as many whole lines as fit into so many bytes; a line that does not fit by itself is cut.
+/// `-C`: as many whole lines as fit into `each` bytes; a line that does not fit by itself is cut.
 ///
-/// The last bytes are one window like all others: if they fill it exactly and do not end a line,
-/// their last line starts an output of its own, as with GNU split.
+/// The last window of bytes is no exception: if the input fills it exactly and does not end with a
+/// line end, its last line starts an output of its own, as in GNU split.
 #[derive(Debug)]
 pub(in crate::commands::split) struct LineBytes {
     separator: u8,
     each: u64,
     piece: u64,
-    /// Bytes that the present output still takes, those kept aside counted as taken. Invariant: at
+    /// Bytes that the current output can still take; bytes set aside count as taken. Invariant: at
     /// least 1.
     room: u64,
-    /// A line ends in the present output, so a part of another may have to wait for the next.
+    /// Whether a line ends in the current output, so that a partial line may have to wait for the
+    /// next output.
     has_line: bool,
-    /// How many bytes are kept aside.
+    /// The number of bytes set aside.
     kept: u64,
 }
 
@@ -27,7 +28,7 @@ impl LineBytes {
         LineBytes { separator, each, piece: 0, room: each, has_line: false, kept: 0 }
     }
 
-    /// Begins the next output with what is kept aside.
+    /// Begins the next output with the bytes set aside.
     fn next_piece(&mut self) {
         self.piece += 1;
         self.room = self.each - self.kept;
@@ -46,7 +47,7 @@ impl Cutter for LineBytes {
         let full = window as u64 == self.room;
         let line_end = memrchr(self.separator, &chunk[..window]);
         let len = match line_end {
-            // What is kept aside is the beginning of a line that ends here, or of an output.
+            // The bytes set aside begin a line that ends here, or begin an output.
             _ if self.kept > 0 && (line_end.is_some() || !self.has_line) => return self.put_kept(),
             Some(at) => at + 1,
             None if self.has_line => {

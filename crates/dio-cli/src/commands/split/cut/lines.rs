@@ -1,16 +1,16 @@
-//! `-l` and `-n r/`.
+//! `-l` and `-n r/`: cutting by lines.
 
 use memchr::{memchr, memchr_iter};
 
 use super::cutter::{Cut, Cutter};
 
-/// `-l`: so many lines to each output.
+/// `-l`: `each` lines to each output.
 #[derive(Debug)]
 pub(in crate::commands::split) struct Lines {
     separator: u8,
     each: u64,
     piece: u64,
-    /// Lines that the present output still takes. Invariant: at least 1.
+    /// Lines that the current output can still take. Invariant: at least 1.
     room: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Where the input is cut: state machines that see it chunk by chunk and say what to do with the
-//! next bytes.
+//! Decides where the input is cut: state machines that get it chunk by chunk and return what to do
+//! with the next bytes.
 //!
-//! They hold no bytes and do no I/O, so their answers depend on the input alone, not on how it
+//! They hold no bytes and do no I/O, so their results depend only on the input, not on how it
 //! arrives.
 
 mod chunks;
@@ -17,12 +17,12 @@ pub(super) use cutter::{Action, Cut, Cutter};
 pub(super) use line_bytes::LineBytes;
 pub(super) use lines::{Lines, RoundRobin};
 
-/// `-b`: so many bytes to each output.
+/// `-b`: `each` bytes to each output.
 #[derive(Debug)]
 pub(super) struct Bytes {
     each: u64,
     piece: u64,
-    /// What the present output still takes. Invariant: at least 1.
+    /// Bytes that the current output can still take. Invariant: at least 1.
     room: u64,
 }
 

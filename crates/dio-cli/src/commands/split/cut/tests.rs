@@ -1,11 +1,10 @@
-//! Against models that have the whole input before them.
+//! Compares the cutters with models that have the whole input at once.
 
 use dio_test::{Rng, Seed};
 
 use super::*;
 
-/// What a cutter makes of an input that comes in chunks of random sizes: the outputs with their
-/// numbers.
+/// Runs a cutter on an input in chunks of random sizes; returns the outputs with their numbers.
 fn pieces(cutter: &mut dyn Cutter, input: &[u8], rng: &mut Rng) -> Vec<(u64, Vec<u8>)> {
     let mut outputs: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut kept = Vec::new();

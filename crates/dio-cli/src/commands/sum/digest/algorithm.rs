@@ -1,4 +1,4 @@
-//! Which digests there are.
+//! The digest algorithms.
 
 /// A digest function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them; those of GNU `cksum` come first and in its order.
+    /// All algorithms; those of GNU `cksum` come first and in its order.
     pub(crate) const ALL: [Self; 15] = [
         Self::Bsd,
         Self::Sysv,
@@ -55,7 +55,7 @@ impl Algorithm {
         Self::Xxh3,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bsd => "bsd",
@@ -76,7 +76,7 @@ impl Algorithm {
         }
     }
 
-    /// The name in a tagged line, `MD5 (file) = …`, and in messages.
+    /// Returns the name in a tagged line, `MD5 (file) = …`, and in messages.
     pub(crate) const fn tag(self) -> &'static str {
         match self {
             Self::Bsd => "BSD",
@@ -97,12 +97,12 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm called `name` on the command line.
+    /// Returns the algorithm called `name` on the command line.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Length of the usual digest, in bytes.
+    /// Returns the length of the usual digest, in bytes.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Bsd | Self::Sysv => 2,
@@ -117,28 +117,28 @@ impl Algorithm {
         }
     }
 
-    /// The longest digest that can be asked for, in bytes.
+    /// Returns the length of the longest digest that can be requested, in bytes.
     pub(crate) const fn most_bytes(self) -> usize {
         match self {
-            // The function has no limit; this one keeps a line in a list readable.
+            // The function has no limit; this limit keeps a line in a list readable.
             Self::Blake3 => 1024,
             other => other.bytes(),
         }
     }
 
-    /// Whether other lengths than the usual one can be asked for.
+    /// Returns whether lengths other than the usual one can be requested.
     pub(crate) const fn any_length(self) -> bool {
         matches!(self, Self::Blake2b | Self::Blake3)
     }
 
-    /// Whether its lines are a number, a size and a name, as those of `sum` and `cksum`, which
-    /// cannot be checked.
+    /// Returns whether its lines are a number, a size and a name, as those of `sum` and `cksum`,
+    /// which cannot be checked.
     pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Bsd | Self::Sysv | Self::Crc | Self::Crc32b)
     }
 }
 
-/// An algorithm and how long its digest is.
+/// An algorithm and the length of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     /// The function.
@@ -149,14 +149,14 @@ pub(crate) struct Kind {
 }
 
 impl From<Algorithm> for Kind {
-    /// With the usual length.
+    /// Uses the usual length.
     fn from(algorithm: Algorithm) -> Self {
         Self { algorithm, bytes: algorithm.bytes() }
     }
 }
 
 impl Kind {
-    /// Whether parts of the input can be worked on apart and joined afterwards.
+    /// Returns whether parts of the input can be processed separately and joined afterwards.
     pub(crate) const fn in_parts(self) -> bool {
         matches!(
             self.algorithm,

@@ -1,4 +1,4 @@
-//! One digest over bytes that come in order.
+//! Computes one digest over bytes that arrive in order.
 
 use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
@@ -9,20 +9,20 @@ use super::algorithm::{Algorithm, Kind};
 /// A finished digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sum {
-    /// The digest; checksums that are numbers are big-endian.
+    /// The digest; numeric checksums are big-endian.
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes were digested.
+    /// The number of bytes that were digested.
     pub(crate) length: u64,
 }
 
-/// A digest in the making.
+/// A digest that is being computed.
 pub(crate) struct Hasher {
     kind: Kind,
     length: u64,
     state: State,
 }
 
-/// The large ones are boxed: a hasher is moved to its thread.
+/// Large states are boxed, because a hasher is moved to its thread.
 enum State {
     Md5(md5::Md5),
     Sha1(sha1::Sha1),
@@ -40,7 +40,7 @@ enum State {
 }
 
 impl Hasher {
-    /// A digest of nothing yet.
+    /// Starts a digest.
     pub(crate) fn new(kind: Kind) -> Self {
         let state = match kind.algorithm {
             Algorithm::Md5 => State::Md5(md5::Md5::new()),
@@ -64,7 +64,7 @@ impl Hasher {
         Self { kind, length: 0, state }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         match &mut self.state {
@@ -86,7 +86,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of all that was taken.
+    /// Returns the digest of all bytes that were added.
     pub(crate) fn finish(self) -> Sum {
         let length = self.length;
         let bytes = match self.state {
@@ -122,24 +122,24 @@ fn crc(algorithm: CrcAlgorithm) -> State {
     State::Crc(Box::new(crc_fast::Digest::new(algorithm)))
 }
 
-/// What POSIX `cksum` appends to the data: the length, least significant octet first, without
-/// leading zeros.
+/// Returns what POSIX `cksum` appends to the data: the length, least significant octet first,
+/// without leading zeros.
 pub(super) fn length_octets(length: &[u8; 8]) -> &[u8] {
     let used = length.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
     &length[..used]
 }
 
-/// A 32-bit CRC that comes in 64 bits, big-endian.
+/// Returns a 32-bit CRC that is given in 64 bits, big-endian.
 pub(super) fn crc_bytes(crc: u64) -> Vec<u8> {
     crc.to_be_bytes()[4..].to_vec()
 }
 
-/// The sum of all bytes, modulo 2³².
+/// Returns the sum of all bytes, modulo 2³².
 pub(super) fn byte_sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, &byte| sum.wrapping_add(byte.into()))
 }
 
-/// System V's folding of a 32-bit sum into 16 bits, big-endian.
+/// Folds System V's 32-bit sum into 16 bits, big-endian.
 pub(super) fn sysv_bytes(sum: u32) -> Vec<u8> {
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);

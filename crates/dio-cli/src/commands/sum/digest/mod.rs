@@ -1,4 +1,4 @@
-//! The digests: which there are, and computing one piece by piece or in parts on several threads.
+//! The digest algorithms, and their computation in sequence or in parts on several threads.
 
 mod algorithm;
 mod hasher;

@@ -1,4 +1,4 @@
-//! Digests whose parts can be worked on by several threads and joined in order: the CRCs, because
+//! Digests whose parts can be computed by several threads and joined in order: the CRCs, because
 //! they are linear; BLAKE3, because it is a tree of chunks of 1024 bytes (section 2.1 of its
 //! paper); System V's sum.
 
@@ -10,19 +10,19 @@ use crc_fast::CrcAlgorithm;
 use super::algorithm::{Algorithm, Kind};
 use super::hasher::{Sum, byte_sum, crc_bytes, length_octets, sysv_bytes};
 
-/// What one part of the input comes to.
+/// The result for one part of the input.
 pub(crate) enum Part {
-    /// The CRC of the part by itself.
+    /// The CRC of the part alone.
     Crc(u64),
-    /// The sum of its bytes.
+    /// The sum of the part's bytes.
     Sum(u32),
-    /// The chaining values of the largest whole subtrees that it consists of, and how many bytes
-    /// each covers.
+    /// The chaining values of the largest complete subtrees that the part consists of, and the
+    /// number of bytes that each covers.
     Trees(Vec<(ChainingValue, u64)>),
 }
 
-/// Works out the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there,
-/// which with BLAKE3 is anywhere but between chunks of 1024 bytes.
+/// Computes the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there.
+/// BLAKE3 can only be cut between chunks of 1024 bytes.
 ///
 /// # Panics
 /// If the digest does not work [in parts](Kind::in_parts).
@@ -43,7 +43,8 @@ fn crc_of(algorithm: Algorithm) -> CrcAlgorithm {
     }
 }
 
-/// The largest whole subtrees of BLAKE3 in `bytes`, which start at `offset` of the input.
+/// Returns the largest complete subtrees of BLAKE3 in `bytes`, which start at `offset` of the
+/// input.
 fn trees(mut bytes: &[u8], mut offset: u64) -> Option<Vec<(ChainingValue, u64)>> {
     const CHUNK: u64 = blake3::CHUNK_LEN as u64;
     if offset % CHUNK != 0 {
@@ -72,14 +73,14 @@ pub(crate) struct Joiner {
 enum State {
     Crc(u64),
     Sum(u32),
-    /// Subtrees that wait for their right-hand neighbour: their lengths are powers of two, strictly
-    /// decreasing but for the last, which is merged only when more follows, because the last merge
-    /// of all is the root's and different.
+    /// Subtrees that wait for their right-hand neighbour. Their lengths are powers of two, strictly
+    /// decreasing except for the last one. That one is merged only when more follows, because the
+    /// very last merge is the root's, which is computed differently.
     Trees(Vec<(ChainingValue, u64)>),
 }
 
 impl Joiner {
-    /// For a digest that works [in parts](Kind::in_parts).
+    /// Creates a joiner for a digest that works [in parts](Kind::in_parts).
     pub(crate) fn new(kind: Kind) -> Self {
         let state = match kind.algorithm {
             Algorithm::Sysv => State::Sum(0),
@@ -89,7 +90,7 @@ impl Joiner {
         Self { kind, length: 0, state }
     }
 
-    /// Takes the next part, which covers `length` bytes.
+    /// Adds the next part, which covers `length` bytes.
     ///
     /// # Panics
     /// If the part is of another digest.
@@ -108,7 +109,7 @@ impl Joiner {
         }
     }
 
-    /// The digest; `None` where too little came to join: less than two subtrees of BLAKE3.
+    /// Returns the digest; `None` if there is too little to join: less than two subtrees of BLAKE3.
     pub(crate) fn finish(self) -> Option<Sum> {
         let bytes = match self.state {
             State::Sum(sum) => sysv_bytes(sum),
@@ -135,7 +136,7 @@ impl Joiner {
     }
 }
 
-/// Merges neighbours of the same length from the right, as far as there are any.
+/// Merges neighbours of the same length from the right, as long as there are any.
 fn merge_equal(stack: &mut Vec<(ChainingValue, u64)>) {
     while let [.., (left, left_length), (right, right_length)] = &stack[..]
         && left_length == right_length
@@ -146,7 +147,7 @@ fn merge_equal(stack: &mut Vec<(ChainingValue, u64)>) {
     }
 }
 
-/// The digest of bytes in memory.
+/// Computes the digest of bytes in memory.
 #[cfg(test)]
 pub(super) fn whole(kind: Kind, bytes: &[u8]) -> Sum {
     let mut hasher = super::Hasher::new(kind);

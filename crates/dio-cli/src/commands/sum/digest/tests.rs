@@ -67,8 +67,8 @@ fn parts_joined_in_order_come_to_the_same_as_the_whole() {
     let long = Kind { algorithm: Algorithm::Blake3, bytes: 131 };
     for kind in Algorithm::ALL.map(Kind::from).into_iter().chain([long]).filter(|kind| kind.in_parts()) {
         for length in [1025, 2048, 2049, 4096, 65536, 65537, 70_000, 131_072, 262_144, 300_000] {
-            // Parts of one length; of several, as while a window grows; and such as no power of
-            // two.
+            // Parts of one length; of several lengths, as while a window grows; and of lengths that
+            // are not powers of two.
             for sizes in [&[1024][..], &[65536], &[1024, 4096, 65536], &[3072], &[5120, 1024]] {
                 let mut joiner = Joiner::new(kind);
                 let (mut at, mut sizes) = (0, sizes.iter().cycle());

@@ -1,4 +1,4 @@
-//! What is archived of a file beside its contents: its header, owners' names, extended attributes
+//! Collects the metadata of a file for the archive: its header, owner names, extended attributes
 //! and access control lists.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::super::masks::Masks;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::owner::Owner;
 
-/// Names of users and groups, each asked for once.
+/// Names of users and groups, each looked up once.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     users: HashMap<u32, Vec<u8>>,
@@ -30,7 +30,7 @@ impl Owners {
         self.groups.entry(id).or_insert_with(ask).clone()
     }
 
-    /// The entry of a file, without name, link and contents.
+    /// The entry of a file, without its name, link target and contents.
     pub(super) fn entry(&mut self, options: &Options, stat: &Stat, kind: Kind) -> Entry {
         let pax = options.format == Some(ArchiveFormat::Pax);
         let mut entry = Entry {
@@ -51,7 +51,7 @@ impl Owners {
         let (uid, uname) = forced(&options.owner, entry.uid);
         let (gid, gname) = forced(&options.group, entry.gid);
         (entry.uid, entry.gid) = (uid, gid);
-        // The oldest format has no names.
+        // The V7 format stores no owner names.
         if !options.numeric_owner && options.format != Some(ArchiveFormat::V7) {
             entry.uname = uname.unwrap_or_else(|| self.user(uid));
             entry.gname = gname.unwrap_or_else(|| self.group(gid));
@@ -64,7 +64,7 @@ fn time(seconds: i64, nanos: u64) -> Time {
     Time { seconds, nanos: nanos as u32 }
 }
 
-/// When a file was changed.
+/// The modification time of a file.
 pub(super) fn own_mtime(stat: &Stat) -> Time {
     time(stat.st_mtime, stat.st_mtime_nsec)
 }
@@ -77,7 +77,7 @@ fn mtime_of(options: &Options, stat: &Stat) -> Time {
     }
 }
 
-/// The kind of entry that a file of this type is, with its contents or as itself.
+/// The kind of entry for a file of this type; `None` if it cannot be archived.
 pub(super) fn kind_of(stat: &Stat) -> Option<Kind> {
     Some(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::Regular,
@@ -90,7 +90,7 @@ pub(super) fn kind_of(stat: &Stat) -> Option<Kind> {
     })
 }
 
-/// What a file has beside its header.
+/// Metadata of a file that its header does not hold.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
@@ -99,14 +99,14 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Puts them into the entry.
+    /// Moves the attributes into the entry.
     pub(super) fn put(self, entry: &mut Entry) {
         entry.xattrs = self.xattrs;
         (entry.acl_access, entry.acl_default) = (self.acl_access, self.acl_default);
     }
 }
 
-/// Which attributes are asked for.
+/// The attributes that are to be archived.
 #[derive(Debug)]
 pub(super) struct Asking {
     xattrs: bool,
@@ -118,21 +118,21 @@ const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
 impl Asking {
-    /// What the command line asks for.
+    /// The attributes that the command line requests.
     pub(super) fn of(options: &Options) -> Asking {
         Asking { xattrs: options.xattrs, acls: options.acls, masks: Masks::new(options) }
     }
 
-    /// Whether anything is asked for.
+    /// Whether any attributes are requested.
     pub(super) fn any(&self) -> bool {
         self.xattrs || self.acls
     }
 
-    /// The attributes of the file of that path, which does not follow a symbolic link at its end. A
-    /// file system without attributes has none.
+    /// Reads the attributes of the file at `path`; a symbolic link at its end is not followed. On a
+    /// file system that does not support attributes the result is empty.
     ///
     /// # Errors
-    /// What `listxattr(2)` and `getxattr(2)` answer.
+    /// Errors of `listxattr(2)` and `getxattr(2)`.
     pub(super) fn ask(&self, path: &std::path::Path, stat: &Stat) -> Result<Attributes, Errno> {
         let mut found = Attributes::default();
         let list = match none_if_unsupported(xattr::list(path))? {
@@ -155,7 +155,7 @@ impl Asking {
             }
         }
         if found.acl_default.is_some() && found.acl_access.is_none() {
-            // GNU tar writes the one that the permissions say.
+            // Like GNU tar, writes the ACL that the permissions are equivalent to.
             found.acl_access = Some(acl_of_mode(stat.st_mode));
         }
         Ok(found)

@@ -1,7 +1,8 @@
-//! Directories that are archived, with descriptors that can be closed and had again.
+//! Directories that are archived, with descriptors that can be closed and reopened.
 //!
-//! A tree may be deeper than there are descriptors. A directory that is closed is opened again by
-//! its path from the directory of `-C`; it is the same if device and inode are.
+//! A tree may have more levels than the process may have descriptors. A closed directory is
+//! reopened by its path from the directory of `-C`; device and inode then confirm that it is the
+//! same.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -14,22 +15,22 @@ use rustix::io::Errno;
 use super::super::run::bare;
 use crate::tool::deep::open_in_steps;
 
-/// A directory whose names are archived.
+/// A directory whose entries are archived.
 #[derive(Debug)]
 pub(super) struct Dir {
     fd: Mutex<Fd>,
-    /// Its name, with `/` at the end; empty for a directory of `-C`.
+    /// The name of the directory, with `/` at the end; empty for a directory of `-C`.
     pub(super) path: Vec<u8>,
     pub(super) stat: Stat,
-    /// The directory it is in; none for one of `-C`.
+    /// The parent directory; `None` for a directory of `-C`.
     pub(super) within: Option<Arc<Dir>>,
-    /// The directory of `-C` that it is in; none for such a one itself.
+    /// The directory of `-C` that contains this one; `None` for a directory of `-C` itself.
     top: Option<Arc<Dir>>,
-    /// The index of that directory in `Names::directories`.
+    /// The index of the directory of `-C` in `Names::directories`.
     pub(super) root: usize,
 }
 
-/// Invariant: `kept` is what `shared` refers to, while there is one.
+/// Invariant: if `kept` is set, `shared` refers to the same descriptor.
 #[derive(Debug)]
 struct Fd {
     shared: Weak<OwnedFd>,
@@ -45,25 +46,25 @@ impl Fd {
 }
 
 impl Dir {
-    /// A directory of `-C`, which stays open.
+    /// Creates a directory of `-C`, which stays open.
     pub(super) fn root(root: usize, fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
         let stat = fstat(&fd)?;
         Ok(Arc::new(Dir { fd: Fd::new(fd), path: Vec::new(), stat, within: None, top: None, root }))
     }
 
-    /// A directory in another one; `path` ends in `/`.
+    /// Creates a directory in another one; `path` ends in `/`.
     pub(super) fn inside(within: &Arc<Dir>, fd: OwnedFd, path: Vec<u8>, stat: Stat) -> Arc<Dir> {
         let top = within.top.as_ref().unwrap_or(within);
         let (within, top, root) = (Some(Arc::clone(within)), Some(Arc::clone(top)), within.root);
         Arc::new(Dir { fd: Fd::new(fd), path, stat, within, top, root })
     }
 
-    /// The name of something in it.
+    /// The path of an entry of the directory.
     pub(super) fn join(&self, name: &[u8]) -> Vec<u8> {
         [&self.path[..], name].concat()
     }
 
-    /// The directory of `-C` that it is in or is.
+    /// The directory of `-C` that contains this one, or the directory itself if it is one.
     pub(super) fn top(self: &Arc<Dir>) -> &Arc<Dir> {
         self.top.as_ref().unwrap_or(self)
     }
@@ -72,10 +73,11 @@ impl Dir {
         self.fd.lock()
     }
 
-    /// Its descriptor, opened again if it is closed. It stays open as long as the caller has it.
+    /// Returns the descriptor, and reopens the directory if it is closed. The descriptor stays open
+    /// as long as the caller holds it.
     ///
     /// # Errors
-    /// ENOENT if something else has its path now; what `openat(2)` answers.
+    /// ENOENT if the path now leads to something else; the errors of `openat(2)`.
     pub(super) fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
         let mut fd = self.lock();
         if let Some(shared) = fd.shared.upgrade() {
@@ -93,7 +95,8 @@ impl Dir {
         Ok(opened)
     }
 
-    /// Whether the descriptor is kept while nobody has it. A directory of `-C` keeps its own.
+    /// Sets whether the descriptor stays open while no caller holds it. A directory of `-C` always
+    /// stays open.
     pub(super) fn keep(&self, keep: bool) {
         if self.top.is_none() {
             return;

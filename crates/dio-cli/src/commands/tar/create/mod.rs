@@ -1,11 +1,11 @@
-//! `-c`: making an archive.
+//! `-c`: creates an archive.
 //!
-//! `walk` finds the names in the order of the archive, opening and listing directories (`dir`).
-//! Workers (`prepare`) open files, ask for their attributes (`attributes`, `sparse`) and read those
-//! that are not large (`small`), ahead of the writer (`store`), which gives everything its place,
-//! finds hard links, tells what there is to tell (`note`) and reads large files as streams. Bytes
-//! are copied once: members begin where 512-byte blocks do, which is not where blocks of memory do.
-//! `target` is the archive.
+//! `walk` finds the names in the order of the archive, and opens and lists directories (`dir`).
+//! Workers (`prepare`) open files, read their attributes (`attributes`, `sparse`) and the contents
+//! of those that are not large (`small`), ahead of the writer. The writer (`store`) puts everything
+//! in order into the archive, finds hard links, prints messages (`note`) and reads large files as
+//! streams. Bytes are copied once, because members begin at multiples of 512 bytes, which are not
+//! the boundaries of memory blocks. `target` is the archive.
 
 mod attributes;
 mod dir;
@@ -31,19 +31,20 @@ use walk::Walk;
 pub(super) use removal::{Removal, remove_all};
 pub(super) use target::Target;
 
-/// A deep tree keeps a directory open for each level: as many descriptors are asked for as the
-/// system lets us have, up to this.
+/// Descriptors to ask for, as far as the limit of the process allows. A deep tree needs an open
+/// directory for each level.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Descriptors that a worker may have open at a time: a file as its stream needs it, its ring, and
-/// the files that wait for the writer.
+/// Descriptors that a worker may have open at a time: the file as its stream needs it, its ring,
+/// and the files that wait for the writer.
 const WORKERS_DESCRIPTORS: u64 = 10;
 
-/// Descriptors that are left for the writer, the libraries and what is opened in passing.
+/// Descriptors kept free for the writer, the libraries and files that are opened for a short time.
 const OTHER_DESCRIPTORS: u64 = 40;
 
-/// Workers, of whom most wait on a cold disk, and the directories that may be open, where so many
-/// descriptors are free. With few of them everything is done by one thread in one directory.
+/// The number of workers and of directories that may be open at a time, when so many descriptors
+/// are free. On a cold disk most workers wait. With few descriptors, a single thread does
+/// everything, with one open directory.
 fn means(free: u64) -> (usize, usize) {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
     let workers = std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16);
@@ -51,15 +52,15 @@ fn means(free: u64) -> (usize, usize) {
     (workers, (free / 2).max(1))
 }
 
-/// Makes the archive.
+/// Creates the archive.
 ///
 /// # Errors
-/// What ends it early. After a signal a new archive is removed, and one that was there is as it
-/// was.
+/// Anything that ends the run early. After a signal, a new archive is removed, and an existing one
+/// is unchanged.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let started = Instant::now();
     let stop = Stop::on_signals();
-    // What can be foreseen is, before anything is made.
+    // Reports errors of the `-C` directories before anything is created.
     drop(directories(run)?);
     let mut target = Target::create(run)?;
     let stored = store(run, &mut target, &|_, _| true).and_then(|removals| {
@@ -67,7 +68,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
         Ok(removals)
     });
     if stop.asked() {
-        // Whatever failed: a program that compresses got the signal too.
+        // Any other error is ignored: a compression program got the signal too.
         target.abandon();
         return Err(Ended::Signal);
     }
@@ -86,12 +87,13 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Puts the files of the command line into an archive, from where it is; only those for which
-/// `newer` says yes to the name and what the file is; it is asked about what is in directories that
-/// it does not want too. Returns what `--remove-files` removes when the archive is durable.
+/// Adds the files of the command line to an archive at its current position. A file is included
+/// only if `newer` returns true for its name and status. `newer` is also called for the contents of
+/// directories that it rejects. Returns the files that `--remove-files` removes when the archive is
+/// durable.
 ///
 /// # Errors
-/// What ends it early.
+/// Anything that ends the run early.
 pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result<Vec<Removal>, Ended> {
     crate::tool::allow_descriptors(DESCRIPTORS);
     let directories = directories(run)?;
@@ -101,7 +103,8 @@ pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result
     let mut store = Store::new(run, target, &preparing.small);
     let stop = Stop::on_signals();
     let asked = || stop.asked();
-    // Questions and their answers belong to one file at a time.
+    // With `-w`, files are processed one at a time, so that each answer belongs to the last
+    // question.
     let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers }).stop(&asked);
     let report = pipeline.run(|| Ok(walk.next()), || |job| Ok(preparing.prepare(job)), |ready| store.take(ready))?;
     if report.stopped {
@@ -111,12 +114,12 @@ pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result
     Ok(store.remove)
 }
 
-/// The directories of `-C`.
+/// Opens the directories of `-C`.
 fn directories(run: &Run) -> Result<Vec<OwnedFd>, Ended> {
     run.options.names.open_directories()
 }
 
-/// Flags that concern only names after them, where there were none.
+/// Reports options that apply only to later names, although none follows.
 pub(super) fn tell_unused(run: &Run) {
     let unused = &run.options.names.unused;
     if unused.is_empty() {

@@ -1,4 +1,4 @@
-//! Messages of the walk and the workers, which are told in the order of the archive.
+//! Messages of the walk and the workers; the writer prints them in the order of the archive.
 
 use rustix::io::Errno;
 
@@ -8,20 +8,20 @@ use super::super::run::Run;
 use super::super::warnings::Warning;
 use crate::quote::words;
 
-/// Something to tell.
+/// A message to print.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// That does not change the exit status.
+    /// A warning that does not change the exit status.
     Warn(Warning, String),
     /// A file changed: status 1.
     Differs(Warning, String),
-    /// Status 2, even where the warning is turned off.
+    /// Status 2, even if the warning is turned off.
     Fails(Warning, String),
     /// Status 2.
     Error(String),
-    /// About an operand, of whose name it is told first what is removed from it.
+    /// A message about an operand. The prefix that is removed from its name is reported first.
     Operand(Vec<u8>, Box<Note>),
-    /// Nothing at all.
+    /// No message.
     Nothing,
 }
 
@@ -31,13 +31,13 @@ impl Note {
         Note::Error(format!("{}: Cannot {doing}: {}", escaped(path), words(errno)))
     }
 
-    /// The attributes of a file cannot be asked for, which is no failure.
+    /// The extended attributes of a file cannot be read, which is no failure.
     pub(super) fn unasked(path: &[u8], errno: Errno) -> Note {
         let what = format!("Cannot read extended attributes: {}", words(errno));
         Note::Warn(Warning::FailedRead, format!("{}: Warning: {what}", escaped(path)))
     }
 
-    /// What cannot be read is an error, unless it was said that it is none.
+    /// A file that cannot be read: an error, or a warning with `--ignore-failed-read`.
     pub(super) fn unreadable(options: &Options, doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::failed_read(options, path, &format!("Cannot {doing}: {}", words(errno)))
     }
@@ -49,7 +49,8 @@ impl Note {
         }
     }
 
-    /// The same for a name that a directory had: it may have been removed since.
+    /// Like [`Note::unreadable`], for a name found in a directory: the file may have been removed
+    /// since.
     pub(super) fn gone(options: &Options, doing: &str, path: &[u8], errno: Errno) -> Note {
         if errno != Errno::NOENT {
             return Note::unreadable(options, doing, path, errno);
@@ -57,7 +58,7 @@ impl Note {
         Note::Differs(Warning::FileRemoved, format!("{}: File removed before we read it", escaped(path)))
     }
 
-    /// Nothing in the archive can stand for a file of this kind.
+    /// A file of a type that the archive cannot hold.
     pub(super) fn unknown(options: &Options, path: &[u8]) -> Note {
         let message = format!("{}: Unknown file type; file ignored", escaped(path));
         match options.ignore_failed_read {
@@ -66,7 +67,7 @@ impl Note {
         }
     }
 
-    /// The file is not what it was when its header was made.
+    /// The file changed after its header was made.
     pub(super) fn changed(path: &[u8]) -> Note {
         Note::Differs(Warning::FileChanged, format!("{}: file changed as we read it", escaped(path)))
     }
@@ -87,7 +88,7 @@ impl Note {
         Note::failed_read(options, path, &format!("{what}: {}", words(errno)))
     }
 
-    /// Tells it.
+    /// Prints the message and updates the exit status.
     pub(super) fn tell(self, run: &Run) {
         match self {
             Note::Warn(kind, message) => run.warn(kind, message),

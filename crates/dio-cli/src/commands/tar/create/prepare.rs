@@ -1,5 +1,6 @@
-//! What a worker does about a job: it opens the file, asks for its attributes, and reads it if it
-//! is not large. Nothing is told here, and what is written is decided behind it, in order.
+//! The work of a worker on a job: it opens the file, reads its attributes, and its contents if they
+//! are not large. It prints nothing and decides nothing about the archive: the writer does that, in
+//! order.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -28,17 +29,17 @@ use super::target::Identities;
 use super::walk::{File, Job};
 use crate::tool::errno_of;
 
-/// Files up to this size are read by the workers; in bytes.
+/// Files up to this size, in bytes, are read by the workers.
 const WHOLE: u64 = 1 << 20;
 
-/// Something to write, in the order of the archive.
+/// A result for the writer, in the order of the archive.
 #[derive(Debug)]
 pub(super) enum Ready {
     /// A member.
     Member(Box<Member>),
-    /// All that is in a directory has come.
+    /// All entries of a directory have been passed on.
     Leave(Arc<Dir>),
-    /// Something to tell.
+    /// A message to print.
     Tell(Note),
 }
 
@@ -47,55 +48,55 @@ pub(super) enum Ready {
 pub(super) struct Member {
     pub(super) path: Vec<u8>,
     pub(super) stat: Stat,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub(super) link: Vec<u8>,
     pub(super) attributes: Attributes,
     /// The extents that have data, for a file with holes.
     pub(super) sparse: Option<Vec<(u64, u64)>>,
     pub(super) contents: Contents,
-    /// The directory it is in, if it is to be removed in the end.
+    /// The directory that contains the file, if the file is to be removed at the end.
     pub(super) place: Option<Arc<Dir>>,
-    /// Told before it is written.
+    /// Messages to print before the member is written.
     pub(super) notes: Vec<Note>,
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Debug)]
 pub(super) enum Contents {
-    /// Nothing, or nothing that is archived.
+    /// No contents, or none that are archived.
     None,
-    /// All that there was of a small file, and what the file was after it.
+    /// The bytes read from a small file, and its status afterwards.
     Held(Held, Option<Stat>),
-    /// The same in the blocks that it was read into.
+    /// The blocks read from a larger file, and its status afterwards.
     Chunks { chunks: Vec<Chunk>, failed: Option<Errno>, after: Option<Stat> },
-    /// A file that is read when its turn comes.
+    /// A large file, which the writer reads itself.
     Open(OwnedFd),
 }
 
-/// Which files are wanted, by their name and what they are.
+/// Decides by name and status whether a file is archived.
 pub(in super::super) type Wanted<'a> = &'a (dyn Fn(&[u8], &Stat) -> bool + Sync);
 
-/// What all workers share.
+/// The state that all workers share.
 pub(super) struct Preparing<'a> {
     run: &'a Run,
     options: &'a Options,
     asking: Asking,
     pub(super) small: Small,
-    /// Device and inode of the archive and of what it replaces.
+    /// Device and inode of the archive and of the file that it replaces.
     archive: Identities,
     newer: Wanted<'a>,
 }
 
 impl<'a> Preparing<'a> {
-    /// `archive` holds device and inode of the archive, which does not archive itself, and of the
-    /// file that it replaces; only what is `newer` is archived.
+    /// Creates the shared state. `archive` identifies the archive and the file that it replaces,
+    /// which are not archived themselves. Only files that `newer` accepts are archived.
     pub(super) fn new(run: &'a Run, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
         let asking = Asking::of(&run.options);
         Preparing { run, options: &run.options, asking, small: Small::new(cached), archive, newer }
     }
 
-    /// Does what a job asks for.
+    /// Processes a job.
     pub(super) fn prepare(&self, job: Job) -> Ready {
         match job {
             Job::Tell(note) => Ready::Tell(note),
@@ -136,7 +137,7 @@ impl<'a> Preparing<'a> {
         }
     }
 
-    /// A name that is no directory; an error is why it is not archived.
+    /// Prepares a file that is no directory. The error says why it is not archived.
     fn file(&self, file: File) -> Result<Member, Note> {
         let dir = file.dir.open().map_err(|errno| self.lost("open", &file, errno))?;
         let opened = if file.regular { Some(self.open(&file, &dir)?) } else { None };
@@ -187,7 +188,7 @@ impl<'a> Preparing<'a> {
         }
     }
 
-    /// What is not archived although it was found.
+    /// Rejects files that are found but not archived.
     fn refuse(&self, file: &File, stat: &Stat) -> Result<(), Note> {
         let shown = || escaped(&file.path);
         match FileType::from_raw_mode(stat.st_mode) {
@@ -206,7 +207,7 @@ impl<'a> Preparing<'a> {
         }
         if self.is_old(stat) {
             let what = format!("{}: file is unchanged; not dumped", shown());
-            // GNU tar says so with -v only.
+            // GNU tar reports this only with `-v`.
             return Err(match self.options.verbose {
                 0 => Note::Nothing,
                 _ => Note::Warn(Warning::FileUnchanged, what),
@@ -221,11 +222,11 @@ impl<'a> Preparing<'a> {
         before(stat.st_mtime, stat.st_mtime_nsec) && (only_contents || before(stat.st_ctime, stat.st_ctime_nsec))
     }
 
-    /// Reads a regular file, if it is not large.
+    /// Reads a regular file unless it is large.
     fn contents(&self, file: &File, fd: OwnedFd, striped: bool, member: &mut Member) -> Result<(), Note> {
         let size = member.stat.st_size as u64;
         if let Some(how) = self.options.sparse.filter(|_| size > 0 && sparse::has_holes(&member.stat)) {
-            // Where the holes of a striped file are, its descriptor does not tell.
+            // `SEEK_HOLE` on the descriptor does not show the holes of a striped file.
             let found = if striped { Ok(None) } else { sparse::extents(fd.as_fd(), &member.stat, how) };
             member.sparse = match found.map_err(|errno| self.lost("read", file, errno))? {
                 Some(extents) => Some(extents),
@@ -238,8 +239,8 @@ impl<'a> Preparing<'a> {
         member.contents = match size {
             0 => Contents::None,
             _ if striped => Contents::Open(fd),
-            // Files of the kernel (proc(5)) say that they have no bytes, and are archived so; what
-            // is larger has blocks.
+            // Files of `proc(5)` report a size of 0 and are archived as empty. A file with a larger
+            // size has blocks.
             _ if size <= small => {
                 let held = self.small.read(fd.as_fd(), size as usize);
                 Contents::Held(held, fstat(&fd).ok())
@@ -250,7 +251,7 @@ impl<'a> Preparing<'a> {
         Ok(())
     }
 
-    /// Reads a file of a few blocks.
+    /// Reads a whole file as a stream.
     fn whole(&self, fd: OwnedFd, file: &File, size: u64) -> Contents {
         let (mut chunks, mut failed) = (Vec::new(), None);
         match from_start(&fd, &file.path, self.run.tool.stream_options()) {
@@ -267,17 +268,17 @@ impl<'a> Preparing<'a> {
                         Err(error) => failed = Some(errno_of(&error)),
                     }
                 }
-                // Pages that stay only cost memory.
+                // A failure is ignored: pages that stay in the cache only cost memory.
                 let _ = source.close();
             }
-            // It is read when its turn comes, with fewer descriptors.
+            // The writer reads the file later, with fewer descriptors.
             Err(error) if errno_of(&error) == Errno::MFILE => return Contents::Open(fd),
             Err(error) => failed = Some(errno_of(&error)),
         }
         Contents::Chunks { chunks, failed, after: fstat(&fd).ok() }
     }
 
-    /// Looks for blocks of zeros.
+    /// Finds the data by looking for blocks of zeros.
     fn scan(&self, fd: &OwnedFd, file: &File, size: u64) -> Result<Vec<(u64, u64)>, Note> {
         let failed = |error: std::io::Error| self.lost("read", file, errno_of(&error));
         let mut scan = Scan::default();

@@ -1,4 +1,4 @@
-//! `--remove-files`: what is removed when the archive is durable.
+//! `--remove-files`: the files that are removed when the archive is durable.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,19 +14,19 @@ use super::dir::Dir;
 use super::note::Note;
 use crate::tool::deep::{LONGEST, open_in_steps};
 
-/// A name to remove. It holds no directory open but the one that the operands are relative to:
-/// there may be more of them than descriptors.
+/// A name to remove. It keeps no directory open except the one that the operands are relative to:
+/// there may be more names than descriptors.
 #[derive(Debug)]
 pub(in super::super) struct Removal {
     root: Arc<Dir>,
-    /// Relative to `root`.
+    /// The path, relative to `root`.
     path: Vec<u8>,
-    /// What was archived; none for a directory, which has to be empty.
+    /// The file that was archived; `None` for a directory, which must be empty.
     archived: Option<Identity>,
 }
 
-/// What tells that a file is still the one that was archived. Its other names may be removed before
-/// it, so that the time of its last change is of no use.
+/// Identifies the file that was archived. The ctime is not compared: removing other names of the
+/// file before this one changes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -43,15 +43,15 @@ impl Identity {
 }
 
 impl Removal {
-    /// A file in `dir` that was archived as `stat` says.
+    /// A file in `dir` that was archived with status `stat`.
     pub(super) fn file(dir: &Arc<Dir>, path: Vec<u8>, stat: &Stat) -> Removal {
         Removal { root: Arc::clone(dir.top()), path, archived: Some(Identity::of(stat)) }
     }
 
-    /// A directory, when what is in it is gone.
+    /// A directory, to be removed after its contents.
     pub(super) fn directory(dir: &Arc<Dir>) -> Removal {
         let mut path = bare(&dir.path);
-        // A directory is removed by its name, which `.` is not.
+        // `rmdir(2)` needs the name of the directory; `.` is not accepted.
         while let Some(before) = path.strip_suffix(b"/.").filter(|before| !before.is_empty()) {
             path = before;
         }
@@ -61,14 +61,14 @@ impl Removal {
     fn remove(self, run: &Run) {
         let doing = if self.archived.is_some() { "unlink" } else { "rmdir" };
         match self.try_remove(run) {
-            // Somebody else removed it.
+            // Another process removed it.
             Ok(true) | Err(Errno::NOENT) => {}
             Ok(false) => Note::changed(&self.path).tell(run),
             Err(errno) => run.cannot(doing, &self.path, errno),
         }
     }
 
-    /// False if it is not what was archived.
+    /// Returns false if the path no longer leads to what was archived.
     fn try_remove(&self, run: &Run) -> Result<bool, Errno> {
         if self.path == b"." && self.archived.is_none() {
             return self.try_remove_root(run);
@@ -87,12 +87,12 @@ impl Removal {
     }
 
     /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has
-    /// none.
+    /// no such name.
     fn try_remove_root(&self, run: &Run) -> Result<bool, Errno> {
         let given = run.options.names.directories.get(self.root.root).ok_or(Errno::INVAL)?;
         let Some(name) = given.file_name() else { return Err(Errno::INVAL) };
-        // The path may lead through a directory that has been removed; the one above is still
-        // there.
+        // The path may lead through a directory that has been removed, but the parent of the
+        // directory still exists.
         let is_root = |stat: Stat| FileId::of(&stat) == FileId::of(&self.root.stat);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let above = openat(&*self.root.open()?, c"..", flags, Mode::empty())?;
@@ -106,7 +106,8 @@ impl Removal {
         unlinkat(CWD, given, AtFlags::REMOVEDIR).map(|()| true)
     }
 
-    /// The path to remove, relative to the directory with it, or to `root`.
+    /// The path to remove, relative to the returned parent directory, or to `root` if there is
+    /// none.
     fn place(&self) -> Result<(Option<OwnedFd>, CString), Errno> {
         let name = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::INVAL);
         if self.path.len() < LONGEST {
@@ -118,7 +119,7 @@ impl Removal {
     }
 }
 
-/// Removes them in their order: what is in a directory before it.
+/// Removes the names in order: the contents of a directory come before it.
 pub(in super::super) fn remove_all(run: &Run, removals: Vec<Removal>) {
     removals.into_iter().for_each(|removal| removal.remove(run));
 }

@@ -1,6 +1,6 @@
-//! Contents of small files, through a page cache that forgets (`RWF_DONTCACHE`), so that no page
-//! stays that was not there before. A direct request would pay a round trip to the device for each
-//! file where the kernel gathers many.
+//! Reads small files through the page cache with `RWF_DONTCACHE`, so that no page stays that was
+//! not cached before. Direct I/O would need a round trip to the device for each file, where the
+//! kernel can merge many.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSliceMut};
@@ -21,41 +21,42 @@ use crate::tool::{DontCache, errno_of};
 /// Reads small files.
 #[derive(Debug)]
 pub(super) struct Small {
-    /// Pages may stay.
+    /// Whether pages may stay in the cache.
     cached: bool,
-    /// Refused by the kernel; found out at the first file.
+    /// Whether the kernel supports `RWF_DONTCACHE`, which the first file shows.
     forgetting: DontCache,
-    /// Buffers that are free.
+    /// Unused buffers.
     free: Mutex<Vec<Vec<u8>>>,
 }
 
-/// What was read.
+/// The result of reading a file.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// The bytes that there were, at most as many as asked for.
+    /// The bytes read, at most as many as requested.
     pub(super) bytes: Vec<u8>,
     pub(super) requests: u64,
-    /// Why it is not all, if that was not the end of the file.
+    /// The error that ended reading early, if one did.
     pub(super) failed: Option<Errno>,
 }
 
-/// Bytes that are read at a time where there are no descriptors for streams.
+/// Bytes read at a time when there are no descriptors for a stream.
 const PLAIN_BYTES: usize = 128 << 10;
 
-/// Whether a file that could not be opened as a stream, because there are too few descriptors, can
-/// be read by [`plainly`]: a striped one has its bytes elsewhere.
+/// Whether a file can be read by [`plainly`] after opening it as a stream failed because there are
+/// too few descriptors. A striped file cannot, because its bytes are in other files.
 pub(super) fn is_plain(fd: impl AsFd, error: &io::Error) -> bool {
     errno_of(error) == Errno::MFILE && names::is_striped(fd).is_ok_and(|striped| !striped)
 }
 
-/// A stream of a whole file. It begins where the descriptor is, which looking for holes has moved.
+/// Opens a stream of the whole file. The stream starts at the position of the descriptor, which
+/// looking for holes has moved, so that is reset.
 pub(super) fn from_start(fd: &OwnedFd, path: &[u8], how: &StreamOptions) -> io::Result<Input> {
     seek(fd, SeekFrom::Start(0))?;
     Input::adopt(fd.try_clone()?, OsStr::from_bytes(path), how)
 }
 
-/// Reads part of a file through the page cache, with the one descriptor that there is. Gives how
-/// many bytes there were; the outer error is that of `take`.
+/// Reads a part of a file through the page cache, with the given descriptor alone, and passes the
+/// bytes to `take`. Returns the number of bytes read; the outer error is that of `take`.
 pub(super) fn plainly<E>(
     fd: BorrowedFd<'_>,
     part: Range<u64>,
@@ -105,19 +106,19 @@ impl Small {
             }
         }
         if let Some(Some(before)) = before {
-            // Pages that stay only cost memory.
+            // A failure is ignored: pages that stay in the cache only cost memory.
             let _ = before.drop_new(fd, 0..size as u64);
         }
         bytes.truncate(done);
         Held { bytes, requests, failed }
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer for reuse.
     pub(super) fn give_back(&self, bytes: Vec<u8>) {
         self.free.lock().push(bytes);
     }
 
-    /// How the bytes travelled.
+    /// Whether files are read in cached mode.
     pub(super) fn is_cached(&self) -> bool {
         self.cached
     }

@@ -1,4 +1,4 @@
-//! Where a file has data (`-S`).
+//! Finds the data of sparse files (`-S`).
 
 use std::os::fd::BorrowedFd;
 
@@ -8,27 +8,27 @@ use rustix::io::Errno;
 use super::super::format::block_extents;
 use super::super::options::Holes;
 
-/// Whether a file has fewer blocks than its size needs.
+/// Whether a file has fewer blocks than its size requires.
 pub(super) fn has_holes(stat: &Stat) -> bool {
     (stat.st_blocks as u64) < (stat.st_size as u64).div_ceil(512)
 }
 
-/// The extents of data of a file that has holes; none where the file system cannot tell them.
+/// The data extents of a file with holes; `None` if the file system cannot report them.
 ///
 /// # Errors
-/// What `lseek(2)` answers.
+/// The errors of `lseek(2)`.
 pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let size = stat.st_size as u64;
     if how == Holes::Raw {
-        // A count of no blocks alone proves nothing: data may wait in memory, or be stored beside
-        // the inode.
+        // A block count of 0 alone proves nothing: data may still be in memory, or be stored in the
+        // inode.
         let nothing = stat.st_blocks == 0 && seek(fd, SeekFrom::Data(0)) == Err(Errno::NXIO);
         return Ok(nothing.then(Vec::new));
     }
     Ok(holes(fd, size)?.map(|found| block_extents(&found, size)))
 }
 
-/// The extents as the file system has them; none where it cannot tell.
+/// The data extents as the file system reports them; `None` if it cannot report them.
 fn holes(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let mut found = Vec::new();
     let mut offset = 0;
@@ -41,7 +41,7 @@ fn holes(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno
         };
         let hole = seek(fd, SeekFrom::Hole(data))?.min(size);
         if data == 0 && hole == size {
-            // So answers a file system that knows no holes.
+            // This is the answer of a file system that does not support `SEEK_HOLE`.
             return Ok(None);
         }
         if data >= size {
@@ -53,12 +53,12 @@ fn holes(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno
     Ok(Some(found))
 }
 
-/// Finds the blocks that hold anything but zeros in what is fed to it in order.
+/// Finds the blocks that are not all zeros in data that is passed to it in order.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     found: Vec<(u64, u64)>,
     position: u64,
-    /// Bytes of a block that is not complete, and whether any of them is not zero.
+    /// The bytes seen of an incomplete block, and whether any of them is not zero.
     partial: (u64, bool),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Scan {
 const BLOCK: u64 = 512;
 
 impl Scan {
-    /// The next bytes of the file.
+    /// Scans the next bytes of the file.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = ((BLOCK - self.partial.0) as usize).min(bytes.len());
@@ -90,7 +90,7 @@ impl Scan {
         self.position += length;
     }
 
-    /// The extents of data.
+    /// Returns the data extents.
     pub(super) fn finish(mut self) -> Vec<(u64, u64)> {
         if self.partial.0 > 0 {
             self.end_block();

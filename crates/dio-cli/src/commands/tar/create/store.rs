@@ -1,4 +1,4 @@
-//! The writer: members in their order, into the archive.
+//! The writer: puts members into the archive, in order.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,12 +30,12 @@ use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
 use crate::tool::errno_of;
 
-/// A file of which a name was archived.
+/// A file of which at least one name was archived.
 #[derive(Debug)]
 struct Linked {
-    /// What further names become links to.
+    /// The name that later names become hard links to.
     name: Vec<u8>,
-    /// Names that did not come yet.
+    /// Number of its names that were not archived yet.
     missing: u64,
 }
 
@@ -49,24 +49,24 @@ pub(super) struct Store<'a> {
     lines: Lines,
     owners: Owners,
     links: HashMap<FileId, Linked>,
-    /// Files with more names than this may come again.
+    /// Only files with more names than this can occur again.
     trivial: u64,
-    /// A directory that the format has no place for: what is in it is not archived either, until it
-    /// is left.
+    /// A directory that the format cannot store. Its contents are skipped too, until the walk
+    /// leaves it.
     refused: Option<Vec<u8>>,
-    /// What is removed when the archive is durable, in the order in which it may be.
+    /// Files to remove when the archive is durable, in an order in which they can be removed.
     pub(super) remove: Vec<Removal>,
 }
 
-/// How the contents of a member turned out.
+/// The result of writing the contents of a member.
 enum Read {
-    /// All of it is there, and this is what the file was then, if that could be asked.
+    /// All contents were written. Holds the status of the file afterwards, if it could be read.
     All(Option<Stat>),
-    /// Something was missing, which was told.
+    /// Bytes were missing, which was reported.
     Short,
 }
 
-/// The format of the command line.
+/// An encoder for the format of the command line.
 pub(in super::super) fn encoder(options: &Options) -> Encoder {
     let format = match options.format {
         None | Some(ArchiveFormat::Gnu | ArchiveFormat::OldGnu) => Format::Gnu,
@@ -80,14 +80,14 @@ pub(in super::super) fn encoder(options: &Options) -> Encoder {
 impl<'a> Store<'a> {
     pub(super) fn new(run: &'a Run, target: &'a mut Target, small: &'a Small) -> Store<'a> {
         let options = &run.options;
-        // One name leads to a file twice only by links.
+        // With a single name on the command line, the same file is found twice only through links.
         let trivial = u64::from(!options.names.many && !options.dereference);
         let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
         let (lines, refused, remove) = (Lines::new(options), None, Vec::new());
         Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
     }
 
-    /// Does what comes next.
+    /// Processes the next result of the workers.
     pub(super) fn take(&mut self, ready: Ready) -> Result<(), Ended> {
         if let Some(refused) = &self.refused {
             if matches!(&ready, Ready::Leave(dir) if dir.path == *refused) {
@@ -103,7 +103,7 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// Tells the files of which not all names came (`-l`).
+    /// Reports the files of which some names were not archived (`-l`).
     pub(super) fn finish(&mut self) -> Result<(), Ended> {
         if self.options.check_links {
             let mut missing: Vec<&Linked> = self.links.values().filter(|linked| linked.missing > 0).collect();
@@ -115,7 +115,7 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// A directory must be what it was before it was listed.
+    /// Reports a directory that changed after it was listed.
     fn leave(&mut self, dir: &Arc<Dir>) {
         if self.options.remove_files {
             self.remove.push(Removal::directory(dir));
@@ -146,12 +146,12 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// The name as `--transform` has it.
+    /// Applies `--transform` to a name.
     fn transformed(&self, name: &[u8], of: Of) -> Vec<u8> {
         self.options.transform.apply(name, of)
     }
 
-    /// The name under which the same file was archived.
+    /// The name under which the same file was archived before.
     fn known(&mut self, member: &Member) -> Option<Vec<u8>> {
         let stat = &member.stat;
         let may_be = !self.options.hard_dereference && (self.trivial < stat.st_nlink || self.options.remove_files);
@@ -163,7 +163,8 @@ impl<'a> Store<'a> {
         Some(linked.name.clone())
     }
 
-    /// A further name of a file; false if it was not archived.
+    /// Writes another name of an archived file as a hard link. Returns false if it was not
+    /// archived.
     fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<bool, Ended> {
         entry.kind = Kind::HardLink;
         entry.link = name;
@@ -174,7 +175,8 @@ impl<'a> Store<'a> {
         Ok(written)
     }
 
-    /// A file that was not archived yet; false if the archive does not have all of it as it is now.
+    /// Writes a file that was not archived before. Returns false if the archive does not contain
+    /// the whole file in its current state.
     fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<bool, Ended> {
         let Member { path, stat, link, mut sparse, contents, .. } = member;
         entry.link = self.transformed(&link, Of::Symlink);
@@ -182,7 +184,7 @@ impl<'a> Store<'a> {
             entry.size = stat.st_size as u64;
         }
         if matches!(self.encoder.format, Format::Ustar | Format::V7) {
-            // They have no holes: they are archived as zeros.
+            // These formats cannot store holes, so the holes are archived as zeros.
             sparse = None;
         }
         entry.sparse = sparse;
@@ -201,14 +203,14 @@ impl<'a> Store<'a> {
         })
     }
 
-    /// A file of which other names may come.
+    /// Records a file of which other names may follow.
     fn count(&mut self, path: &[u8], stat: &Stat) {
         if self.options.hard_dereference || self.trivial >= stat.st_nlink || is_directory(stat) {
             return;
         }
         let kind = FileType::from_raw_mode(stat.st_mode);
         if stat.st_nlink == 1 && !matches!(kind, FileType::RegularFile | FileType::Symlink) {
-            // Named twice, it is archived twice, as by GNU tar.
+            // If such a file is named twice, it is archived twice, as by GNU tar.
             return;
         }
         let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
@@ -216,8 +218,8 @@ impl<'a> Store<'a> {
         self.links.insert(FileId::of(stat), Linked { name, missing });
     }
 
-    /// Writes the headers of an entry and lists it; false if the format has no place for it, which
-    /// is told.
+    /// Writes the headers of an entry and lists it. If the format cannot store the entry, this is
+    /// reported and the result is false.
     fn header(&mut self, entry: &Entry, path: &[u8], stat: &Stat) -> Result<bool, Ended> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
@@ -233,7 +235,8 @@ impl<'a> Store<'a> {
         };
         self.target.write(&blocks)?;
         if self.options.verbose > 0 {
-            // GNU tar shows the time of the file, whatever `--mtime` puts into the archive.
+            // The list shows the time of the file, even if `--mtime` changes it in the archive, as
+            // in GNU tar.
             match self.options.mtime {
                 Some(_) => self.list(&Entry { mtime: own_mtime(stat), ..entry.clone() }, path)?,
                 None => self.list(entry, path)?,
@@ -256,7 +259,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Writes the contents, as long as the header says, and fills their last block.
+    /// Writes as many bytes of contents as the header says, and fills the last block.
     fn contents(&mut self, path: &[u8], entry: &Entry, contents: Contents) -> Result<Read, Ended> {
         if entry.kind != Kind::Regular {
             return Ok(Read::All(None));
@@ -302,7 +305,7 @@ impl<'a> Store<'a> {
         Ok(self.short(path, size, size - count, held.failed)?.unwrap_or(Read::All(after)))
     }
 
-    /// Puts zeros for what a file did not give, and tells it.
+    /// If bytes of a file are missing, writes zeros instead and reports this.
     fn short(&mut self, path: &[u8], size: u64, left: u64, failed: Option<Errno>) -> Result<Option<Read>, Ended> {
         if left == 0 {
             return Ok(None);
@@ -316,7 +319,8 @@ impl<'a> Store<'a> {
         Ok(Some(Read::Short))
     }
 
-    /// Reads a file now: all of it, or its extents, of which each fills whole blocks.
+    /// Reads a file as a stream and writes it: the whole file, or its extents, each padded to whole
+    /// blocks.
     fn stream(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
@@ -348,13 +352,13 @@ impl<'a> Store<'a> {
             }
         }
         if let Ok(source) = source {
-            // Pages that stay only cost memory.
+            // A failure is ignored: pages that stay in the cache only cost memory.
             let _ = source.close();
         }
         Ok(Read::All(dio::names::fstat(fd).ok()))
     }
 
-    /// The same where there are too few descriptors for a stream.
+    /// Like [`Store::stream`], but without a stream, for which there are too few descriptors.
     fn stream_plainly(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
@@ -378,8 +382,7 @@ impl<'a> Store<'a> {
         Ok(Read::All(dio::names::fstat(fd).ok()))
     }
 
-    /// Puts zeros for the end of an extent that the file did not give, and for all extents behind
-    /// it.
+    /// Writes zeros for the missing end of an extent and for all extents after it.
     fn missing(
         &mut self,
         path: &[u8],
@@ -398,8 +401,8 @@ impl<'a> Store<'a> {
         Ok(missing.unwrap_or(Read::Short))
     }
 
-    /// Copies `left` bytes; fewer where the file ends. Bytes behind them stay in `source`: the next
-    /// extent may begin there.
+    /// Copies `left` bytes, or fewer if the file ends. Bytes after them stay in `source`, because
+    /// the next extent may begin there.
     fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Unable> {
         while *left > 0 {
             if Stop::on_signals().asked() {
@@ -419,10 +422,10 @@ impl<'a> Store<'a> {
     }
 }
 
-/// Why contents were not copied.
+/// The reason for which contents were not copied.
 enum Unable {
     ToRead(io::Error),
-    /// Or a signal asks to end.
+    /// Writing failed, or a signal requests the end.
     ToWrite(Ended),
 }
 
@@ -430,7 +433,7 @@ fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Whether a file changed, in GNU tar's sense.
+/// Whether a file changed, by GNU tar's criteria.
 fn changed(then: &Stat, now: &Stat) -> bool {
     (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
 }

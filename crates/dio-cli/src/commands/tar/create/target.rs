@@ -1,4 +1,4 @@
-//! The archive that is written: a file, a pipe, or what compresses on the way there.
+//! The archive being written: a file, a pipe, or a compressor in front of either.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -18,28 +18,28 @@ use crate::codec::{EncodeError, Moved, gzip, zstd};
 use crate::tool::target::{OutputFile, Wish};
 use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
-/// The archive.
+/// An archive being written.
 #[derive(Debug)]
 pub(in super::super) struct Target {
     way: Option<Way>,
-    /// The name for messages.
+    /// The name shown in messages.
     name: Vec<u8>,
     /// Device and inode of the archive and of the file that it replaces, if they are regular files.
     identities: Identities,
-    /// None for standard output and for an archive that is written on.
+    /// The output file of `-f`; `None` for standard output and when adding to an archive.
     successor: Option<OutputFile>,
-    /// Bytes of the archive, before compression.
+    /// Position in the archive in bytes, before compression.
     position: u64,
-    /// Where it began.
+    /// The position at which writing began.
     start: u64,
-    /// The first block, where that is to be written last, and by others.
+    /// The first block, if the caller writes it last.
     held: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum Way {
     Plain(Box<Sink>),
-    /// A device or a socket, which takes each write(2) for a record of this size.
+    /// A device or a socket; each `write(2)` to it makes one record, so all writes have this size.
     Records {
         sink: Box<Sink>,
         size: usize,
@@ -49,17 +49,17 @@ enum Way {
     Compressor(Box<Compressor<Sink>>),
 }
 
-/// Device and inode of files that do not go into the archive.
+/// Device and inode of files that must not be archived.
 pub(super) type Identities = Vec<FileId>;
 
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
 impl Target {
-    /// Makes the archive of the command line. A file of that name stays until the archive is
-    /// complete.
+    /// Creates the archive of the command line. An existing file of that name stays until the
+    /// archive is complete.
     ///
     /// # Errors
-    /// It cannot be opened; a program for its compression cannot be started.
+    /// The archive cannot be opened; its compression program cannot be started.
     pub(super) fn create(run: &Run) -> Result<Target, Ended> {
         let path = PathBuf::from(&run.options.archive);
         let name = path.as_os_str().as_bytes().to_vec();
@@ -81,11 +81,11 @@ impl Target {
         Ok(target)
     }
 
-    /// An archive that is written on from where a sink is, `position` bytes from the archive's
-    /// start.
+    /// Continues an archive at the position of `sink`, which is `position` bytes from the start of
+    /// the archive.
     ///
     /// # Errors
-    /// A program for its compression cannot be started.
+    /// The compression program cannot be started.
     pub(in super::super) fn over(run: &Run, sink: Sink, name: Vec<u8>, position: u64) -> Result<Target, Ended> {
         let identities = identity_of(&sink).into_iter().collect();
         let way = match &run.options.compression {
@@ -108,31 +108,31 @@ impl Target {
         Ok(Target { way, name, identities, successor, position, start: position, held: None })
     }
 
-    /// Keeps the first block that is written back, so that what is behind it stays no part of the
-    /// archive.
+    /// Keeps the first block in memory instead of writing it, so that the blocks behind it do not
+    /// become part of the archive yet.
     pub(in super::super) fn hold_first_block(&mut self) {
         self.held = Some(Vec::with_capacity(BLOCK));
     }
 
-    /// The block that was kept back, if there was one.
+    /// Returns the block that was kept back, if it is complete.
     pub(in super::super) fn take_held(&mut self) -> Option<Vec<u8>> {
         self.held.take().filter(|block| block.len() == BLOCK)
     }
 
-    /// Files that do not go into the archive.
+    /// Files that must not be archived.
     pub(super) fn identities(&self) -> Identities {
         self.identities.clone()
     }
 
-    /// Bytes written, before compression.
+    /// Bytes written so far, before compression.
     pub(in super::super) fn written(&self) -> u64 {
         self.position - self.start
     }
 
-    /// Writes what comes next.
+    /// Writes the next bytes.
     ///
     /// # Errors
-    /// What writing answers; a closed pipe ends the process unless that is ignored.
+    /// Writing failed. A closed pipe ends the process unless SIGPIPE is ignored.
     pub(in super::super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         if let Some(held) = self.held.as_mut().filter(|held| held.len() < BLOCK) {
             let part = bytes.len().min(BLOCK - held.len());
@@ -151,7 +151,7 @@ impl Target {
         written.map_err(|error| self.failed(&error))
     }
 
-    /// Writes so many zeros.
+    /// Writes `count` zeros.
     ///
     /// # Errors
     /// As [`Target::write`].
@@ -164,7 +164,7 @@ impl Target {
         Ok(())
     }
 
-    /// Marks the end of the archive and fills its last record.
+    /// Writes the end marker and fills the last record.
     ///
     /// # Errors
     /// As [`Target::write`].
@@ -172,14 +172,14 @@ impl Target {
         self.zeros(end_of_archive(self.position, (record / 512) as usize))
     }
 
-    /// Waits for everything; with `durable`, until it is on the storage.
+    /// Waits until everything is written, and with `durable` until it is on the storage.
     ///
     /// # Errors
-    /// What writing answered.
+    /// Writing failed.
     pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), Ended> {
         let sink = match self.way.take() {
             Some(Way::Plain(sink)) => Ok(*sink),
-            // The end of an archive fills its last record.
+            // The end marker fills the last record, so no partial record is written here.
             Some(Way::Records { mut sink, gathered, .. }) => sink.write_all(&gathered).map(|()| *sink),
             Some(Way::Program(program)) => program.finish()?,
             Some(Way::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
@@ -199,7 +199,8 @@ impl Target {
     fn failed(&mut self, error: &io::Error) -> Ended {
         let errno = errno_of(error);
         if let Some(Way::Program(program)) = self.way.take_if(|way| matches!(way, Way::Program(_))) {
-            // What is closed is the pipe to the program, not the archive: one of the two knows why.
+            // The closed pipe is the one to the program. Its exit status or the drain thread has
+            // the cause.
             return match program.finish() {
                 Err(ended) => ended,
                 Ok(Err(why)) => self.failed(&why),
@@ -213,7 +214,7 @@ impl Target {
         }
     }
 
-    /// After a signal: takes away what is not an archive. A file that was there before stays.
+    /// After a signal, removes the incomplete archive. A file that existed before stays.
     pub(super) fn abandon(mut self) {
         drop(self.way.take());
         if let Some(successor) = self.successor.take() {
@@ -222,7 +223,7 @@ impl Target {
     }
 }
 
-/// An encoder in threads of its own.
+/// Starts an encoder in its own threads.
 fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Way, Ended>
 where
     F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
@@ -231,7 +232,7 @@ where
     Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
-/// Writes whole records, one by one, and keeps the rest in `gathered`.
+/// Writes whole records one by one, and keeps the rest in `gathered`.
 fn write_records(sink: &mut Sink, size: usize, gathered: &mut Vec<u8>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let (head, rest) = bytes.split_at(bytes.len().min(size - gathered.len()));

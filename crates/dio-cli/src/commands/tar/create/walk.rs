@@ -1,5 +1,5 @@
-//! The walk: which names are archived, in their order. It opens and lists directories; files are
-//! left to the workers.
+//! The walk finds the names to archive, in order. It opens and lists directories, and leaves files
+//! to the workers.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::OwnedFd;
@@ -18,40 +18,40 @@ use super::super::warnings::Warning;
 use super::dir::Dir;
 use super::note::Note;
 
-/// One thing to do, in the order of the archive.
+/// A job for the workers, in the order of the archive.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A name that is no directory, or what it is is not known.
+    /// A name that is not a directory, or whose type is unknown.
     File(File),
-    /// A directory comes; what is in it follows.
+    /// A directory; its contents follow.
     Enter(Arc<Dir>),
-    /// All that is in a directory has come.
+    /// All entries of a directory have been passed on.
     Leave(Arc<Dir>),
-    /// Something to tell.
+    /// A message to print.
     Tell(Note),
 }
 
-/// A name that is no directory.
+/// A name that is not a directory.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) dir: Arc<Dir>,
-    /// What to open in `dir`.
+    /// The name in `dir`.
     pub(super) name: CString,
-    /// The name for messages, and before what leads out of the directory is removed, in the
-    /// archive.
+    /// The name for messages. Without a prefix that leads out of the directory, it is also the name
+    /// in the archive.
     pub(super) path: Vec<u8>,
-    /// It was named on the command line.
+    /// Whether the name was given on the command line or in a list.
     pub(super) operand: bool,
-    /// The directory says that it is a regular file.
+    /// Whether the directory entry says that it is a regular file.
     pub(super) regular: bool,
 }
 
-/// A directory being listed: the names to come, last first.
+/// A directory being listed, with the names still to come in reverse order.
 #[derive(Debug)]
 struct Frame {
     dir: Arc<Dir>,
     names: Vec<(CString, FileType)>,
-    /// The only name is that of a tag, which is archived whatever is excluded.
+    /// Whether the only name is a tag file, which is archived even if it is excluded.
     tag: bool,
 }
 
@@ -63,23 +63,23 @@ pub(super) struct Walk<'a> {
     /// The directories of `-C`.
     roots: Vec<Arc<Dir>>,
     next_name: usize,
-    /// What is left out of the name being walked through.
+    /// The exclusions that apply to the current operand.
     left_out: LeftOut,
-    /// Entries of [`Names::wrong`] that were told.
+    /// Number of entries of [`Names::wrong`] that were reported.
     told: usize,
     stack: Vec<Frame>,
-    /// Directories of the stack that are kept open: the deepest.
+    /// How many directories of the stack, the deepest ones, are kept open.
     open_max: usize,
-    /// What was found and not asked for yet, last first.
+    /// Jobs that are ready to be returned, in reverse order.
     ready: Vec<Job>,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk through the names of the command line, relative to `directories`, with so many others
-    /// open at a time.
+    /// Creates a walk through the names of the command line, which are relative to `directories`.
+    /// At most `open_max` other directories are open at a time.
     ///
     /// # Errors
-    /// A directory cannot be asked.
+    /// `fstat(2)` of a directory fails.
     pub(super) fn new(run: &'a Run, directories: Vec<OwnedFd>, open_max: usize) -> Result<Walk<'a>, Errno> {
         let roots =
             directories.into_iter().enumerate().map(|(root, fd)| Dir::root(root, fd)).collect::<Result<_, _>>()?;
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
         Ok(Walk { run, options: &run.options, roots, next_name: 0, left_out, told: 0, stack, open_max, ready })
     }
 
-    /// The next thing to do.
+    /// Returns the next job.
     pub(super) fn next(&mut self) -> Option<Job> {
         loop {
             if let Some(job) = self.ready.pop() {
@@ -121,8 +121,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is wrong with lists, if it was met before the next name; where archives are added to,
-    /// it has been told.
+    /// The next error in a list, if it occurred before the next name. When adding to an archive,
+    /// these errors have already been reported.
     fn wrong(&mut self) -> Option<String> {
         let (before, message) = self.options.names.wrong.get(self.told)?;
         if *before > self.next_name || self.options.operation != Operation::Create {
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
 
     fn operand(&mut self, path: &[u8], directory: usize, recursion: bool) {
         let dir = Arc::clone(&self.roots[directory]);
-        // A name of the command line has no NUL; one of a list can have.
+        // An argument of the command line contains no NUL, but a name in a list may.
         let Ok(name) = CString::new(path) else {
             self.ready.push(Job::Tell(Note::cannot("stat", path, Errno::NOENT)));
             return;
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         !self.options.interactive || self.run.confirm("add", path)
     }
 
-    /// A name to archive.
+    /// Handles a name that is to be archived.
     fn found(&mut self, dir: Arc<Dir>, name: CString, path: Vec<u8>, operand: bool, kind: FileType, recursion: bool) {
         if kind == FileType::Directory {
             return self.directory(&dir, &name, path, operand, recursion);
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         self.descend(Dir::inside(within, fd, path, stat), recursion, elsewhere);
     }
 
-    /// With `-h`, a link can lead to a directory that one is in.
+    /// Whether a directory contains itself. With `-h`, a link may lead to a parent directory.
     fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
         let mut above = Some(within).filter(|_| self.options.dereference);
         while let Some(dir) = above {
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Archives a directory, and what is in it as far as it is wanted.
+    /// Archives a directory, and those of its contents that are included.
     fn descend(&mut self, dir: Arc<Dir>, recursion: bool, elsewhere: bool) {
         let (mut names, mut notes, mut tagged_alone) = (Vec::new(), Vec::new(), false);
         let (shown, quoting) = (escaped(&dir.path), self.options.quoting);
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
             Note::Warn(Warning::Cachedir, message)
         };
         let verbose = self.options.verbose > 0;
-        // A directory of which nothing is wanted is left out even where it would be alone.
+        // A tag that excludes the directory itself counts even without recursion.
         let counts = |omit: Omit| omit == Omit::All || recursion && !elsewhere;
         match self.mark(&dir).filter(|(_, omit)| counts(*omit)) {
             Some((tag, Omit::All)) => {
@@ -259,7 +259,7 @@ impl<'a> Walk<'a> {
             None => {}
         }
         names.reverse();
-        // Last first: the directory itself comes before what there is to tell of it.
+        // The order is reversed: the directory itself comes before the messages about it.
         self.ready.extend(notes.into_iter().rev().map(Job::Tell));
         self.ready.push(Job::Enter(Arc::clone(&dir)));
         self.stack.push(Frame { dir, names, tag: tagged_alone });
@@ -268,27 +268,27 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What marks a directory of which something is left out.
+    /// The tag file in a directory, if any, and the part of the directory it excludes.
     fn mark(&self, dir: &Dir) -> Option<(Vec<u8>, Omit)> {
         let marks = |name: &[u8], cachedir: bool| match cachedir {
             true => self.is_cachedir(dir, name),
             false => self.open_tag(dir, name).is_ok(),
         };
-        // The last one given is the first one looked for.
+        // The tag given last takes precedence.
         let tags = &self.options.names.tags[..self.left_out.tags];
         let tag = tags.iter().rev().find(|tag| marks(&tag.name, tag.cachedir))?;
         Some((tag.name.clone(), tag.omit))
     }
 
-    /// Opens what may be a tag: what cannot be read, and a link that is not followed, is none.
+    /// Opens a possible tag file. A file that cannot be opened, or a link that must not be
+    /// followed, is no tag.
     fn open_tag(&self, dir: &Dir, name: &[u8]) -> Result<OwnedFd, Errno> {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | follow;
         openat(&dir.open()?, OsStr::from_bytes(name), flags, Mode::empty())
     }
 
-    /// Whether a file of that name is the tag of a cache (the Cache Directory Tagging
-    /// Specification).
+    /// Whether the file has the signature of the Cache Directory Tagging Specification.
     fn is_cachedir(&self, dir: &Dir, name: &[u8]) -> bool {
         const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
         let Ok(fd) = self.open_tag(dir, name) else { return false };
@@ -296,18 +296,19 @@ impl<'a> Walk<'a> {
         rustix::io::read(&fd, &mut start).is_ok_and(|count| start[..count] == *SIGNATURE)
     }
 
-    /// What cannot be read is an error, unless it was said that it is none.
+    /// A file that cannot be read: an error, or a warning with `--ignore-failed-read`.
     fn unreadable(&self, doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::unreadable(self.options, doing, path, errno)
     }
 
-    /// The same for a name that a directory had: it may have been removed since.
+    /// Like [`Walk::unreadable`], for a name found in a directory: the file may have been removed
+    /// since.
     fn gone(&self, doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::gone(self.options, doing, path, errno)
     }
 }
 
-/// The names in a directory, with the types it says they have.
+/// The names in a directory, with the types that the directory entries give.
 fn list(fd: &OwnedFd, sort: Sort) -> Result<Vec<(CString, FileType)>, Errno> {
     let mut found: Vec<(CString, FileType, u64)> = Vec::new();
     let mut buffer = Vec::with_capacity(64 << 10);

@@ -1,8 +1,8 @@
-//! The threads that write small files while the archive is read on.
+//! Threads that write small files while the archive is read on.
 //!
-//! Files are independent of each other unless they have the same name, or one is where the other's
-//! directory is; then whoever hands them out waits until those before are written, so that the
-//! outcome is that of one thread.
+//! Files are independent of each other unless they have the same name, or one has the name of a
+//! directory above the other. In those cases the caller waits until earlier files are written, so
+//! that the outcome is the same as with a single thread.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -13,27 +13,27 @@ use super::root::Dir;
 use dio::names::FileId;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Files and bytes that wait to be written or are being written.
+/// Limits for the files that wait to be written or are being written: their number and their bytes.
 const MOST_JOBS: usize = 256;
 const MOST_BYTES: usize = 32 << 20;
 
-/// With fewer descriptors than these, files do not wait.
+/// With fewer free descriptors than this, no threads are started.
 const DESCRIPTORS: u64 = MOST_JOBS as u64 * 3 / 2;
 
-/// More threads than these only wait for each other in the kernel.
+/// More threads than this would only wait for each other in the kernel.
 const MOST_THREADS: usize = 4;
 
-/// A file: the directory it is in, and its name there.
+/// A file, identified by its directory and its name there.
 type Key = (FileId, CString);
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// Files that wait or are being written; invariant: each once.
+    /// Files that wait or are being written. Invariant: each occurs only once.
     files: HashSet<Key>,
-    /// The same by path.
+    /// The paths of these files.
     paths: HashSet<Vec<u8>>,
-    /// How many of them are in each directory.
+    /// The number of these files in each directory, by path.
     parents: HashMap<Vec<u8>, usize>,
     bytes: usize,
     closed: bool,
@@ -42,13 +42,13 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Something was put into `waiting`, or it was closed.
+    /// Signalled when a file is put into `waiting`, and when `closed` is set.
     more: Condvar,
-    /// Something was finished.
+    /// Signalled when a file is finished.
     less: Condvar,
 }
 
-/// The threads.
+/// The threads that write small files.
 #[derive(Debug)]
 pub(super) struct Crew<'s> {
     shared: &'s Shared,
@@ -57,17 +57,17 @@ pub(super) struct Crew<'s> {
 }
 
 impl<'s> Crew<'s> {
-    /// Threads that write files; none where they cannot be had, and then the caller's does it.
+    /// Starts the threads. If none can be started, the calling thread writes the files.
     pub(super) fn new<'e>(scope: &'s Scope<'s, 'e>, shared: &'s Shared, context: &'s Context<'s>) -> Crew<'s> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
-        // Each file that waits keeps its directory open.
+        // Each waiting file keeps its directory open.
         let count = if crate::tool::free_descriptors() < DESCRIPTORS { 0 } else { cores };
         let start = |_| Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok();
         Crew { shared, threads: (0..count).map_while(start).collect(), context }
     }
 
-    /// Hands over a file. The caller has made sure that it does not meet another one, see
-    /// [`Crew::meets`].
+    /// Hands over a file, and waits while the queue is full. The caller must have made sure that
+    /// the file does not conflict with another one in the queue; see [`Crew::meets`].
     pub(super) fn take(&self, job: Job) {
         if self.threads.is_empty() {
             return job.write(self.context);
@@ -85,15 +85,14 @@ impl<'s> Crew<'s> {
         self.shared.more.notify_one();
     }
 
-    /// Whether something not yet written has this name, or is in the directory of this path.
+    /// Whether an unfinished file has this name in `dir`, or lies in the directory `path`.
     pub(super) fn meets(&self, dir: &Dir, name: &CStr, path: &[u8]) -> bool {
         let state = self.shared.lock();
         !state.files.is_empty()
             && (state.parents.contains_key(path) || state.files.contains(&(dir.id, name.to_owned())))
     }
 
-    /// Whether something not yet written has one of the directories of `path`, or `path` itself, as
-    /// its name.
+    /// Whether an unfinished file has the path `path` or that of a directory above it.
     pub(super) fn is_under(&self, path: &[u8]) -> bool {
         let state = self.shared.lock();
         if state.paths.is_empty() {
@@ -103,7 +102,7 @@ impl<'s> Crew<'s> {
         ends.chain([path.len()]).any(|end| state.paths.contains(&path[..end]))
     }
 
-    /// Waits until everything handed over is written.
+    /// Waits until all files handed over are written.
     pub(super) fn settle(&self) {
         let mut state = self.shared.lock();
         while !state.files.is_empty() {
@@ -113,12 +112,12 @@ impl<'s> Crew<'s> {
 }
 
 impl Drop for Crew<'_> {
-    /// Waits for the threads, which finish what they were given.
+    /// Waits for the threads, which first finish the files in the queue.
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.more.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic has been told by the thread itself.
+            // The thread itself has already reported the panic.
             if thread.join().is_err() {
                 self.context.run.fail();
             }
@@ -142,7 +141,8 @@ impl Shared {
                 }
             };
             drop(state);
-            // Taken off the list even where writing panics: others wait for it.
+            // The guard removes the file from the queue even if writing panics: other threads wait
+            // for it.
             let _done = Done { shared: self, key: Some((job.dir.id, job.name.clone())), job: Some(job.outline()) };
             job.write(context);
         }

@@ -1,8 +1,8 @@
-//! Directories whose attributes are set when everything is in them.
+//! Directories whose attributes are set after their contents are complete.
 //!
-//! A directory is made so that its owner alone can work in it, and gets its mode, owner, attributes
-//! and time at the end, the deepest first. It is found again by its path, beneath the target
-//! directory, and must be the one that was made.
+//! A new directory first gets a mode that lets only its owner work in it. Its final mode, owner,
+//! attributes and time are set at the end, the deepest directory first. The directory is then
+//! looked up again by its path beneath the target directory, and must be the same one.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -24,21 +24,22 @@ struct Delayed {
     shown: Vec<u8>,
     root: Arc<Root>,
     path: Clean,
-    /// The path may end in a link (`-h`).
+    /// Whether the path may end in a symbolic link (`-h`).
     follow: bool,
     meta: Meta,
 }
 
-/// The directories that wait for their attributes, by device and inode.
+/// Directories whose attributes are still to be set, by device and inode.
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
     waiting: HashMap<FileId, Delayed>,
 }
 
 impl Dirs {
-    /// A directory of the archive, by its name in messages, its path, and whether that may end in a
-    /// link. Of several members that are one directory, reached through links, the one counts that
-    /// GNU tar is done with last: the one that the others are in, or else the last.
+    /// Registers a directory, with its name for messages, its path, and whether the path may end in
+    /// a link. If several members are the same directory, reached through links, the member that
+    /// GNU tar finishes last determines the attributes: the member that contains the others, or
+    /// else the last one.
     pub(super) fn delay(&mut self, id: FileId, root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
         let (shown, path, follow) = (names.0.to_vec(), names.1.clone(), names.2);
         if self.waiting.get(&id).is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path)) {
@@ -47,12 +48,13 @@ impl Dirs {
         self.waiting.insert(id, Delayed { shown, root: Arc::clone(root), path, follow, meta });
     }
 
-    /// Changes the time that a waiting directory gets; false if it does not wait.
+    /// Changes the time that a registered directory will get. Returns false if it is not
+    /// registered.
     pub(super) fn set_time(&mut self, id: FileId, mtime: Option<Timespec>) -> bool {
         self.waiting.get_mut(&id).map(|delayed| delayed.meta.mtime = mtime).is_some()
     }
 
-    /// As [`Dirs::finish`], for those that have names in a directory.
+    /// Like [`Dirs::finish`], for the directories beneath `path` only.
     pub(super) fn finish_within(&mut self, root: &Arc<Root>, path: &Clean, context: &Context<'_>) {
         let within = |delayed: &Delayed| Arc::ptr_eq(&delayed.root, root) && delayed.path.is_within(path);
         let (now, later) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, delayed)| within(delayed));
@@ -60,7 +62,8 @@ impl Dirs {
         Dirs { waiting: now }.finish(context);
     }
 
-    /// Sets everything, but on what has made way for something else. What fails is told.
+    /// Sets all attributes, except on directories that were removed for another member. Failures
+    /// are reported.
     pub(super) fn finish(self, context: &Context<'_>) {
         let Context { run, storage, gone, .. } = context;
         let mut all: Vec<_> = self.waiting.into_iter().filter(|(id, _)| !gone.has(*id)).collect();
@@ -78,12 +81,12 @@ impl Delayed {
     fn apply(&self, id: FileId, storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
         let flags = OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
-            // One of ours that we may not read, being no superuser.
+            // Without superuser rights, the directory may be ours but not readable.
             Err(Errno::ACCESS) => (self.root.find(&self.path.0, flags | OFlags::PATH), true),
             other => (other, false),
         };
         let fd = match fd {
-            // Another process has put something else there.
+            // Another process replaced the directory.
             Err(Errno::NOTDIR | Errno::LOOP) => return renamed(words),
             other => other?,
         };

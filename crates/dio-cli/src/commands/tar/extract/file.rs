@@ -1,5 +1,5 @@
-//! Writing regular files: small ones by the crew, each in one go, large ones as streams while the
-//! archive is read.
+//! Writes regular files: the crew writes each small one at once; large ones are streams, written
+//! while the archive is read.
 
 use std::ffi::CString;
 use std::io::{self, Write};
@@ -33,19 +33,20 @@ use crate::stop::Stop;
 use crate::tool::evict::drop_written;
 use crate::tool::{Sink, errno_of};
 
-/// Files with more bytes than this are streams.
+/// Files with more bytes than this are written as streams.
 pub(super) const HELD: u64 = 2 << 20;
 
-/// What is to be taken off the lists for a job: its path, its parent and its bytes.
+/// The data by which a job is removed from the crew's lists: its path, its parent directory, its
+/// bytes.
 pub(super) type Outline = (Vec<u8>, Vec<u8>, usize);
 
-/// Memory of a file begins where every device takes it.
+/// Alignment of buffers in memory, sufficient for direct I/O to every device.
 const ALIGNMENT: usize = 4096;
 
-/// Space that is allocated ahead where nobody knows how much of a file will come.
+/// Bytes of space to allocate in advance when the length of the rest of the archive is unknown.
 const AHEAD: u64 = 64 << 20;
 
-/// What the writing of all files shares.
+/// The state that writing shares among all files.
 #[derive(Debug)]
 pub(super) struct Context<'r> {
     pub(super) run: &'r Run,
@@ -58,7 +59,7 @@ pub(super) struct Context<'r> {
 }
 
 impl Context<'_> {
-    /// How the place of a member is made that has this time; `long` as in [`Wanted`].
+    /// The conditions for creating a member with this modification time; `long` as in [`Wanted`].
     pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> Wanted<'_> {
         let How { old, follows, .. } = self.how;
         Wanted { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
@@ -68,7 +69,7 @@ impl Context<'_> {
 /// A file to write.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Its name in messages.
+    /// The name for messages.
     pub(super) shown: Vec<u8>,
     pub(super) root: Arc<Root>,
     pub(super) path: Clean,
@@ -77,13 +78,13 @@ pub(super) struct Job {
     pub(super) meta: Meta,
     pub(super) mtime: Timespec,
     pub(super) size: u64,
-    /// Where its data belongs, if not all of it from the start on.
+    /// The extents of the data, unless the data is contiguous from offset 0.
     pub(super) sparse: Option<Vec<(u64, u64)>>,
-    /// Its data, unless it is written as a stream.
+    /// The data, unless the file is written as a stream.
     pub(super) body: Body,
 }
 
-/// Bytes at an address that direct I/O takes.
+/// A buffer that is aligned for direct I/O.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     memory: Vec<u8>,
@@ -91,7 +92,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Room for `length` bytes.
+    /// Creates a buffer of `length` zeros.
     pub(super) fn new(length: usize) -> Body {
         if length == 0 {
             return Body::default();
@@ -102,7 +103,7 @@ impl Body {
         Body { memory, start }
     }
 
-    /// Leaves out all but the first `length` bytes.
+    /// Keeps only the first `length` bytes.
     fn truncate(&mut self, length: usize) {
         self.memory.truncate(self.start + length);
     }
@@ -121,22 +122,22 @@ impl DerefMut for Body {
     }
 }
 
-/// How writing a stream ended, beside well.
+/// The reason for which writing a stream ended early.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The archive cannot be read on.
+    /// Reading the archive failed.
     Archive(FormatError),
-    /// A signal asks to end.
+    /// A signal requests the end.
     Stopped,
 }
 
 impl Job {
-    /// The directory it is in.
+    /// The path of the directory that contains the file.
     pub(super) fn parent(&self) -> &[u8] {
         self.path.split().map_or(&[], |(parent, _)| parent)
     }
 
-    /// Bytes of memory it takes: an archive may have names, maps and attributes that are larger
+    /// Bytes of memory that the job uses. Names, maps and attributes count too: they may be larger
     /// than the data.
     pub(super) fn bytes(&self) -> usize {
         let map = self.sparse.as_ref().map_or(0, |map| map.len() * size_of::<(u64, u64)>());
@@ -144,7 +145,7 @@ impl Job {
         self.body.len() + map + attributes + self.shown.len() + 3 * self.path.0.len()
     }
 
-    /// What the crew remembers of it.
+    /// The data by which the crew removes the job from its lists.
     pub(super) fn outline(&self) -> Outline {
         (self.path.0.clone(), self.parent().to_vec(), self.bytes())
     }
@@ -160,7 +161,7 @@ impl Job {
             .ok()
     }
 
-    /// Writes a file whose data is at hand. What goes wrong is told.
+    /// Writes a file whose data is in memory. Errors are reported.
     pub(super) fn write(self, context: &Context<'_>) {
         let words = self.words(context);
         let Some(place) = self.place(context, &words, false) else { return };
@@ -171,8 +172,8 @@ impl Job {
         self.finish(context, &words, place, Some(&counters));
     }
 
-    /// The same for one of which the archive has only the first `count` bytes: what there is may be
-    /// all that is left of it. Its mode and time say that it is not whole.
+    /// Writes a file of which the archive contains only the first `count` bytes: this may be the
+    /// only copy left. Its mode and time are not set, which shows that it is incomplete.
     pub(super) fn write_beginning(mut self, context: &Context<'_>, count: usize) {
         self.body.truncate(count);
         if let Some(extents) = &mut self.sparse {
@@ -190,13 +191,13 @@ impl Job {
         }
     }
 
-    /// Sets what is set on a complete file, and gives it its name.
+    /// Sets the attributes of a complete file, and gives it its name.
     fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: Place<'_>, counters: Option<&Counters>) {
         let before = if place.striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
-            // What it is for the others has to be said to the objects; they are on file systems
-            // that nobody else syncs.
+            // The new attributes must also be set on the objects of the striped file. They are on
+            // file systems that nothing else syncs.
             let settled = names::pass_on_attributes(&place.fd, &before).and_then(|()| names::fsync(&place.fd));
             if let Err(errno) = settled {
                 words.cannot("write", errno);
@@ -218,8 +219,8 @@ impl Job {
         }
     }
 
-    /// Makes the file durable: its path may lead through a link, so that it is not found again at
-    /// the end.
+    /// Makes the file durable now: its path may lead through a link, so it could not be looked up
+    /// again at the end.
     fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &Words<'_>) {
         if context.run.tool.stream_options().mode == Mode::Cached {
             return;
@@ -229,7 +230,8 @@ impl Job {
         }
     }
 
-    /// Drops the pages of a file that passed through the cache, in time.
+    /// Drops the cached pages of a small file: after the next sync if the file can be reopened by
+    /// its path, otherwise at once.
     fn forget(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
         let plain = counters.written.get(Class::Uncached);
         if plain == 0 || counters.reasons[Reason::Small as usize] == 0 {
@@ -238,7 +240,7 @@ impl Job {
         if !context.how.follows && (context.how.superuser || self.meta.mode & 0o400 != 0) {
             context.storage.wait_for_sync(fd, &self.root, &self.path, plain);
         } else {
-            // It could not be opened again by its path.
+            // The file could not be reopened by its path later.
             drop_written(fd);
         }
     }
@@ -253,7 +255,7 @@ impl Job {
         }
         if !plain && !self.body.is_empty() {
             match self.put_directly(context, place, extents) {
-                // There are too few descriptors for more than the one.
+                // There are too few descriptors for a second one.
                 Err(Errno::MFILE) if !place.striped => {}
                 other => return other,
             }
@@ -296,7 +298,7 @@ impl Job {
         written.map_err(|error| error.errno())
     }
 
-    /// Puts the file into the account of the run.
+    /// Adds the file to the statistics of the run.
     fn account(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
         context.run.tool.ledger().count(counters);
         context.run.tool.ledger().list(|| {
@@ -310,8 +312,8 @@ impl Job {
         });
     }
 
-    /// Writes a file whose data is the rest of the entry, as a stream. What goes wrong with the
-    /// file is told; the rest of the entry may then be passed over.
+    /// Writes a file as a stream; its data is the rest of the entry. Errors of the file are
+    /// reported; the rest of the entry may then be skipped.
     pub(super) fn stream<A: Archive>(
         &self,
         context: &Context<'_>,
@@ -345,8 +347,8 @@ impl Job {
                 Ok(())
             }
             Err(Pouring::Archive(error)) => {
-                // What there is may be all that is left of it. Its mode and time say that it is not
-                // whole.
+                // This may be the only copy left. Its mode and time are not set, which shows that
+                // it is incomplete.
                 if cut(end).is_ok() {
                     let _ = place.keep();
                 }
@@ -356,9 +358,9 @@ impl Job {
         }
     }
 
-    /// Opens the stream. Space is allocated before, so that writes lie inside the file and may
-    /// overtake each other, but not more than the archive has bytes left, whatever the entry
-    /// claims.
+    /// Opens the stream. Space is allocated in advance, so that writes lie within the file and may
+    /// be reordered; but not more than the bytes that remain in the archive, whatever size the
+    /// entry claims.
     fn open_sink(
         &self,
         context: &Context<'_>,
@@ -371,7 +373,7 @@ impl Job {
         } else if !place.striped {
             let length = stored.min(remaining.unwrap_or(AHEAD));
             let allocated = uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));
-            // A file system that cannot does without.
+            // Other errors are ignored: the file system may not support allocation.
             if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
                 return Err(errno.into());
             }
@@ -398,21 +400,21 @@ impl Job {
     }
 }
 
-/// Why pouring ended early.
+/// The reason for which copying data ended early.
 #[derive(Debug)]
 pub(super) enum Pouring {
-    /// The archive cannot be read on.
+    /// Reading the archive failed.
     Archive(FormatError),
-    /// The target cannot be written.
+    /// Writing to the target failed.
     Target(io::Error),
-    /// A signal asks to end.
+    /// A signal requests the end.
     Stopped,
 }
 
-/// Bytes between two looks at signals and the progress line.
+/// Bytes between two checks for signals and updates of the progress line.
 const STEP: usize = 1 << 20;
 
-/// Moves `length` bytes of the entry's data.
+/// Copies `length` bytes of the entry's data.
 pub(super) fn pour<A: Archive>(
     context: &Context<'_>,
     entries: &mut Entries<A>,
@@ -425,12 +427,12 @@ pub(super) fn pour<A: Archive>(
         if stop.asked() {
             return Err(Pouring::Stopped);
         }
-        // Whoever feeds a pipe may have been ended by the same signal.
+        // If the archive comes through a pipe, its writer may have been ended by the same signal.
         let cut = |error| if stop.asked() { Pouring::Stopped } else { Pouring::Archive(error) };
         let bytes = entries.fill_stored().map_err(cut)?;
         let count = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
         if count == 0 {
-            // The reader of the archive promises as many bytes as the map of a file has.
+            // The archive reader guarantees as many bytes as the map of the file has.
             break;
         }
         to.write_all(&bytes[..count]).map_err(Pouring::Target)?;
@@ -441,7 +443,7 @@ pub(super) fn pour<A: Archive>(
     Ok(())
 }
 
-/// Moves `length` bytes of an entry's data, with the holes of a sparse file as zeros.
+/// Copies all of an entry's data; the holes of a sparse file become zeros.
 pub(super) fn pour_whole<A: Archive>(
     context: &Context<'_>,
     entries: &mut Entries<A>,
@@ -465,7 +467,7 @@ pub(super) fn pour_whole<A: Archive>(
     }
 }
 
-/// Tells why a member has no place.
+/// Reports why a member cannot be created.
 pub(super) fn tell(refusal: Refusal, words: &Words<'_>, doing: &str) {
     match refusal {
         Refusal::Skipped => words.skipped(),

@@ -1,9 +1,9 @@
-//! How members are extracted, as the options say.
+//! Settings for extraction, derived from the options.
 
 use super::super::options::{Existing, Options};
 use super::place::OldFiles;
 
-/// What is done with members, decided once.
+/// Settings for extraction.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) old: OldFiles,
@@ -11,10 +11,10 @@ pub(super) struct How {
     pub(super) absolute: bool,
     pub(super) keep_directory_symlink: bool,
     pub(super) no_overwrite_dir: bool,
-    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with where they
-    /// lead, and a link to a directory is a directory.
+    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with the target of a
+    /// link, and a link to a directory counts as a directory.
     pub(super) follows: bool,
-    /// Set-id and sticky bits are set, and the umask is not applied.
+    /// Whether set-id and sticky bits are set and the umask is not applied.
     pub(super) same_permissions: bool,
     pub(super) same_owner: bool,
     pub(super) numeric_owner: bool,
@@ -25,14 +25,14 @@ pub(super) struct How {
 }
 
 impl How {
-    /// The mode of directories that no member describes.
+    /// The mode of parent directories that no member describes.
     pub(super) fn mode_between(&self) -> u32 {
         0o777 & !self.umask | if self.superuser { 0 } else { 0o300 }
     }
 
     pub(super) fn of(options: &Options) -> How {
         let superuser = rustix::process::geteuid().is_root();
-        // The umask can only be read by setting it; no file is made in between.
+        // The umask can only be read by setting it. No file is created in between.
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
         How {

@@ -1,4 +1,4 @@
-//! Owner, permissions, extended attributes, ACLs and times of what was extracted.
+//! Sets owner, permissions, extended attributes, ACLs and times of extracted files.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -15,41 +15,42 @@ use super::words::Words;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// Permission bits, and the bits beside them.
+/// The permission bits, and the set-id and sticky bits.
 const PERMISSIONS: u32 = 0o777;
 const SPECIAL: u32 = 0o7000;
 
-/// An ACL as the value of its attribute, or that there is none.
+/// An ACL as the value of its extended attribute; `None` means that the file has none.
 pub(crate) type Acl = Option<Vec<u8>>;
 
-/// What is set on a file once its contents are there.
+/// The metadata that a file gets once its contents are complete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meta {
-    /// The mode it gets, the umask applied. Without `whole`, only the permissions of it count.
+    /// The mode, with the umask already applied. Without `whole`, only its permission bits are set.
     pub(crate) mode: u32,
-    /// Set-id and sticky bits are set as well; otherwise they stay as they are.
+    /// Whether the set-id and sticky bits are set as well; otherwise they are left unchanged.
     pub(crate) whole: bool,
-    /// User and group, where they are to be kept.
+    /// User and group, if they are to be set.
     pub(crate) owner: Option<(u32, u32)>,
-    /// When it was changed, where that is to be kept.
+    /// The modification time, if it is to be set.
     pub(crate) mtime: Option<Timespec>,
     /// Extended attributes.
     pub(crate) xattrs: Vec<(CString, Vec<u8>)>,
-    /// ACLs, access and default; the inner `None` removes.
+    /// The access and the default ACL; an inner `None` removes the ACL.
     pub(crate) acls: Option<(Acl, Acl)>,
 }
 
-/// How a file is reached.
+/// An open file, by the kind of its descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Object<'a> {
     /// Open for reading or writing.
     Open(BorrowedFd<'a>),
-    /// Open only as a place (`O_PATH`): found, but not followed where it is a link.
+    /// Opened with `O_PATH`; may be a symbolic link itself.
     Place(BorrowedFd<'a>),
 }
 
 impl Meta {
-    /// Sets what a symbolic link can have: owner, attributes and times, but no mode of its own.
+    /// Sets the metadata of a symbolic link: owner, attributes and times; a link has no mode of its
+    /// own.
     pub(super) fn apply_to_link(&self, link: Object<'_>, words: &Words<'_>) {
         if let Some((uid, gid)) = self.owner {
             words.owner(uid, gid, link.set_owner(uid, gid));
@@ -62,13 +63,14 @@ impl Meta {
         }
     }
 
-    /// Sets everything on a file or directory. What fails is told and the rest still set.
+    /// Sets all metadata of a file or directory. Failures are reported, and the remaining steps
+    /// still done.
     pub(super) fn apply(&self, object: Object<'_>, directory: bool, words: &Words<'_>) {
         let mut mode = self.mode;
         if let Some((uid, gid)) = self.owner {
             let set = object.set_owner(uid, gid);
             if set.is_err() {
-                // What the bits lent its owner or group, they must not lend another.
+                // Set-id bits must not grant the rights of a different owner or group.
                 mode &= !0o6000;
             }
             words.owner(uid, gid, set);
@@ -91,7 +93,7 @@ impl Meta {
     fn set_mode(&self, object: Object<'_>, mode: u32, directory: bool) -> Result<(), Errno> {
         let mode = match self.whole {
             true => mode,
-            // A directory may have inherited a set-group-id bit.
+            // A new directory may have inherited a set-group-id bit, which is kept.
             false if directory => fstat(object.fd())?.st_mode & SPECIAL | mode & PERMISSIONS,
             false => mode & PERMISSIONS,
         };
@@ -104,7 +106,7 @@ fn stamps(mtime: Timespec) -> Timestamps {
     Timestamps { last_access: omit, last_modification: mtime }
 }
 
-/// The number that means nobody (`chown(2)`) leaves the user, or the group, as it is.
+/// `chown(2)` takes the number −1 as "unchanged".
 fn user(uid: u32) -> Option<Uid> {
     (uid != u32::MAX).then(|| Uid::from_raw(uid))
 }
@@ -120,7 +122,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Its owner; `fchownat(2)` takes a place by an empty name.
+    /// Sets the owner; with an `O_PATH` descriptor, `fchownat(2)` needs an empty name.
     fn set_owner(self, uid: u32, gid: u32) -> Result<(), Errno> {
         let (uid, gid) = (user(uid), group(gid));
         match self {
@@ -133,8 +135,8 @@ impl<'a> Object<'a> {
         let mode = Mode::from_bits_retain(mode);
         match self {
             Object::Open(fd) => fchmod(fd, mode),
-            // No call takes the mode of a place on older kernels; this name leads to that inode and
-            // no other.
+            // Older kernels have no call that changes the mode through an `O_PATH` descriptor. This
+            // name in `/proc` leads to that inode and no other.
             Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
         }
     }
@@ -143,7 +145,7 @@ impl<'a> Object<'a> {
         match self {
             Object::Open(fd) => futimens(fd, &stamps(mtime)),
             Object::Place(fd) => match utimensat(fd, c"", &stamps(mtime), AtFlags::EMPTY_PATH) {
-                // The kernel takes an empty name since Linux 5.8.
+                // The kernel accepts an empty name since Linux 5.8.
                 Err(Errno::INVAL) => utimensat(CWD, fd_path(fd), &stamps(mtime), AtFlags::empty()),
                 set => set,
             },
@@ -157,7 +159,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Sets an ACL, or takes it away.
+    /// Sets an ACL, or removes it.
     fn set_acl(self, name: &CStr, acl: Option<&[u8]>) -> Result<(), Errno> {
         let Some(acl) = acl else {
             let removed = match self {

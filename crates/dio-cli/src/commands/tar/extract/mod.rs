@@ -1,14 +1,15 @@
-//! `-x`: extracting from an archive.
+//! `-x`: extracts from an archive.
 //!
-//! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place`
-//! makes files and decides about those that exist; `file` fills them, small ones by the threads of
-//! `crew`, large ones as streams or, with few descriptors, plainly (`plain`); `special` makes
-//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what
-//! is set, `storage` what is made durable and leaves the page cache; `words` are GNU's.
+//! `root` looks up names beneath the target directory and nowhere else; `names` normalises them.
+//! `place` creates files and handles existing ones; `file` writes their data: small files through
+//! the threads of `crew`, large ones as streams or, with few descriptors, with plain writes
+//! (`plain`). `special` creates links, pipes and devices; `dirs` sets the attributes of directories
+//! at the end; `meta` sets metadata; `storage` makes files durable and drops them from the page
+//! cache; `words` contains GNU tar's messages.
 //!
-//! Without `-P` nothing outside the target directory is made, changed or removed: every system call
-//! that does so takes one component of a name, in a directory that was found beneath, and follows
-//! no link.
+//! Without `-P` nothing outside the target directory is created, changed or removed: every system
+//! call that does so takes a single component of a name, relative to a directory that was looked up
+//! beneath the target directory, and follows no link.
 
 mod crew;
 mod dirs;
@@ -59,10 +60,10 @@ pub(super) use names::Clean;
 pub(super) use owners::Owners;
 pub(super) use placed::{changed_link, placed, put_in_top, tell_member};
 
-/// Extracts what the command line names.
+/// Extracts the members that the command line selects.
 ///
 /// # Errors
-/// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
+/// The archive cannot be read on; the list cannot be written; a signal arrived.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let began = Instant::now();
     crate::tool::allow_descriptors(2048);
@@ -97,7 +98,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     closed
 }
 
-/// Makes what was extracted durable, and drops what waits in the page cache.
+/// Makes the extracted files durable, and drops their pages from the cache.
 fn finish_storage(context: &Context<'_>) {
     let tool = &context.run.tool;
     if tool.stream_options().mode == dio::Mode::Cached {
@@ -113,9 +114,10 @@ fn finish_storage(context: &Context<'_>) {
 struct Extraction<'s> {
     context: &'s Context<'s>,
     roots: &'s [Arc<Root>],
-    /// The same for `--one-top-level`, as soon as something is extracted into them.
+    /// For each root, the directory of `--one-top-level` in it, once a member has been extracted
+    /// into it.
     tops: Vec<Option<Arc<Root>>>,
-    /// Bytes of the archive, where that is known.
+    /// Bytes of the archive, if known.
     length: Option<u64>,
     tree: Tree<'s>,
     lines: Lines,
@@ -194,7 +196,7 @@ impl Extraction<'_> {
         }
     }
 
-    /// Lists directories that no member described (`-vv`).
+    /// Lists directories that were created although no member described them (`-vv`).
     fn tell_made(&mut self, made: Vec<Vec<u8>>) -> Result<(), Ended> {
         let run = self.context.run;
         let mut told = made.iter().filter(|_| run.options.verbose > 1);
@@ -202,8 +204,8 @@ impl Extraction<'_> {
         told.try_for_each(|name| run.list(&self.lines.making(mode, name)))
     }
 
-    /// The directory that names start from. The top directory was named by the user, and may be
-    /// anywhere.
+    /// The directory that names are relative to. The user chose the directory of `--one-top-level`,
+    /// so it may be anywhere.
     fn root(&mut self, directory: usize) -> Result<Arc<Root>, Ended> {
         let root = &self.roots[directory];
         let Some(top) = &self.context.run.options.one_top_level else { return Ok(Arc::clone(root)) };
@@ -217,7 +219,7 @@ impl Extraction<'_> {
         Ok(Arc::clone(self.tops[directory].insert(Arc::new(found))))
     }
 
-    /// `-O`: the contents go to standard output.
+    /// `-O`: writes the contents to standard output.
     fn pour_out(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
         let run = self.context.run;
         let failed = |error: &std::io::Error| {
@@ -235,7 +237,7 @@ impl Extraction<'_> {
     }
 }
 
-/// The directories of `-C` as those that names start from.
+/// Opens the directories of `-C` as the roots that names are relative to.
 fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Vec<Arc<Root>>, Ended> {
     let open = |(fd, path): (OwnedFd, &PathBuf)| {
         let root = Root::open(fd.as_fd(), c".", anywhere).map(Arc::new);
@@ -245,14 +247,14 @@ fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Ve
     directories.into_iter().zip(&run.options.names.directories).map(open).collect()
 }
 
-/// Opens the directory of `--one-top-level`, and makes what is missing on the way to it.
+/// Opens the directory of `--one-top-level`, and creates missing directories on the way to it.
 fn open_top(from: &Dir, top: &[u8], how: &How, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
     let mode = Mode::from_bits_retain(how.mode_between());
     for end in names::ends(top) {
         match mkdirat(from, &top[..end], mode) {
             Ok(()) => made.push(top[..end].to_vec()),
             Err(Errno::EXIST) => {}
-            // Opening it tells whether that matters.
+            // If this matters, opening the directory fails too and reports the error.
             Err(_) => break,
         }
     }

@@ -1,14 +1,15 @@
-//! What a member of the archive is called in the target directory.
+//! Normalises and splits the names of members.
 
 use std::ffi::CString;
 
-/// A name, cleaned: components with single slashes between them, none of them empty or `.`; `-P`
-/// may leave a slash at the beginning and `..`. Empty for the directory itself.
+/// A normalised name: its components are separated by single slashes, and none is empty or `.`.
+/// With `-P` it may begin with a slash and contain `..`. The name of the target directory itself is
+/// empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clean(pub(crate) Vec<u8>);
 
 impl Clean {
-    /// Cleans a name.
+    /// Normalises a name.
     pub(crate) fn of(path: &[u8]) -> Clean {
         let mut clean = Vec::with_capacity(path.len());
         if path.first() == Some(&b'/') {
@@ -23,8 +24,8 @@ impl Clean {
         Clean(clean)
     }
 
-    /// The directory it is in and its name there; `None` for the directory itself, the root and
-    /// what ends in `..`, which are directories already.
+    /// Splits the name into its directory and its last component. `None` for the target directory
+    /// itself, the root directory and names that end in `..`, which all are existing directories.
     pub(crate) fn split(&self) -> Option<(&[u8], CString)> {
         let start = self.0.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let name = &self.0[start..];
@@ -36,11 +37,11 @@ impl Clean {
             1 => &self.0[..1],
             _ => &self.0[..start - 1],
         };
-        // The reader of the archive lets no NUL through.
+        // The archive reader rejects names with a NUL.
         Some((dir, CString::new(name).ok()?))
     }
 
-    /// Whether it is a name of something in `directory`.
+    /// Whether the name lies beneath `directory`.
     pub(super) fn is_within(&self, directory: &Clean) -> bool {
         match &directory.0[..] {
             b"" => !self.0.is_empty(),
@@ -48,24 +49,24 @@ impl Clean {
         }
     }
 
-    /// How deep it is.
+    /// The number of components.
     pub(super) fn depth(&self) -> usize {
         if self.0.is_empty() { 0 } else { 1 + self.0.iter().filter(|&&byte| byte == b'/').count() }
     }
 }
 
-/// Where the components of a path end, from the first one on.
+/// The offsets at which the components of a path end, in order.
 pub(super) fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     memchr::memchr_iter(b'/', path).filter(|at| *at > 0).chain([path.len()])
 }
 
-/// Whether a name has a component `..`.
+/// Whether one of the components of a name is `..`.
 pub(crate) fn has_dot_dot(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
-/// What is left of a name without its first `count` components; empty where it has no more. With
-/// `absolute`, slashes may begin what is left (`a//b`).
+/// Removes the first `count` components of a name; the result is empty if it has no more. With
+/// `absolute`, the result may begin with slashes (`a//b`).
 pub(crate) fn without_components(path: &[u8], count: usize, absolute: bool) -> &[u8] {
     let mut rest = path;
     for _ in 0..count {

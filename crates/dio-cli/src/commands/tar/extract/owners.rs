@@ -1,10 +1,10 @@
-//! Numbers of users and groups for their names, each looked up once.
+//! Looks up user and group IDs by name, each name once.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// What is known of names.
+/// A cache of the names looked up.
 #[derive(Debug, Default)]
 pub(in super::super) struct Owners {
     users: HashMap<Vec<u8>, Option<u32>>,
@@ -12,12 +12,12 @@ pub(in super::super) struct Owners {
 }
 
 impl Owners {
-    /// The number of a user: of the name where this system knows it, else that of the archive.
+    /// The ID of a user: that of the name on this system, or else the one in the archive.
     pub(in super::super) fn user(&mut self, name: &[u8], number: u32) -> u32 {
         known(&mut self.users, name, |name| uzers::get_user_by_name(name).map(|user| user.uid())).unwrap_or(number)
     }
 
-    /// The same for a group.
+    /// The ID of a group, found in the same manner.
     pub(in super::super) fn group(&mut self, name: &[u8], number: u32) -> u32 {
         known(&mut self.groups, name, |name| uzers::get_group_by_name(name).map(|group| group.gid())).unwrap_or(number)
     }

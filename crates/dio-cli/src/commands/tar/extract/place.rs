@@ -1,4 +1,4 @@
-//! Where a file appears, and what happens to what has its name already.
+//! Creates the file for a member, and handles an existing file of the same name.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -16,62 +16,63 @@ use crate::tool::target::naming::{Naming, unnamed, unnamed_plain};
 /// Bytes of directory entries that are read at once.
 const LISTING_BYTES: usize = 32 << 10;
 
-/// What happens to existing files.
+/// The treatment of existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OldFiles {
-    /// They are replaced.
+    /// Existing files are replaced.
     #[default]
     Replace,
-    /// `-k`: they are errors.
+    /// `-k`: existing files are errors.
     Keep,
-    /// `--skip-old-files`: they stay.
+    /// `--skip-old-files`: existing files are kept.
     Skip,
-    /// `--keep-newer-files`: they stay unless they are older.
+    /// `--keep-newer-files`: existing files are kept unless they are older.
     KeepNewer,
-    /// `--overwrite`: they are written into.
+    /// `--overwrite`: existing files are written into.
     Overwrite,
-    /// `-U`: they are removed first.
+    /// `-U`: existing files are removed first.
     UnlinkFirst,
-    /// `-U --recursive-unlink`: with all they hold.
+    /// `-U --recursive-unlink`: existing files, and directories with their contents, are removed
+    /// first.
     UnlinkAll,
 }
 
-/// What stands in the way of a new file.
+/// The result of dealing with an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing any more: try again.
+    /// The name is free: try again.
     Clear,
-    /// It stays, and that is right.
+    /// The file stays, which is no error.
     Skip,
-    /// It stays, which is an error.
+    /// The file stays, which is an error.
     Blocked,
 }
 
-/// Why there is no place.
+/// The reason for which a file was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The old file stays, as was asked for.
+    /// The existing file stays, as the options demand.
     Skipped,
-    /// The old file is newer, or just as old.
+    /// The existing file is newer, or as old.
     Newer,
-    /// It could not be removed beforehand.
+    /// The existing file could not be removed beforehand.
     Unlink(Errno),
-    /// It could not be made.
+    /// The file could not be created.
     Open(Errno),
 }
 
-/// A file that is being written, and how it gets its name.
+/// A file being written, which may not have its final name yet.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) fd: OwnedFd,
     name: &'a CStr,
-    /// Its bytes are elsewhere.
+    /// Whether the file is striped, so that its bytes are in other files.
     pub(super) striped: bool,
-    /// How it gets its name, unless it has it.
+    /// Gives the file its name at the end; `None` if it already has it.
     naming: Option<Naming<&'a Dir>>,
 }
 
-/// Directories, by device and inode.
+/// A set of directories, by device and inode.
 #[derive(Debug, Default)]
 pub(super) struct DirectorySet(Mutex<HashSet<FileId>>);
 
@@ -80,7 +81,7 @@ impl DirectorySet {
         self.0.lock()
     }
 
-    /// True if it was not among them.
+    /// Adds a directory. Returns true if it was not in the set.
     pub(super) fn add(&self, id: FileId) -> bool {
         self.all().insert(id)
     }
@@ -94,33 +95,33 @@ impl DirectorySet {
     }
 }
 
-/// Size of a file, and what is to be known about the member.
+/// The conditions under which a member is created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) old: OldFiles,
     pub(super) mtime: Timespec,
-    /// It takes long to write, so it gets its name when it is complete.
+    /// Whether the file takes long to write, so that it gets its name only when it is complete.
     pub(super) long: bool,
-    /// Directories that were removed for something else: nothing is to be set on them any more.
+    /// Directories that were removed for other members. No attributes may be set on them any more.
     pub(super) gone: &'a DirectorySet,
-    /// Directories whose default for stripes may come from the archive, which must not say where
-    /// files go.
+    /// Directories whose default for striping may come from the archive. The archive must not
+    /// decide where files are stored.
     pub(super) steered: &'a DirectorySet,
-    /// `-h`: what a link leads to counts, not the link.
+    /// `-h`: the target of a link counts, not the link itself.
     pub(super) follows: bool,
 }
 
 impl Wanted<'_> {
-    /// Whether the directory's default for stripes is followed: not one that the archive has
-    /// brought, or may have written into what was there.
+    /// Whether the directory's default for striping applies. It does not if the archive brought it,
+    /// or may have written into an existing one.
     fn may_stripe(&self, dir: &Dir) -> bool {
         self.old != OldFiles::Overwrite && !self.steered.has(dir.id)
     }
 }
 
 impl<'a> Place<'a> {
-    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into. `way`
-    /// is the path to it, for links that are followed.
+    /// Creates a file for `name` in `dir`, or opens an existing one for overwriting. `way` is the
+    /// path to it, for following links.
     pub(super) fn make(
         dir: &'a Dir,
         name: &'a CStr,
@@ -137,19 +138,19 @@ impl<'a> Place<'a> {
                 return Ok(there(fd));
             }
         }
-        // To open a device may do something already.
+        // Opening a device may already have an effect.
         if wanted.old == OldFiles::Overwrite && !is_special(dir, name) {
             match names::openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
                 Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
-                // Neither is a link, or what another process has put there, a place for the
-                // contents of a file.
+                // The contents are not written into a link, nor into a file that another process
+                // put there.
                 Ok(_) | Err(_) => {}
             }
         }
         if !wanted.long {
             let new = flags | OFlags::CREATE | OFlags::EXCL;
-            // Of most files nobody needs to ask.
+            // Most files cannot be striped, so they need no check.
             let striping = dir.gives_stripes() && wanted.may_stripe(dir);
             let made = if striping { names::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
             match made {
@@ -171,7 +172,7 @@ impl<'a> Place<'a> {
         Place::make_apart(dir, name, flags.difference(OFlags::NONBLOCK), wanted.may_stripe(dir)).map_err(Refusal::Open)
     }
 
-    /// A file without a name, or with one that nobody looks for.
+    /// Creates a file without a name, or with a temporary one.
     fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags, may_stripe: bool) -> Result<Place<'a>, Errno> {
         let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
         let made = if may_stripe { unnamed(dir, flags, private) } else { unnamed_plain(dir, flags, private) };
@@ -180,11 +181,11 @@ impl<'a> Place<'a> {
         Ok(Place { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
     }
 
-    /// The file is complete: it takes its name, and the place of what had it. One that is dropped
-    /// instead goes, unless it was written under its name.
+    /// Gives the complete file its name and replaces any existing file. If the file is dropped
+    /// instead, it is deleted, unless it was created under its final name.
     pub(super) fn keep(self) -> Result<OwnedFd, Errno> {
         if let Some(mut naming) = self.naming {
-            // What is hidden is renamed, whatever has the name.
+            // A file with a temporary name is renamed, whether or not the final name is taken.
             let claimed = if naming.is_hidden() { Err(Errno::EXIST) } else { naming.claim(&self.fd, self.name) };
             match claimed {
                 Err(Errno::EXIST) => naming.replace(&self.fd, self.name)?,
@@ -195,12 +196,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What has this name.
+/// The type of the file that has this name.
 pub(super) fn kind_of(dir: &Dir, name: &CStr) -> Option<FileType> {
     statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
 }
 
-/// Whether a device, pipe or socket has this name.
+/// Whether the name belongs to a device, pipe or socket.
 fn is_special(dir: &Dir, name: &CStr) -> bool {
     let plain = |kind| matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
     kind_of(dir, name).is_some_and(|kind| !plain(kind))
@@ -210,8 +211,8 @@ fn is_regular(fd: &OwnedFd) -> bool {
     fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// What is done before a member is made: older files go (`-U`), newer ones stay
-/// (`--keep-newer-files`).
+/// Does what the options demand before a member is created: older files are removed (`-U`), newer
+/// ones are kept (`--keep-newer-files`).
 pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), Refusal> {
     match wanted.old {
         OldFiles::UnlinkFirst => match remove(dir, name, wanted.gone) {
@@ -233,14 +234,14 @@ pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), 
     }
 }
 
-/// Whether an existing file, which is no directory, is newer than the member or as old.
+/// Whether an existing file that is no directory is newer than the member or as old.
 fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
     FileType::from_raw_mode(stat.st_mode) != FileType::Directory
         && (stat.st_mtime, stat.st_mtime_nsec as i64) >= (mtime.tv_sec, mtime.tv_nsec)
 }
 
-/// Whether what exists may be replaced. An empty directory is removed; a file stays until it is
-/// replaced.
+/// Decides whether the existing file may be replaced. An empty directory is removed here; any other
+/// file stays until it is replaced.
 fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
     match wanted.old {
         OldFiles::Skip => return Way::Skip,
@@ -259,7 +260,8 @@ fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
     }
 }
 
-/// The same, and the old file is removed: for what cannot be made beside it.
+/// Like [`judge`], but also removes the existing file, for members that cannot be created beside
+/// it.
 pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
     let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return Way::Blocked };
     let way = judge(dir, name, &stat, wanted);
@@ -281,7 +283,8 @@ fn remove(dir: &Dir, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
 fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let id = FileId::of(&stat);
-    // Noted before: as soon as it is removed, another thread may make a directory with its inode.
+    // Recorded before the removal: right after it, another thread may create a directory with the
+    // same inode.
     let fresh = gone.add(id);
     let removed = unlinkat(dir, name, AtFlags::REMOVEDIR);
     if removed.is_err() && fresh {
@@ -290,17 +293,17 @@ fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<
     removed
 }
 
-/// A directory that is emptied.
+/// A directory that is being emptied.
 struct Level {
     name: CString,
     id: FileId,
-    /// What is left in it.
+    /// The names that are still in it.
     names: Vec<CString>,
 }
 
-/// Removes a file, or a directory with everything in it. No link is followed: each directory is
-/// entered by descriptor, and left by `..`, which has to be the directory that it was entered from.
-/// However deep the tree is, two are open at a time.
+/// Removes a file, or a directory with all its contents. No link is followed: each directory is
+/// entered by descriptor, and left through `..`, which must be the directory it was entered from.
+/// At most two directories are open at a time, however deep the tree is.
 fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     match names::unlinkat(&dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -332,7 +335,7 @@ fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Er
     Ok(())
 }
 
-/// Opens a directory, and lists it.
+/// Opens a directory and lists it.
 fn enter(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Level), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty())?;

@@ -1,4 +1,4 @@
-//! The names that members get.
+//! Transforms the names of members into the names under which they are extracted.
 
 use super::super::format::{Entry, Kind};
 use super::super::line::Lines;
@@ -6,7 +6,7 @@ use super::super::run::{Ended, Run, bare};
 use super::super::transform::Of;
 use super::names::{Clean, without_components};
 
-/// A name as it is in the top directory.
+/// The path of a name relative to the directory of `--one-top-level`, if that is set.
 pub(super) fn in_top(run: &Run, name: &[u8]) -> Clean {
     let clean = Clean::of(name);
     match &run.options.one_top_level {
@@ -15,8 +15,8 @@ pub(super) fn in_top(run: &Run, name: &[u8]) -> Clean {
     }
 }
 
-/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and
-/// harmless.
+/// Applies `--transform` and `--strip-components` to a name or the target of a hard link, and makes
+/// it safe.
 fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
     let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
@@ -24,7 +24,8 @@ fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     without_components(safe, options.strip_components, options.absolute_names).to_vec()
 }
 
-/// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
+/// Prefixes a name with the directory of `--one-top-level`. A name of nothing but dots and slashes
+/// becomes that directory.
 pub(in super::super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
     let Some(top) = &run.options.one_top_level else { return name };
     match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
@@ -34,12 +35,12 @@ pub(in super::super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The name that a member gets: harmless, without the first components, in the top directory.
+/// The name under which a member is extracted: transformed, safe, and in the top directory.
 pub(in super::super) fn placed(run: &Run, path: &[u8]) -> Vec<u8> {
     put_in_top(run, changed(run, path, false))
 }
 
-/// Where the link that a member is leads, as it is extracted and listed.
+/// The link target of a member, as it is extracted and listed.
 pub(in super::super) fn changed_link(run: &Run, entry: &Entry) -> Vec<u8> {
     match entry.kind {
         Kind::Symlink => run.options.transform.apply(&entry.link, Of::Symlink),
@@ -48,7 +49,7 @@ pub(in super::super) fn changed_link(run: &Run, entry: &Entry) -> Vec<u8> {
     }
 }
 
-/// Lists a member that is dealt with (`-v`).
+/// Lists a member that is being processed (`-v`).
 pub(in super::super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u8]) -> Result<(), Ended> {
     let options = &run.options;
     if options.verbose == 0 {
@@ -63,7 +64,7 @@ pub(in super::super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry,
     more.iter().try_for_each(|line| run.list(line))
 }
 
-/// Whether a name is in the top directory already (`--one-top-level`).
+/// Whether a name already lies in the directory of `--one-top-level`.
 fn is_within(path: &[u8], top: &[u8]) -> bool {
     path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

@@ -1,4 +1,4 @@
-//! Files written with the one descriptor that they have, where there are too few for streams.
+//! Writes files through their only descriptor when there are too few descriptors for streams.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -8,12 +8,12 @@ use rustix::io::{Errno, pwrite};
 
 use crate::tool::Sink;
 
-/// Where the contents of a large file go.
+/// A destination for the contents of a large file.
 pub(super) trait Pourable: Write {
-    /// Goes on at another offset.
+    /// Continues at another offset.
     ///
     /// # Errors
-    /// What writing answers.
+    /// Errors of writing what was buffered.
     fn go_on_at(&mut self, offset: u64) -> io::Result<()>;
 }
 

@@ -1,10 +1,11 @@
-//! The directory that is extracted into, and how names are found in it.
+//! The directory that an archive is extracted into, and the lookup of names in it.
 //!
-//! Every name of an archive is resolved beneath the directory: `openat2(2)` with `RESOLVE_BENEATH`,
-//! so that symbolic links are followed as far as they stay inside and refused (EXDEV) where they
-//! leave it, whoever made them. Where the kernel, or a filter of system calls, does not know it,
-//! the same is done by hand, one component at a time. Directories are then named by descriptor:
-//! what is made, changed or removed is always one component of a directory that was found beneath.
+//! Every name of an archive is resolved beneath the directory with `openat2(2)` and
+//! `RESOLVE_BENEATH`. Symbolic links are followed as long as they stay inside, and refused (EXDEV)
+//! where they leave it, whoever created them. If the kernel does not support `openat2`, or a
+//! seccomp filter blocks it, this module resolves names in the same manner, one component at a
+//! time. The resulting directories are held by descriptor: every file that is created, changed or
+//! removed is a single component in a directory found this way.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,19 +21,19 @@ use rustix::io::Errno;
 use super::names::has_dot_dot;
 pub(super) use crate::tool::deep::LONGEST;
 
-/// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
+/// Symbolic links that may be followed for one name, as in the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
 
-/// Attempts at a resolution that another process keeps disturbing (`openat2(2)`: EAGAIN).
+/// Attempts at a resolution that other processes keep disturbing (`openat2(2)`: EAGAIN).
 const ATTEMPTS: u32 = 64;
 
-/// A directory that is open to be worked in, not to be read.
+/// A directory opened with `O_PATH`: its entries can be used, but not listed.
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
-    /// Device and inode: the same directory whatever it was called.
+    /// Device and inode, which identify the directory whatever its path.
     pub(crate) id: FileId,
-    /// Files made in it are striped; looked at before the first one.
+    /// Whether files created in it are striped; determined before the first one.
     stripes: OnceLock<bool>,
 }
 
@@ -43,39 +44,39 @@ impl AsFd for Dir {
 }
 
 impl Dir {
-    /// An open directory.
+    /// Wraps a directory descriptor.
     pub(super) fn of(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
         let stat = fstat(&fd)?;
         Ok(Arc::new(Dir { id: FileId::of(&stat), fd, stripes: OnceLock::new() }))
     }
 
-    /// Whether it gives stripes to new files.
+    /// Whether new files in the directory are striped.
     pub(super) fn gives_stripes(&self) -> bool {
         let name = || path_in(self.fd.as_fd(), OsStr::new("."));
         *self.stripes.get_or_init(|| dio::names::has_default(name()))
     }
 }
 
-/// The directory that names start from.
+/// The directory that names are relative to.
 #[derive(Debug)]
 pub(crate) struct Root {
     dir: Arc<Dir>,
-    /// `-P`: names may lead anywhere.
+    /// `-P`: whether names may lead anywhere.
     anywhere: bool,
-    /// `openat2` is not to be had.
+    /// Whether `openat2` turned out to be unavailable.
     by_hand: AtomicBool,
 }
 
 impl Root {
-    /// Opens a directory by a name that the user gave; `anywhere` lets the names in it lead out of
+    /// Opens a directory by a name that the user gave. `anywhere` permits names that lead out of
     /// it.
     ///
     /// # Errors
-    /// What `open(2)` answers.
+    /// The errors of `open(2)`.
     pub(crate) fn open(from: impl AsFd, path: &CStr, anywhere: bool) -> Result<Root, Errno> {
         let fd = openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let dir = Dir::of(fd)?;
-        // Nothing leads out of the root directory.
+        // No name can lead out of the root directory.
         let top = stat(c"/").is_ok_and(|top| FileId::of(&top) == dir.id);
         Ok(Root { dir, anywhere: anywhere || top, by_hand: AtomicBool::new(false) })
     }
@@ -85,12 +86,12 @@ impl Root {
         &self.dir
     }
 
-    /// Opens what `path`, relative to this directory, leads to.
+    /// Opens `path`, relative to this directory.
     ///
     /// # Errors
-    /// EXDEV where it leads out of the directory; what `openat2(2)` answers.
+    /// EXDEV if the path leads out of the directory; the errors of `openat2(2)`.
     pub(crate) fn find(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        // `openat2` refuses what `O_PATH` has no use for.
+        // `openat2` rejects flags that have no effect with `O_PATH`.
         let terminal = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY };
         let flags = flags | OFlags::CLOEXEC | terminal;
         let path = if path.is_empty() { b"." } else { path };
@@ -102,8 +103,8 @@ impl Root {
             for _ in 0..ATTEMPTS {
                 match openat2(&*self.dir, path, flags, Mode::empty(), resolve) {
                     Err(Errno::AGAIN | Errno::INTR) => {}
-                    // Refused by a filter, as container runtimes install, or unknown before Linux
-                    // 5.6.
+                    // The call is refused by a seccomp filter, as container runtimes install it, or
+                    // missing before Linux 5.6.
                     Err(Errno::NOSYS | Errno::PERM) => {
                         self.by_hand.store(true, Ordering::Relaxed);
                         return self.walk(path, flags);
@@ -115,7 +116,7 @@ impl Root {
         self.walk(path, flags)
     }
 
-    /// Opens the directory that `path` leads to, to work in.
+    /// Opens the directory at `path`, for use as the parent of files.
     ///
     /// # Errors
     /// As [`Root::find`].
@@ -126,7 +127,8 @@ impl Root {
         Dir::of(self.find(path, OFlags::PATH | OFlags::DIRECTORY)?)
     }
 
-    /// The same, and whether it may have other paths: there is a link on the way, or nobody knows.
+    /// Like [`Root::find_dir`]; also returns whether the directory may have other paths, because
+    /// the path contains a link or this could not be determined.
     pub(crate) fn find_dir_and_way(&self, path: &[u8]) -> (Result<Arc<Dir>, Errno>, bool) {
         if !path.is_empty() && !self.by_hand.load(Ordering::Relaxed) {
             let inside = if self.anywhere { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
@@ -139,11 +141,11 @@ impl Root {
         (self.find_dir(path), true)
     }
 
-    /// Opens a regular file or a directory to read; not through a link. Of devices and pipes not
-    /// even that: to open one may do something already.
+    /// Opens a regular file or a directory for reading, and does not follow a link. Devices and
+    /// pipes are rejected, because opening them may already have an effect.
     ///
     /// # Errors
-    /// As [`Root::find`]; EINVAL for what holds no data.
+    /// As [`Root::find`]; EINVAL for any other type of file.
     pub(crate) fn find_data(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let place = self.find(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         match FileType::from_raw_mode(fstat(&place)?.st_mode) {
@@ -152,8 +154,8 @@ impl Root {
         }
     }
 
-    /// Opens the regular file that `path` leads to, through links, without its contents; a file
-    /// that a link names and that is not there is made. None for what is no regular file.
+    /// Opens the regular file at `path` and truncates it; links are followed. If a link names a
+    /// file that does not exist, the file is created. `None` for other types of files.
     ///
     /// # Errors
     /// As [`Root::find`]; EISDIR for a directory.
@@ -170,7 +172,7 @@ impl Root {
         }
     }
 
-    /// Makes the file that a link at `path` names.
+    /// Creates the file that the link at `path` names.
     fn make_through(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let private = Mode::from_bits_retain(0o600);
         if self.anywhere {
@@ -189,15 +191,16 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone
-    /// through, never to whatever is above it now, so no renaming at the same time leads out.
+    /// Resolves a path as the kernel does with `RESOLVE_BENEATH`. A `..` returns to the directory
+    /// that the walk came from, never to the current parent, so that concurrent renames cannot lead
+    /// out.
     fn walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         if path.len() >= LONGEST {
             return Err(Errno::NAMETOOLONG);
         }
         let mut through: Vec<OwnedFd> = Vec::new();
         let mut links = 0;
-        // The next component is the last.
+        // The components still to resolve, in reverse order.
         let mut left = Vec::new();
         push(&mut left, path)?;
         let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -236,12 +239,12 @@ impl Root {
     }
 }
 
-/// A file that was seen not to be a link; if it has become one since, that is refused.
+/// Opens a file that was found not to be a link. If it has become one since, this fails.
 fn reopen(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Puts the components of `path` on a stack, the first on top.
+/// Pushes the components of `path` onto a stack, with the first on top.
 fn push(stack: &mut Vec<CString>, path: &[u8]) -> Result<(), Errno> {
     if path.first() == Some(&b'/') {
         return Err(Errno::XDEV);
@@ -261,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// Links in the tree, and where they lead; `OUT` is a directory beside it.
+    /// Links in the tree and their targets; `OUT` is a directory beside the tree.
     const LINKS: [(&str, &str); 12] = [
         ("l", "d"),
         ("d/up", ".."),
@@ -285,7 +288,7 @@ mod tests {
         root.find(name.as_bytes(), flags).map(|fd| fstat(fd).unwrap().st_ino)
     }
 
-    /// Both ways of resolving give the same answers.
+    /// Both implementations of the lookup give the same results.
     #[test]
     fn names_stay_beneath() {
         let scratch = tempfile::tempdir().unwrap();
@@ -318,7 +321,7 @@ mod tests {
         }
         assert!(id(&kernel, "l/up/d", everything).is_ok());
     }
-    /// Nothing leads out of `/`, so that links may lead anywhere there.
+    /// No name can lead out of `/`, so links in it may lead anywhere.
     #[test]
     fn absolute_links_are_followed_in_the_root_directory() {
         let scratch = tempfile::tempdir().unwrap();

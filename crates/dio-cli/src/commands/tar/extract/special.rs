@@ -1,4 +1,4 @@
-//! Links, named pipes and devices.
+//! Creates links, named pipes and devices.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,12 +17,12 @@ use super::tree::{Member, Tree, hard_link_to};
 use super::words::Words;
 use crate::tool::made::Special;
 
-/// Attempts at making something whose place is cleared in between.
+/// Attempts at creating a file whose name has to be cleared before.
 const ATTEMPTS: u32 = 3;
 
 impl Tree<'_> {
-    /// Makes something by one system call, and clears its place where it is taken. True if it was
-    /// made.
+    /// Creates a file by one system call, and clears the name if it is taken. Returns true if the
+    /// file was created.
     fn make(
         &mut self,
         member: &Member,
@@ -45,7 +45,7 @@ impl Tree<'_> {
                     return false;
                 }
             }
-            // An empty directory may be one that something is on its way to.
+            // An empty directory may be one into which a file is about to be written.
             self.crew.settle();
             match place::clear(dir, name, wanted) {
                 Way::Clear => self.forget_paths(),
@@ -60,8 +60,9 @@ impl Tree<'_> {
         false
     }
 
-    /// What cannot be done when a symbolic link to `target` cannot be made, in GNU's words: one
-    /// that may lead out GNU tar opens as a file at first.
+    /// The description, in GNU tar's words, of the step that failed when a symbolic link to
+    /// `target` cannot be created. For a target that may lead out, GNU tar first opens a
+    /// placeholder file.
     pub(super) fn making_symlink(&self, target: &[u8]) -> String {
         match !self.context.how.absolute && (target.starts_with(b"/") || has_dot_dot(target)) {
             true => "open".to_owned(),
@@ -69,15 +70,15 @@ impl Tree<'_> {
         }
     }
 
-    /// A symbolic link is made as it is, wherever it leads: nothing is ever found through one that
-    /// leads out.
+    /// Creates a symbolic link with its target unchanged, wherever it leads: no name is ever looked
+    /// up through a link that leads out.
     pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let target = &member.entry.link;
         let doing = self.making_symlink(target);
         let Ok(link) = CString::new(target.as_slice()) else {
             return words.cannot(doing, Errno::INVAL);
         };
-        // Paths that led elsewhere, or nowhere, may lead through it now.
+        // Cached paths may lead through the new link from now on.
         self.forget_paths();
         if !self.make(member, (dir, name), words, &doing, || symlinkat(&*link, dir, name)) {
             return;
@@ -89,8 +90,8 @@ impl Tree<'_> {
         }
     }
 
-    /// A hard link leads to what was extracted, or was there, beneath the target directory; to a
-    /// symbolic link itself, never to what that leads to.
+    /// Creates a hard link to a file beneath the target directory, whether it was extracted or
+    /// existed before. A symbolic link is linked itself, never its target.
     pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let doing = hard_link_to(&member.link);
         let path = &member.link_path;
@@ -118,7 +119,7 @@ impl Tree<'_> {
         self.make(member, (dir, name), words, &doing, || linkat(&*from, &*target, dir, name, AtFlags::empty()));
     }
 
-    /// A named pipe or a device.
+    /// Creates a named pipe or a device.
     pub(super) fn node(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let (kind, doing) = match member.entry.kind {
             Kind::Fifo => (FileType::Fifo, "mkfifo"),
@@ -138,7 +139,7 @@ impl Tree<'_> {
     }
 }
 
-/// Opens what was made just now, as a place. If it cannot be had, that is told.
+/// Opens a file that was just created, with `O_PATH`. A failure is reported.
 fn open_made(special: Special<'_>, dir: &Dir, name: &CStr, words: &Words<'_>) -> Option<OwnedFd> {
     match special.open(dir.as_fd(), name) {
         Ok((made, _)) => return Some(made),

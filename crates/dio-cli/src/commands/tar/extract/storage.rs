@@ -1,5 +1,5 @@
-//! What was extracted until it is on the storage: small files leave the page cache in batches, as
-//! those of `dio cp` do in trees, and at the end everything is made durable.
+//! Brings extracted files to the storage: small files leave the page cache in batches, as in
+//! `dio cp` of trees, and everything is made durable at the end.
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,22 +13,22 @@ use super::names::Clean;
 use super::root::Root;
 use crate::tool::evict::{Evictor, Reopen};
 
-/// Files up to this many are synced one by one, which costs less than a sync of the file system and
-/// whatever others have written there.
+/// Up to this number of files, each is synced by itself. That costs less than a sync of the file
+/// system, which includes the data of other processes.
 const FEW: usize = 16;
 
-/// Where a file or directory was made.
+/// The path of a file or directory that was created.
 #[derive(Debug)]
 pub(super) struct Made {
     root: Arc<Root>,
     path: Clean,
 }
 
-/// A file system, by something on it.
+/// A file system, represented by a file on it.
 #[derive(Debug)]
 enum System {
     Open(OwnedFd),
-    /// To be opened again at the end.
+    /// The file is opened again at the end.
     Named(Made),
 }
 
@@ -41,26 +41,26 @@ impl System {
     }
 }
 
-/// What has been made.
+/// The files created so far.
 #[derive(Debug)]
 pub(super) struct Storage {
     evictor: Evictor<Made>,
-    /// One file of each file system that was written to.
+    /// One file for each file system that was written to.
     systems: Mutex<HashMap<u64, System>>,
-    /// There are so few descriptors that none is kept.
+    /// Whether there are so few descriptors that none is kept open.
     few: bool,
-    /// The first files, until they are too many to be [`FEW`].
+    /// The first files, up to one more than [`FEW`].
     first: Mutex<Vec<Made>>,
 }
 
 impl Storage {
-    /// Nothing has been made yet.
+    /// Creates an empty record.
     pub(super) fn new() -> Storage {
         let (evictor, systems, first) = (Evictor::default(), Mutex::default(), Mutex::default());
         Storage { evictor, systems, few: crate::tool::are_descriptors_few(), first }
     }
 
-    /// Notes a new file or directory, and its file system, for the sync at the end.
+    /// Records a new file or directory, and its file system, for the sync at the end.
     pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
         let mut first = self.first.lock();
         if first.len() <= FEW {
@@ -79,10 +79,10 @@ impl Storage {
         self.evictor.wait_for_sync(fd, Made::new(root, path), bytes);
     }
 
-    /// Makes everything durable and drops what waited.
+    /// Makes everything durable, and drops the pages of the files that waited for it.
     ///
     /// # Errors
-    /// What syncing answers.
+    /// Errors of syncing.
     pub(super) fn finish(&self) -> Result<(), Errno> {
         let systems = std::mem::take(&mut *self.systems.lock());
         let first = std::mem::take(&mut *self.first.lock());
@@ -100,7 +100,8 @@ impl Made {
         Made { root: Arc::clone(root), path: path.clone() }
     }
 
-    /// Syncs it and the directory it is in; false if that cannot be done by name.
+    /// Syncs the file and its directory. Returns false if they cannot be opened by path or the sync
+    /// fails.
     fn sync(&self) -> bool {
         let sync = |found: Result<OwnedFd, Errno>| found.is_ok_and(|fd| fsync(fd).is_ok());
         sync(self.reopen()) && sync(self.open_parent())

@@ -1,4 +1,4 @@
-//! Members in the target directory: what each becomes, and the directories they are in.
+//! Extracts members into the target directory, and finds or creates the directories they belong in.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -22,46 +22,48 @@ use super::root::{Dir, LONGEST, Root};
 use super::words::Words;
 use crate::stop::Stop;
 
-/// Directories that are kept open, where there are descriptors for them: at most a quarter of those
-/// that are free.
+/// Limit for the directories that are kept open; at most a quarter of the free descriptors are used
+/// for this.
 const MOST_OPEN: usize = 256;
 
-/// A member that is to be extracted.
+/// A member to extract.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) root: Arc<Root>,
     pub(super) path: Clean,
-    /// The name in messages.
+    /// The name for messages.
     pub(super) shown: Vec<u8>,
-    /// Where a hard link leads, in the target directory.
+    /// The target of a hard link, in the target directory.
     pub(super) link: Vec<u8>,
     pub(super) link_path: Clean,
-    /// Bytes that the archive has left, where that is known.
+    /// Bytes left in the archive, if known.
     pub(super) remaining: Option<u64>,
     pub(super) entry: Entry,
 }
 
-/// The target directory while it is filled.
+/// The target directory while members are extracted into it.
 pub(super) struct Tree<'s> {
     pub(super) context: &'s Context<'s>,
     pub(super) crew: Crew<'s>,
     dirs: Dirs,
     owners: Owners,
     masks: Masks,
-    /// Directories found lately, by the root and the path they were found by; forgotten when a link
-    /// is made or something removed, since paths may lead elsewhere then.
+    /// Recently found directories, by their root and path. The cache is cleared when a link is
+    /// created or a file removed, since paths may then lead elsewhere.
     open: HashMap<(usize, Vec<u8>), Arc<Dir>>,
-    /// Most of them.
+    /// Limit for the entries of `open`.
     open_max: usize,
-    /// A directory may be found by several paths, so that paths alone do not tell what the crew is
-    /// about.
+    /// Whether a directory may have several paths, so that paths alone do not identify the files
+    /// that the crew writes.
     aliased: bool,
-    /// Paths of directories that no member described, since somebody asked.
+    /// Paths of directories that were created although no member described them, since the last
+    /// [`Tree::take_made`].
     made: Vec<Vec<u8>>,
 }
 
 impl<'s> Tree<'s> {
-    /// `aliased`: there are several directories to extract into, and one may be in the other.
+    /// `aliased` says that there are several target directories, one of which may lie within
+    /// another.
     pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>, aliased: bool) -> Tree<'s> {
         let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
         let free = usize::try_from(crate::tool::free_descriptors()).unwrap_or(MOST_OPEN);
@@ -70,13 +72,13 @@ impl<'s> Tree<'s> {
         Tree { context, crew, dirs, owners, masks, open, open_max, aliased, made }
     }
 
-    /// Waits for the crew and sets the attributes of directories.
+    /// Waits for the crew and then sets the attributes of directories.
     pub(super) fn finish(self) {
         self.crew.settle();
         self.dirs.finish(self.context);
     }
 
-    /// Extracts a member. What goes wrong with it alone is told.
+    /// Extracts a member. Errors that concern only this member are reported.
     pub(super) fn member<A: Archive>(&mut self, member: Member, entries: &mut Entries<A>) -> Result<(), Trouble> {
         let words = Words { run: self.context.run, name: &member.shown };
         let doing = match member.entry.kind {
@@ -104,14 +106,14 @@ impl<'s> Tree<'s> {
                 return Ok(());
             }
         };
-        // Some file systems do not tell upper case from lower.
+        // Some file systems ignore case.
         if name.to_bytes().eq_ignore_ascii_case(dio::names::DEFAULT_NAME.as_bytes()) {
-            // Files that are on their way have asked for the default that was there before.
+            // The files in the queue must still use the previous default.
             self.crew.settle();
             self.context.steered.add(dir.id);
         }
         if member.entry.kind != Kind::Directory {
-            // What is found by this path may be about to be replaced.
+            // The path may be about to lead to a different file.
             self.open.remove(&key(&member.root, &member.path.0));
         }
         match member.entry.kind {
@@ -125,10 +127,10 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
-    /// Waits until nothing is being written that the member has to do with.
+    /// Waits until no file is being written that conflicts with the member.
     fn wait_for_crew(&mut self, member: &Member, dir: &Dir, name: &CStr) {
-        // The whole directory, with whatever is on its way into it, is about to be removed; or two
-        // names may be one file.
+        // Either the whole directory, with any file on its way into it, is about to be removed, or
+        // two names may lead to the same file.
         let all = self.context.how.old == OldFiles::UnlinkAll || self.context.how.follows;
         let replaces =
             self.aliased && member.entry.kind != Kind::Directory && kind_of(dir, name) == Some(FileType::Directory);
@@ -140,8 +142,8 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// The directory that a member goes into. A link that has its name may be one by which the
-    /// directory was found: when it has made way, the name leads elsewhere.
+    /// Returns the directory for a member. If the member replaces a link through which that
+    /// directory was found, the link is removed and the path looked up again.
     fn cleared(&mut self, member: &Member, parent: &[u8], dir: Arc<Dir>, name: &CStr) -> Result<Arc<Dir>, Errno> {
         let how = &self.context.how;
         let directory = member.entry.kind == Kind::Directory;
@@ -151,7 +153,7 @@ impl<'s> Tree<'s> {
             return Ok(dir);
         }
         self.crew.settle();
-        // Directories that were found through it are not found again.
+        // Directories found through the link cannot be looked up again later.
         self.dirs.finish_within(&member.root, &member.path, self.context);
         if !is_on_the_way(&member.root, parent, &dir, name) {
             return Ok(dir);
@@ -168,18 +170,20 @@ impl<'s> Tree<'s> {
         self.directory(&member.root, parent)
     }
 
-    /// There is no directory for a member, and none could be made.
+    /// Reports that a member has no parent directory and none could be created.
     fn no_parent(&self, member: &Member, words: &Words<'_>, doing: &str, errno: Errno) {
         match (self.context.how.old, member.entry.kind) {
-            // Those would have been the first steps.
+            // With these options, removing or examining the existing file would have been the first
+            // step.
             (OldFiles::UnlinkFirst | OldFiles::UnlinkAll, _) if errno != Errno::NOENT => words.cannot("unlink", errno),
             (OldFiles::KeepNewer, _) if !matches!(errno, Errno::NOENT | Errno::XDEV) => {
-                // What nobody can ask counts as newer.
+                // A file that `stat(2)` cannot reach counts as newer.
                 words.unasked(errno);
                 tell(Refusal::Newer, words, doing);
             }
             (_, Kind::HardLink) => {
-                // What is linked is looked for first, so its error is told where both have one.
+                // The target of a hard link is looked up first, so its error is reported if both
+                // fail.
                 let target = member.root.find(&member.link_path.0, OFlags::PATH | OFlags::NOFOLLOW);
                 words.cannot(hard_link_to(&member.link), target.err().unwrap_or(errno));
             }
@@ -192,12 +196,12 @@ impl<'s> Tree<'s> {
         self.context.wanted(timespec(member.entry.mtime), false)
     }
 
-    /// Forgets which directories paths lead to.
+    /// Clears the cache of directories.
     pub(super) fn forget_paths(&mut self) {
         self.open.clear();
     }
 
-    /// Finds a directory, and makes those on the way that are missing.
+    /// Finds a directory, and creates the missing ones on the path.
     pub(super) fn directory(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
         if path.is_empty() {
             return Ok(Arc::clone(root.dir()));
@@ -215,7 +219,7 @@ impl<'s> Tree<'s> {
         }
         self.aliased |= through_link;
         if self.aliased && found.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
-            // Something that is being written may be on the way, by another path.
+            // A file in the queue may be a component of this path, under a different path.
             self.crew.settle();
             found = root.find_dir(path);
         }
@@ -234,13 +238,13 @@ impl<'s> Tree<'s> {
         self.open.insert(key(root, path), Arc::clone(dir));
     }
 
-    /// The directories that were made, although no member described them, for the members since the
-    /// last call.
+    /// Returns the directories that were created since the last call although no member described
+    /// them.
     pub(super) fn take_made(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.made)
     }
 
-    /// Makes a directory that no member describes, and those above it.
+    /// Creates a directory that no member describes, and those above it.
     fn make_parents(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
         let mode = self.context.how.mode_between();
         let (mut dir, mut fresh) = (Arc::clone(root.dir()), false);
@@ -249,7 +253,7 @@ impl<'s> Tree<'s> {
                 return Err(Errno::NAMETOOLONG);
             }
             let clean = Clean::of(&path[..end]);
-            // Nothing is in a new directory, so it need not be looked for.
+            // A new directory is empty, so the next component cannot exist.
             let found = if fresh { Err(Errno::NOENT) } else { root.find_dir(&clean.0) };
             dir = match (found, clean.split()) {
                 (Err(Errno::NOENT), Some((_, name))) => {
@@ -270,7 +274,8 @@ impl<'s> Tree<'s> {
         Ok(dir)
     }
 
-    /// A member that is the target directory itself, or leads up (`-P`): its attributes are set.
+    /// Handles a member that is the target directory itself or leads upwards (`-P`): only its
+    /// attributes are set.
     fn existing_directory(&mut self, member: &Member, words: &Words<'_>, doing: &str) {
         if member.entry.kind != Kind::Directory {
             return words.cannot(doing, Errno::EXIST);
@@ -288,7 +293,8 @@ impl<'s> Tree<'s> {
     fn delay(&mut self, member: &Member, dir: &Dir, follow: bool) {
         let mut meta = self.meta(&member.entry);
         if self.context.how.no_overwrite_dir {
-            // Its time is set all the same, as by GNU tar; and what an earlier member said of it.
+            // As in GNU tar, the time is set even so, and attributes from an earlier member are
+            // kept.
             if self.dirs.set_time(dir.id, meta.mtime) {
                 return;
             }
@@ -299,7 +305,7 @@ impl<'s> Tree<'s> {
     }
 
     fn delay_as(&mut self, id: FileId, member: &Member, meta: Meta, follow: bool) {
-        // A new directory may have the inode of one that is gone.
+        // A new directory may have the inode of a removed one.
         self.context.gone.remove(id);
         self.dirs.delay(id, &member.root, (&member.shown, &member.path, follow), meta);
     }
@@ -309,7 +315,7 @@ impl<'s> Tree<'s> {
         if let Err(refusal) = place::prepare(dir, name, wanted) {
             return tell(refusal, words, "mkdir");
         }
-        // Nobody else works in it, whatever it will allow, until all is there.
+        // The directory stays private until its contents are complete, whatever mode it gets then.
         let private = Mode::from_bits_retain(0o700);
         for _ in 0..2 {
             match mkdirat(dir, name, private) {
@@ -372,7 +378,8 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// A regular file: small ones are handed over, large ones written as the archive is read.
+    /// Extracts a regular file: a small one is handed to the crew, a large one written while the
+    /// archive is read.
     fn file<A: Archive>(
         &mut self,
         member: Member,
@@ -412,7 +419,7 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
-    /// What is set on a member when it is complete.
+    /// The metadata that a member gets when it is complete.
     pub(super) fn meta(&mut self, entry: &Entry) -> Meta {
         let how = &self.context.how;
         let umask = if how.same_permissions { 0 } else { how.umask };
@@ -421,7 +428,7 @@ impl<'s> Tree<'s> {
             false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
         });
         let acl = |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| acl_from_text(text, how.numeric_owner));
-        // A member without an ACL gets the one that says no more than its mode, as by GNU tar.
+        // As in GNU tar, a member without an ACL gets the one equivalent to its mode.
         let access = || acl(&entry.acl_access).or_else(|| acl(&Some(acl_of_mode(entry.mode))));
         Meta {
             mode: entry.mode & !umask,
@@ -440,7 +447,7 @@ impl<'s> Tree<'s> {
     }
 }
 
-/// Whether the path `parent` goes through the link `name` in `dir`.
+/// Whether the path `parent` leads through the link `name` in `dir`.
 fn is_on_the_way(root: &Root, parent: &[u8], dir: &Dir, name: &CStr) -> bool {
     ends(parent).any(|end| {
         let path = Clean(parent[..end].to_vec());
@@ -455,7 +462,7 @@ fn key(root: &Arc<Root>, path: &[u8]) -> (usize, Vec<u8>) {
     (Arc::as_ptr(root).addr(), path.to_vec())
 }
 
-/// Opens a directory that was made or found just now; not through a link.
+/// Opens a directory that was just created or found; fails if it is a link.
 fn open_made(dir: &Dir, name: &CStr) -> Result<Arc<Dir>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(dir.as_fd(), name, flags, Mode::empty())?;
@@ -466,7 +473,7 @@ fn timespec(time: Time) -> Timespec {
     Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() }
 }
 
-/// What cannot be done, in GNU's words.
+/// The description of a failed hard link, in GNU tar's words.
 pub(super) fn hard_link_to(link: &[u8]) -> String {
     format!("hard link to {}", crate::quote::marked(link))
 }

@@ -1,4 +1,4 @@
-//! What is told of a member, in GNU's words.
+//! Messages about members, in GNU tar's words.
 
 use std::ffi::CStr;
 use std::fmt::Display;
@@ -10,26 +10,26 @@ use super::super::run::Run;
 use super::super::warnings::Warning;
 use crate::quote::words;
 
-/// Tells of one member.
+/// Prints messages about one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     pub(super) run: &'a Run,
-    /// Its name in the target directory.
+    /// The name of the member in the target directory.
     pub(super) name: &'a [u8],
 }
 
 impl Words<'_> {
-    /// An error about the member.
+    /// Prints an error about the member.
     pub(super) fn error(&self, what: impl Display) {
         self.run.error(format_args!("{}: {what}", escaped(self.name)));
     }
 
-    /// A warning about it, which changes nothing.
+    /// Prints a warning about the member; the exit status does not change.
     pub(super) fn warn(&self, kind: Warning, what: impl Display) {
         self.run.warn(kind, format_args!("{}: {what}", escaped(self.name)));
     }
 
-    /// An existing file stays, as was asked for; that is told with `-v`.
+    /// Reports that an existing file stays, as the options demand; by default only with `-v`.
     pub(super) fn skipped(&self) {
         match self.run.options.verbose {
             0 => self.warn(Warning::ExistingFile, "skipping existing file"),
@@ -37,12 +37,12 @@ impl Words<'_> {
         }
     }
 
-    /// What is there cannot be asked for its age.
+    /// Reports that the age of the existing file cannot be determined.
     pub(super) fn unasked(&self, errno: Errno) {
         self.run.note(format_args!("{}: Warning: Cannot stat: {}", escaped(self.name), words(errno)));
     }
 
-    /// It could not be done what `what` says.
+    /// Reports that the step `what` failed.
     pub(super) fn cannot(&self, what: impl Display, errno: Errno) {
         match errno {
             Errno::XDEV => self.error(format_args!("Cannot {what}: A symbolic link leads out of the target directory")),
@@ -68,7 +68,7 @@ impl Words<'_> {
         }
     }
 
-    /// Attributes are told but do not fail, as in GNU tar.
+    /// Reports a failure to set an extended attribute, which is no error, as in GNU tar.
     pub(super) fn attribute(&self, call: &str, name: &CStr, set: Result<(), Errno>) {
         if let Err(errno) = set {
             let (name, file) = (text(name.to_bytes()), text(self.name));
@@ -77,7 +77,7 @@ impl Words<'_> {
         }
     }
 
-    /// `sets` says that it was to be set, not taken away.
+    /// Reports a failure to set an ACL, or to remove it if `sets` is false.
     pub(super) fn acl(&self, sets: bool, done: Result<(), Errno>) {
         if let Err(errno) = done {
             let doing = match sets {
@@ -90,12 +90,12 @@ impl Words<'_> {
     }
 }
 
-/// Text in a message that has its own quotation marks.
+/// Formats text for a message that already has quotation marks.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&harmless(bytes)).into_owned()
 }
 
-/// A mode as `ls -l` shows it, without the type.
+/// Formats a mode as `ls -l` shows it, without the file type.
 pub(crate) fn permissions(mode: u32) -> String {
     let bit = |bit: u32, c: char| if mode & bit != 0 { c } else { '-' };
     let last = |x: u32, special: u32, both: char, only: char| match (mode & x != 0, mode & special != 0) {

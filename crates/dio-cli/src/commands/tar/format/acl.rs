@@ -1,6 +1,6 @@
-//! Access control lists: the value of the extended attributes `system.posix_acl_access` and
-//! `system.posix_acl_default` (`linux/posix_acl_xattr.h`, version 2), and the text that stands in
-//! archives (`acl(5)`).
+//! Converts access control lists between the values of the extended attributes
+//! `system.posix_acl_access` and `system.posix_acl_default` (`linux/posix_acl_xattr.h`, version 2)
+//! and the text stored in archives (`acl(5)`).
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Version of the binary form.
 const VERSION: u32 = 2;
-/// Entries of a list; more than a file system takes.
+/// Limit for the entries of a list; more than any file system accepts.
 const MAX_ENTRIES: usize = 1 << 13;
-/// The number of an entry that is for nobody by name.
+/// The ID in an entry that applies to no named user or group.
 const NOBODY_BY_NAME: u32 = u32::MAX;
 
 const USER_OBJ: u16 = 0x01;
@@ -20,8 +20,8 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// An ACL in the binary form as text in the long form: a line for each entry, with the names of
-/// this system, and numbers where it has none. `None` when the value makes no sense.
+/// Converts a binary ACL to text in the long form: one line for each entry, with the names of this
+/// system, or numbers for IDs without a name. `None` if the value is invalid.
 #[must_use]
 pub fn acl_to_text(value: &[u8]) -> Option<Vec<u8>> {
     let (version, entries) = value.split_first_chunk::<4>()?;
@@ -51,7 +51,7 @@ pub fn acl_to_text(value: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The ACL that says no more than the permissions `mode` do, as text.
+/// The ACL equivalent to the permissions in `mode`, as text.
 #[must_use]
 pub fn acl_of_mode(mode: u32) -> Vec<u8> {
     let mut text = String::new();
@@ -62,10 +62,11 @@ pub fn acl_of_mode(mode: u32) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An ACL as text (long or short form, with or without numbers behind the names as star has them,
-/// `default:` before an entry) in the binary form. Names are those of this system; with `numeric`
-/// the number behind a name goes first. `None` when the text makes no sense, or names somebody this
-/// system does not know and has no number for.
+/// Converts an ACL from text to the binary form. The text may be in the long or short form, with
+/// numbers behind the names as star writes them, and with `default:` before an entry. Names are
+/// looked up on this system; with `numeric`, the number behind a name takes precedence. `None` if
+/// the text is invalid, or names a user or group that this system does not have and gives no
+/// number.
 #[must_use]
 pub fn acl_from_text(text: &[u8], numeric: bool) -> Option<Vec<u8>> {
     let mut entries = Vec::new();
@@ -100,12 +101,12 @@ pub fn acl_from_text(text: &[u8], numeric: bool) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Tag, permissions and number of an entry.
+/// Parses one entry into its tag, permissions and ID.
 fn entry_of(text: &[u8], numeric: bool) -> Option<(u16, u16, u32)> {
     let mut fields = text.split(|byte| *byte == b':').map(<[u8]>::trim_ascii);
     let word = fields.next()?;
     let mut next = fields.next()?;
-    // `mask` and `other` may stand without the empty field for a name.
+    // In `mask` and `other` entries, the empty name field may be missing.
     let mut name: &[u8] = b"";
     if let Some(after) = fields.next() {
         (name, next) = (next, after);

@@ -1,4 +1,4 @@
-//! Where the bytes of an archive come from.
+//! The source of an archive's bytes.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -6,12 +6,12 @@ use dio_sys::uninterrupted;
 
 use crate::tool::Source;
 
-/// An archive that is read from front to back, parts of it without being looked at.
+/// An archive that is read from front to back. Parts of it may be skipped.
 pub trait Archive: BufRead {
-    /// Passes over up to `bytes` bytes; returns how many there were, less only at the end.
+    /// Skips up to `bytes` bytes. Returns the number skipped, which is smaller only at the end.
     ///
     /// # Errors
-    /// What reading answers.
+    /// Errors of reading.
     fn pass(&mut self, bytes: u64) -> io::Result<u64> {
         let mut left = bytes;
         while left > 0 {

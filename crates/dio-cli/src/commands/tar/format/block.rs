@@ -1,49 +1,50 @@
-//! The header block of an entry, and what both ways of extending it need.
+//! The header block of an entry, and helpers for both kinds of header extensions.
 
 use thiserror::Error;
 
 use super::number::{max_octal, put_base_256, put_octal};
 use super::{BLOCK, Entry, Format, Kind};
 
-/// Bytes of the field for a name, or for what a link leads to.
+/// Size of the field for a name or a link target, in bytes.
 pub(super) const NAME: usize = 100;
-/// Bytes of the field for the directories before a name.
+/// Size of the field for the directories before a name, in bytes.
 pub(super) const PREFIX: usize = 155;
-/// Bytes of the fields for the names of owner and group.
+/// Size of the fields for the names of user and group, in bytes.
 pub(super) const OWNER: usize = 32;
 
-/// Why an entry cannot be written in a format.
+/// The reason for which an entry cannot be written in a format.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Unfit {
-    /// The name has more bytes than the format can hold.
+    /// The name is longer than the format permits.
     #[error("file name is too long (max {max}); not dumped")]
     LongName {
-        /// How many it can hold.
+        /// The largest length permitted, in bytes.
         max: usize,
     },
-    /// The name has no slash at a place where it could be divided.
+    /// The name has no slash at which it could be split to fit.
     #[error("file name is too long (cannot be split); not dumped")]
     Unsplittable,
-    /// What a link leads to has more bytes than the format can hold.
+    /// The link target is longer than the format permits.
     #[error("link name is too long; not dumped")]
     LongLink,
-    /// A number has no place in its field.
+    /// A number does not fit into its field.
     #[error("value {value} out of {what} range 0..{max}")]
     Range {
         /// The number.
         value: i128,
-        /// The type it has in C.
+        /// Its type in C.
         what: &'static str,
-        /// The greatest that would do.
+        /// The largest number that fits.
         max: u64,
     },
-    /// The format has nothing for this kind of entry.
+    /// The format cannot represent this kind of entry.
     #[error("Unknown file type; file ignored")]
     Kind,
 }
 
 impl Unfit {
-    /// The name that GNU tar puts before the message, with a colon; it puts none before a number.
+    /// The name that GNU tar puts before the message, with a colon; `None` before a message about a
+    /// number.
     #[must_use]
     pub fn about<'a>(&self, entry: &'a Entry) -> Option<&'a [u8]> {
         match self {
@@ -54,23 +55,23 @@ impl Unfit {
     }
 }
 
-/// Makes header blocks.
+/// Encodes header blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Encoder {
     /// The format to write.
     pub format: Format,
-    /// Leaves out the names of owners and groups, those of the headers that hold long names too
-    /// (`--numeric-owner`).
+    /// Whether to leave out the names of users and groups (`--numeric-owner`), also in the headers
+    /// that hold long names.
     pub numeric_owner: bool,
 }
 
-/// Bytes of NULs that fill the last block of a content of `size` bytes.
+/// Number of NULs that fill the last block of a content of `size` bytes.
 #[must_use]
 pub fn padding(size: u64) -> usize {
     (BLOCK - (size % BLOCK as u64) as usize) % BLOCK
 }
 
-/// The numbers and names that go into a header block.
+/// The values for a header block.
 pub(super) struct Fields<'a> {
     pub(super) name: &'a [u8],
     pub(super) prefix: &'a [u8],
@@ -87,7 +88,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl Encoder {
-    /// The fields of the header of an entry.
+    /// Collects the fields for the header of an entry.
     pub(super) fn fields<'a>(&self, entry: &'a Entry, path: &'a [u8], size: u64) -> Result<Fields<'a>, Unfit> {
         let owners = !self.numeric_owner && self.format != Format::V7;
         Ok(Fields {
@@ -106,7 +107,7 @@ impl Encoder {
         })
     }
 
-    /// The block of a header, without its checksum.
+    /// Builds a header block, without its checksum.
     pub(super) fn block(&self, fields: &Fields<'_>) -> Result<[u8; BLOCK], Unfit> {
         let mut block = [0; BLOCK];
         put(&mut block[..100], fields.name);
@@ -127,7 +128,7 @@ impl Encoder {
         );
         put(&mut block[265..297], fields.uname);
         put(&mut block[297..329], fields.gname);
-        // GNU's format has the numbers of a device for devices only, the others always.
+        // The GNU format stores device numbers for devices only, the other formats for all entries.
         if let Some((major, minor)) = fields.device.or((self.format != Format::Gnu).then_some((0, 0))) {
             self.number(&mut block[329..337], i128::from(major), "major_t")?;
             self.number(&mut block[337..345], i128::from(minor), "minor_t")?;
@@ -136,8 +137,8 @@ impl Encoder {
         Ok(block)
     }
 
-    /// Puts a number into a field; in base 256 where the format has that and octal digits do not
-    /// do.
+    /// Writes a number into a field; in base 256 if the format permits that and octal digits do not
+    /// suffice.
     fn number(&self, field: &mut [u8], value: i128, what: &'static str) -> Result<(), Unfit> {
         let range = Unfit::Range { value, what, max: max_octal(field.len()) };
         if u64::try_from(value).is_ok_and(|value| put_octal(field, value)) {
@@ -148,13 +149,13 @@ impl Encoder {
     }
 }
 
-/// Copies what fits of a text into a field.
+/// Copies a text into a field, cut to the size of the field.
 fn put(field: &mut [u8], text: &[u8]) {
     let length = text.len().min(field.len());
     field[..length].copy_from_slice(&text[..length]);
 }
 
-/// Writes the checksum, six octal digits, a NUL and a blank, and appends the block.
+/// Writes the checksum (six octal digits, a NUL and a blank) and appends the block.
 pub(super) fn seal(block: &mut [u8; BLOCK], out: &mut Vec<u8>) {
     let (sum, _) = super::header::sums(block);
     let fits = put_octal(&mut block[148..155], u64::from(sum));
@@ -163,12 +164,12 @@ pub(super) fn seal(block: &mut [u8; BLOCK], out: &mut Vec<u8>) {
     out.extend_from_slice(block);
 }
 
-/// What a link leads to; nothing for what is no link.
+/// The target of a link; empty for other entries.
 pub(super) fn link_of(entry: &Entry) -> &[u8] {
     if matches!(entry.kind, Kind::HardLink | Kind::Symlink) { &entry.link } else { b"" }
 }
 
-/// Bytes of content that the archive has of an entry that is not sparse.
+/// Bytes of content that the archive stores for an entry that is not sparse.
 pub(super) fn content_of(entry: &Entry) -> u64 {
     if entry.kind == Kind::Regular { entry.size } else { 0 }
 }
@@ -188,7 +189,7 @@ fn typeflag(kind: Kind, format: Format) -> Result<u8, Unfit> {
     })
 }
 
-/// The map with an extent of no bytes at the end of the file, as GNU tar ends it.
+/// Adds an empty extent at the end of the file to the map, as GNU tar does.
 pub(super) fn whole_map(map: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     let mut map = map.to_vec();
     if map.last() != Some(&(size, 0)) {
@@ -197,7 +198,7 @@ pub(super) fn whole_map(map: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     map
 }
 
-/// Bytes of data in the extents.
+/// Bytes of data in all extents.
 pub(super) fn data(map: &[(u64, u64)]) -> u64 {
     map.iter().map(|(_, length)| length).sum()
 }

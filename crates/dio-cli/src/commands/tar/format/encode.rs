@@ -1,11 +1,12 @@
-//! Header blocks of entries, as GNU tar makes them.
+//! Encodes the header blocks of entries as GNU tar does.
 
 use super::block::{Encoder, Fields, NAME, PREFIX, Unfit, content_of, data, link_of, padding, seal, whole_map};
 use super::number::{put_base_256, put_octal};
 use super::pax_write;
 use super::{BLOCK, Entry, Format, Kind};
 
-/// The header blocks of an entry with the names of its owners, see [`Encoder::encode`].
+/// Encodes the header blocks of an entry, including the names of its user and group; see
+/// [`Encoder::encode`].
 ///
 /// # Errors
 /// As [`Encoder::encode`].
@@ -13,17 +14,17 @@ pub fn encode(entry: &Entry, format: Format) -> Result<Vec<u8>, Unfit> {
     Encoder { format, numeric_owner: false }.encode(entry)
 }
 
-/// Bytes of NULs that end an archive of `written` bytes: two blocks, and as many as a record of
-/// `blocking` blocks needs to be whole.
+/// Number of NULs that end an archive of `written` bytes: two blocks, plus what completes the last
+/// record of `blocking` blocks.
 #[must_use]
 pub fn end_of_archive(written: u64, blocking: usize) -> u64 {
     let record = (blocking.max(1) * BLOCK) as u64;
     (written + 2 * BLOCK as u64).next_multiple_of(record) - written
 }
 
-/// Extents of a sparse file widened to whole blocks of the archive and joined where they meet, as
-/// both GNU tar and others read them the same way: within a file only its last extent may end amid
-/// a block.
+/// Widens the extents of a sparse file to whole blocks of the archive, and joins extents that
+/// touch. GNU tar and other programs then read them alike: only the last extent of a file may end
+/// within a block.
 #[must_use]
 pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     let block = BLOCK as u64;
@@ -40,17 +41,17 @@ pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
 }
 
 impl Encoder {
-    /// The header blocks of an entry: those that extend its header, the header, and the map of a
-    /// sparse file.
+    /// Encodes the header blocks of an entry: the headers that extend its own one, its own header,
+    /// and the map of a sparse file.
     ///
-    /// What follows in the archive is the data (of a sparse file, the extents one after the other)
-    /// and [`padding`] for its length. A slash is put behind the name of a directory.
-    /// [`Entry::stored`], [`Entry::typeflag`] and the positions are not looked at. In PAX the times
-    /// of access and change are written where the entry has them, that of the content beyond its
-    /// field only where it is not whole seconds. Extents should be [`block_extents`].
+    /// In the archive they are followed by the data (for a sparse file, the extents one after the
+    /// other) and [`padding`] for its length. A slash is appended to the name of a directory.
+    /// [`Entry::stored`], [`Entry::typeflag`] and the positions are ignored. PAX headers store the
+    /// access and change times if the entry has them, and the modification time if it does not fit
+    /// its field or has a fraction of a second. Extents should come from [`block_extents`].
     ///
     /// # Errors
-    /// What the format has no place for.
+    /// The format cannot store the entry.
     pub fn encode(&self, entry: &Entry) -> Result<Vec<u8>, Unfit> {
         let mut path = entry.path.clone();
         if entry.kind == Kind::Directory && !path.ends_with(b"/") {
@@ -110,7 +111,7 @@ impl Encoder {
         }
         let mut fields = self.fields(entry, path, content_of(entry))?;
         if path.len() > NAME {
-            // GNU tar names one byte less than it takes.
+            // GNU tar reports a limit one byte lower than the real one.
             return Err(Unfit::LongName { max: NAME - 1 });
         }
         if fields.link.len() > NAME {
@@ -124,7 +125,7 @@ impl Encoder {
         Ok(out)
     }
 
-    /// An entry that holds a name too long for its field.
+    /// Writes an entry that holds a name too long for its field.
     fn long(&self, typeflag: u8, name: &[u8], out: &mut Vec<u8>) -> Result<(), Unfit> {
         let root: &[u8] = if self.numeric_owner { b"" } else { b"root" };
         let size = name.len() as u64 + 1;
@@ -150,8 +151,8 @@ impl Encoder {
     }
 }
 
-/// A name divided at a slash into the directories before it and the rest, as GNU tar divides it: as
-/// far back as the field for the directories reaches.
+/// Splits a name at a slash into its directories and the rest. Like GNU tar, splits it as far back
+/// as the field for the directories permits.
 fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
     if path.len() > PREFIX + NAME + 1 {
         return Err(Unfit::LongName { max: PREFIX + NAME + 1 });
@@ -162,8 +163,8 @@ fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
     if name.is_empty() || name.len() > NAME { Err(Unfit::Unsplittable) } else { Ok((&path[..slash], name)) }
 }
 
-/// Puts the map of a sparse file into its header, four extents, and into blocks of twenty-one
-/// behind it.
+/// Writes the map of a sparse file: four extents into its header, the others into blocks of
+/// twenty-one behind it.
 fn old_map(map: &[(u64, u64)], size: u64, mut block: [u8; BLOCK], out: &mut Vec<u8>) {
     let (first, rest) = map.split_at(map.len().min(4));
     put_extents(first, &mut block[386..482]);

@@ -1,30 +1,30 @@
-//! What an entry of an archive is, and the limits of its parts.
+//! The entry of an archive, and limits for its parts.
 
-/// Bytes of a block, the unit of all tar formats.
+/// Size of a block in bytes, the unit of all tar formats.
 pub const BLOCK: usize = 512;
 
-/// Blocks of a record where nobody asked for another number (`-b`).
+/// Default number of blocks in a record (`-b`).
 pub const BLOCKING: usize = 20;
 
-/// Bytes that the extension headers of one entry may have together; more is refused. Linux allows a
-/// value of an extended attribute 64 KiB, and names are shorter than that.
+/// Limit for the bytes of all extension headers of one entry; more is an error. Linux limits the
+/// value of an extended attribute to 64 KiB, and names are shorter than that.
 pub const MAX_EXTENSIONS: u64 = 64 << 20;
 
-/// Records that one extended header may have; what comes after them is left out. The oldest map of
-/// a sparse file takes two for each extent.
+/// Limit for the records of one extended header; later records are ignored. The oldest form of the
+/// map of a sparse file needs two records for each extent.
 pub const MAX_RECORDS: usize = 1 << 19;
 
-/// Records, and their bytes, that may be in force for all entries at a time: each entry is looked
-/// at with them.
+/// Limits for the global records in force at a time: their number and their bytes. All of them are
+/// applied to each entry.
 pub const MAX_GLOBALS: (usize, usize) = (1 << 10, 1 << 20);
 
-/// Extents that the map of one sparse file may have; more is refused.
+/// Limit for the extents in the map of one sparse file; more is an error.
 pub const MAX_EXTENTS: usize = 1 << 22;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file (types `0`, NUL, `7`, `S`, and all types nobody knows, as POSIX demands).
+    /// A regular file (types `0`, NUL, `7`, `S`, and all unknown types, as POSIX demands).
     #[default]
     Regular,
     /// Another name of an entry before it (`1`); [`Entry::link`] is that entry's name.
@@ -35,27 +35,27 @@ pub enum Kind {
     Character,
     /// A block device (`4`) numbered [`Entry::device`].
     Block,
-    /// A directory (`5`, and `D` with its list of names as content, which nobody needs).
+    /// A directory (`5`, or `D` with a list of its names as content, which is ignored).
     Directory,
     /// A named pipe (`6`).
     Fifo,
-    /// Not a file: the name of the volume (`V`).
+    /// The name of the volume (`V`), which is not a file.
     Label,
-    /// The rest of a file that another volume began (`M`).
+    /// The rest of a file that began on another volume (`M`).
     Continuation,
 }
 
 /// A format to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// That of GNU tar since 1.13: long names in entries of their own, large numbers in base 256.
+    /// GNU tar since 1.13: long names in entries of their own, large numbers in base 256.
     #[default]
     Gnu,
-    /// POSIX.1-2001: ustar, and extended headers for whatever does not fit.
+    /// POSIX.1-2001: ustar, with extended headers for values that do not fit.
     Pax,
     /// POSIX.1-1988.
     Ustar,
-    /// That of Unix Version 7: no names of owners, no devices.
+    /// Unix Version 7: no names of users and groups, no devices.
     V7,
 }
 
@@ -68,47 +68,47 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// An entry of an archive: all that its headers say.
+/// An entry of an archive, with everything that its headers contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, as in the archive: maybe absolute, with `..`, with a slash at its end. Never with
-    /// a NUL inside.
+    /// The name, as in the archive: it may be absolute, contain `..`, or end in a slash. It never
+    /// contains a NUL.
     pub path: Vec<u8>,
-    /// Where a link leads.
+    /// The target of a link.
     pub link: Vec<u8>,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// The format that its headers have; the encoder does not look at it.
+    /// The format of its headers; the encoder ignores it.
     pub format: Format,
-    /// The type byte of the header it was read from; the encoder goes by [`Entry::kind`].
+    /// The type byte of the header that was read; the encoder uses [`Entry::kind`] instead.
     pub typeflag: u8,
     /// Permissions with set-id and sticky bits, at most 0o7777.
     pub mode: u32,
-    /// Number of the owner.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Number of the group.
+    /// Group ID.
     pub gid: u32,
-    /// Name of the owner; empty where only the number is known.
+    /// Name of the owner; empty if only the ID is known.
     pub uname: Vec<u8>,
     /// Name of the group.
     pub gname: Vec<u8>,
-    /// Bytes of the content, holes included. 0 for what has none.
+    /// Size of the content in bytes, including holes. 0 for entries without content.
     pub size: u64,
-    /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a
-    /// member of an incremental archive has here (directories of type `D`) is skipped by
-    /// `Entries::next_entry`.
+    /// Bytes of content in the archive, without padding: fewer than `size` for a sparse file. The
+    /// content of a member of an incremental archive (directories of type `D`) counts here;
+    /// `Entries::next_entry` skips it.
     pub stored: u64,
-    /// When the content was last changed.
+    /// Modification time of the content.
     pub mtime: Time,
-    /// When it was last read.
+    /// Access time.
     pub atime: Option<Time>,
-    /// When its inode was last changed.
+    /// Change time of the inode.
     pub ctime: Option<Time>,
     /// Major and minor number of a device.
     pub device: (u32, u32),
-    /// Extended attributes, with their full names (`user.x`, `security.capability`). GNU tar puts
-    /// ACLs in their binary form here too, beside their text, where it was asked for all
-    /// attributes.
+    /// Extended attributes, with their full names (`user.x`, `security.capability`). If GNU tar was
+    /// asked for all attributes, ACLs are also stored here in their binary form, in addition to
+    /// their text.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// The access ACL as text, in the short or long form.
     pub acl_access: Option<Vec<u8>>,
@@ -116,21 +116,21 @@ pub struct Entry {
     pub acl_default: Option<Vec<u8>>,
     /// The SELinux context.
     pub selinux: Option<Vec<u8>>,
-    /// The extents (offset, length) that have data, for a sparse file: in order, apart from each
-    /// other, within `size`; their lengths together are the data in the archive. An extent without
-    /// length may mark the end of the file.
+    /// The data extents (offset, length) of a sparse file: in order, not overlapping, within
+    /// `size`. The sum of their lengths is the data in the archive. An empty extent may mark the
+    /// end of the file.
     pub sparse: Option<Vec<(u64, u64)>>,
-    /// Where the first of its headers begins, in bytes from the start of the archive.
+    /// Offset of the first of its headers, in bytes from the start of the archive.
     pub position: u64,
-    /// Where its own header, after those that extend it, begins.
+    /// Offset of its own header, after the headers that extend it.
     pub header: u64,
-    /// Number of the block that GNU tar's `-R` tells for it: that of its header, or of the headers
+    /// Block number that GNU tar's `-R` prints for the entry: that of its header, or of the headers
     /// with long names before it.
     pub ordinal: u64,
 }
 
 impl Entry {
-    /// Whether reading it gives content: it is a regular file.
+    /// Whether the entry has content that can be read: it is a regular file.
     #[must_use]
     pub fn has_content(&self) -> bool {
         self.kind == Kind::Regular

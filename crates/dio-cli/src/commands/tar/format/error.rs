@@ -1,53 +1,53 @@
-//! What can be wrong with an archive.
+//! Errors and notices about an archive.
 
 use std::fmt;
 use std::io;
 
 use thiserror::Error;
 
-/// Reading the archive cannot go on.
+/// An error after which the archive cannot be read on.
 #[derive(Debug, Error)]
 pub enum FormatError {
     /// The archive could not be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It ends within a header or the content of an entry.
+    /// The archive ends within a header or the content of an entry.
     #[error("Unexpected EOF in archive")]
     Truncated {
-        /// Bytes that were there.
+        /// Number of bytes that the archive has.
         offset: u64,
     },
-    /// It says something that cannot be, or asks for more memory than anything sound does.
+    /// The archive is invalid, or demands more memory than any valid archive does.
     #[error("{what} (at byte {offset} of the archive)")]
     Damaged {
-        /// Where the header with it begins, in bytes from the start of the archive.
+        /// Offset of the invalid header, in bytes from the start of the archive.
         offset: u64,
-        /// What it says.
+        /// A description of the damage.
         what: String,
     },
 }
 
-/// What a notice is about.
+/// The subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Something is wrong: the exit status must say so.
+    /// An error: the exit status must reflect it.
     Error,
     /// The archive ends with one block of NULs instead of two.
     LoneZero,
-    /// A keyword of an extended header that nobody here knows.
+    /// An unknown keyword in an extended header.
     Keyword,
-    /// A type of entry that nobody here knows.
+    /// An unknown type of entry.
     Type,
 }
 
-/// Something to tell about an archive that can be read on.
+/// A message about an archive that can be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Where in the archive, in bytes.
+    /// Offset in the archive, in bytes.
     pub offset: u64,
-    /// What it is about.
+    /// The subject of the notice.
     pub about: About,
-    /// What to say, in the words of GNU tar where it has some.
+    /// The message, in GNU tar's words if it has this message.
     pub text: String,
 }
 
@@ -56,7 +56,7 @@ impl Notice {
         Notice { offset, about: About::Error, text: text.into() }
     }
 
-    /// Whether the exit status must say so.
+    /// Whether the exit status must reflect the notice.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.about == About::Error

@@ -1,36 +1,36 @@
-//! One header block: its checksum, its numbers, its names.
+//! A single header block: its checksum, its numbers, its names.
 
 use tar::Header;
 
 use super::number::{self, Bad};
 use super::{BLOCK, Entry, Format, Kind, Notice, Time};
 
-/// A header block whose checksum is right.
+/// A header block with a valid checksum.
 pub(super) struct Block {
     pub(super) header: Header,
 }
 
-/// What a block is, before anything of it is believed.
+/// The result of checking a block.
 pub(super) enum Checked {
-    /// All NULs.
+    /// The block is all NULs.
     Zero,
     /// The checksum is wrong.
     Bad,
-    /// It is right.
+    /// The checksum is valid.
     Good,
 }
 
-/// The dialect of a header, by its magic.
+/// The dialect of a header, determined by its magic.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     V7,
     Ustar,
-    /// Ustar with star's own fields at the end of the prefix.
+    /// Ustar with star's fields at the end of the prefix.
     Star,
     OldGnu,
 }
 
-/// Looks at a block.
+/// Checks the checksum of a block.
 pub(super) fn check(bytes: &[u8; BLOCK]) -> Checked {
     let stated = number::parse(&bytes[148..156]);
     if stated.is_err() && bytes.iter().all(|byte| *byte == 0) {
@@ -44,8 +44,8 @@ pub(super) fn check(bytes: &[u8; BLOCK]) -> Checked {
     }
 }
 
-/// The sum of the bytes with the checksum taken as blanks: of unsigned bytes as POSIX has it, and
-/// of signed ones as some old writers made it.
+/// The sum of all bytes, with the bytes of the checksum counted as blanks: of unsigned bytes, as
+/// POSIX demands, and of signed bytes, as some old programs computed it.
 pub(super) fn sums(bytes: &[u8; BLOCK]) -> (u32, i32) {
     bytes.iter().enumerate().fold((0, 0), |(unsigned, signed), (at, byte)| {
         let byte = if (148..156).contains(&at) { b' ' } else { *byte };
@@ -59,7 +59,7 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
 }
 
 impl Block {
-    /// The header in a block that was [`check`]ed.
+    /// Wraps the header in a block that [`check`] found good.
     pub(super) fn new(bytes: &[u8; BLOCK]) -> Block {
         Block { header: Header::from_byte_slice(bytes).clone() }
     }
@@ -68,12 +68,12 @@ impl Block {
         self.header.as_old().linkflag[0]
     }
 
-    /// Bytes that follow the header; `None` where it says nonsense.
+    /// Size of the content after the header in bytes; `None` if the field is invalid.
     pub(super) fn size(&self) -> Option<u64> {
         let field = &self.header.as_old().size;
         match number::parse(field) {
             Ok(size) => u64::try_from(size).ok(),
-            // GNU tar leaves it out of the label of a volume.
+            // GNU tar leaves the size out of volume labels.
             Err(Bad::Blank) if field.iter().all(|byte| *byte == 0) => Some(0),
             Err(_) => None,
         }
@@ -89,7 +89,7 @@ impl Block {
         }
     }
 
-    /// The name with its prefix.
+    /// The name, including its prefix.
     fn path(&self) -> Vec<u8> {
         let bytes = self.header.as_bytes();
         let prefix = match self.dialect() {
@@ -101,8 +101,8 @@ impl Block {
         if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
     }
 
-    /// The entry as this header alone describes it. `stored` is not filled in: extended headers may
-    /// change it.
+    /// The entry as described by this header alone. `stored` is not set, because extended headers
+    /// may change it.
     pub(super) fn entry(&self, offset: u64, notices: &mut Vec<Notice>) -> Entry {
         let old = self.header.as_old();
         let typeflag = self.typeflag();
@@ -149,18 +149,18 @@ impl Block {
         entry
     }
 
-    /// Whether it has the map of a sparse file in the form of old GNU tar.
+    /// Whether the header contains the map of a sparse file in the old GNU form.
     pub(super) fn is_old_sparse(&self) -> bool {
         self.typeflag() == b'S' && self.dialect() == Dialect::OldGnu
     }
 }
 
-/// The number that ought to be in a field, or word of what is there instead.
+/// Parses the number in a field; if there is none, adds a notice.
 fn expected(field: &[u8], name: &str, offset: u64, notices: &mut Vec<Notice>) -> Option<i64> {
     let text = match number::parse(field) {
         Ok(value) => return Some(value),
         Err(Bad::Blank) => {
-            // Some writers leave fields that they have nothing for empty; nobody is told of those.
+            // Some programs leave unused fields empty, which is not reported.
             if field.iter().all(|byte| *byte == 0) {
                 return Some(0);
             }
@@ -176,7 +176,7 @@ fn expected(field: &[u8], name: &str, offset: u64, notices: &mut Vec<Notice>) ->
     None
 }
 
-/// What a type byte stands for.
+/// The kind of entry for a type byte.
 fn kind(typeflag: u8) -> Kind {
     match typeflag {
         b'1' => Kind::HardLink,

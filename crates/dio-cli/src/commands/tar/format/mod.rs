@@ -1,9 +1,10 @@
 //! The tar formats: V7, ustar, the old GNU format and PAX, with the extensions that GNU tar, star
 //! and libarchive put into them.
 //!
-//! Nothing here knows of files or flags: [`Entries`] reads entries from an [`Archive`], [`Encoder`]
-//! makes the header blocks of an entry. Sources: POSIX.1-2017 `pax` (ustar and PAX interchange
-//! formats), the manual of GNU tar (chapter "Tar Internals"), `tar(5)` of libarchive.
+//! This module accesses neither files nor options: [`Entries`] reads entries from an [`Archive`],
+//! and [`Encoder`] creates the header blocks of an entry. Sources: POSIX.1-2017 `pax` (ustar and
+//! PAX interchange formats), the manual of GNU tar (chapter "Tar Internals"), `tar(5)` of
+//! libarchive.
 
 mod acl;
 mod archive;

@@ -1,25 +1,25 @@
-//! Numbers in header fields: octal text, or base 256 where the first bit is set.
+//! Numbers in header fields: octal text, or base 256 if the first bit is set.
 
-/// What a field says that is no number.
+/// The reason for which a field contains no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bad {
-    /// Nothing but blanks and NULs.
+    /// It contains only blanks and NULs.
     Blank,
-    /// Something else than octal digits.
+    /// It contains other characters than octal digits.
     Text,
-    /// More than 63 bits.
+    /// The number has more than 63 bits.
     Range,
 }
 
-/// The number in a field.
+/// Parses the number in a field.
 ///
-/// Octal digits may stand between blanks and end with a blank, a NUL or the field; a NUL before
-/// them is what some old writers left of the field before. A first byte of 0x80 or 0xff starts a
-/// number in two's complement, most significant byte first.
+/// Octal digits may be preceded by blanks, and end with a blank, a NUL or the field. A NUL before
+/// them is ignored: some old programs ended the previous field there. A first byte of 0x80 or 0xff
+/// starts a number in two's complement, most significant byte first.
 pub(super) fn parse(field: &[u8]) -> Result<i64, Bad> {
     match field.first() {
         Some(&first @ (0x80 | 0xff)) => return base_256(first, &field[1..]),
-        // Base 256 of a number beyond any that this can hold.
+        // This is a base-256 number too large for an `i64`.
         Some(first) if first & 0x80 != 0 => return Err(Bad::Range),
         _ => {}
     }
@@ -52,7 +52,7 @@ pub(super) fn max_octal(width: usize) -> u64 {
     (1u64 << (3 * (width - 1)).min(63)) - 1
 }
 
-/// Writes a number into a field as octal digits and a NUL; `false` when it does not fit.
+/// Writes a number into a field as octal digits and a NUL. Returns `false` if it does not fit.
 pub(super) fn put_octal(field: &mut [u8], value: u64) -> bool {
     if value > max_octal(field.len()) {
         return false;
@@ -67,7 +67,7 @@ pub(super) fn put_octal(field: &mut [u8], value: u64) -> bool {
     true
 }
 
-/// Writes a number into a field in base 256.
+/// Writes a number into a field in base 256. Returns `false` if it does not fit.
 pub(super) fn put_base_256(field: &mut [u8], value: i64) -> bool {
     let bytes = value.to_be_bytes();
     let (sign, fill) = if value < 0 { (0xff, 0xff) } else { (0x80, 0) };
@@ -87,7 +87,7 @@ pub(super) fn put_base_256(field: &mut [u8], value: i64) -> bool {
     true
 }
 
-/// A number of decimal digits and nothing else.
+/// Parses a number that consists of decimal digits only.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;

@@ -1,4 +1,4 @@
-//! Extended headers of PAX: `LENGTH KEYWORD=VALUE\n` records, and what they change in an entry.
+//! Extended headers of PAX: `LENGTH KEYWORD=VALUE\n` records, and their effects on an entry.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,15 +7,15 @@ use super::sparse::PaxSparse;
 use super::text::escaped;
 use super::{About, Entry, MAX_RECORDS, Notice, Time};
 
-/// The records of an extended header, in their order: the map of a sparse file in its first form
-/// repeats keywords.
+/// The records of an extended header, in order. Order matters: the first form of the map of a
+/// sparse file repeats keywords.
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads the records of an extended header. What comes after a record that makes no sense is left
-/// out, and that is told.
+/// Parses the records of an extended header. Everything from an invalid record on is ignored, with
+/// a notice.
 pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) -> Records {
     let mut records = Vec::new();
-    // A NUL where a record should start is padding that some writers count as content.
+    // A NUL at the start of a record is padding that some programs count as content.
     while !bytes.is_empty() && bytes[0] != 0 {
         if records.len() >= MAX_RECORDS {
             notices.push(Notice::error(offset, format!("An extended header has more than {MAX_RECORDS} records")));
@@ -35,7 +35,7 @@ pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) ->
     records
 }
 
-/// The first record: its length, keyword and value.
+/// Parses the first record: its length, keyword and value.
 fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let digits = bytes[blanks..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -58,8 +58,8 @@ fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
     Ok((length, keyword, value))
 }
 
-/// A time: seconds, maybe negative, with a fraction. Digits beyond nanoseconds are cut off, towards
-/// the past.
+/// Parses a time: seconds, possibly negative, with a fraction. Digits beyond nanoseconds are cut
+/// off, which rounds towards the past.
 pub(super) fn time(text: &[u8]) -> Option<Time> {
     let (negative, digits) = text.strip_prefix(b"-").map_or((false, text), |rest| (true, rest));
     let mut parts = digits.splitn(2, |byte| *byte == b'.');
@@ -81,16 +81,16 @@ pub(super) fn time(text: &[u8]) -> Option<Time> {
     })
 }
 
-/// What extended headers say of an entry beside what goes into the [`Entry`] itself.
+/// Values from extended headers that are not stored in the [`Entry`] directly.
 #[derive(Default)]
 pub(super) struct Extended {
-    /// Bytes in the archive.
+    /// Bytes of content in the archive.
     pub(super) size: Option<u64>,
     pub(super) sparse: PaxSparse,
 }
 
-/// Applies the records to an entry, the later ones over the earlier ones. An empty value takes an
-/// earlier one away.
+/// Applies the records to an entry; later records override earlier ones. An empty value cancels an
+/// earlier one.
 pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notices: &mut Vec<Notice>) -> Extended {
     let mut extended = Extended::default();
     let mut aside = Aside::default();
@@ -112,18 +112,17 @@ pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notice
     extended
 }
 
-/// What can only be dealt with after the other records.
+/// State for extended attributes that is needed until all records have been read.
 #[derive(Default)]
 struct Aside {
-    /// Where each extended attribute is among those of the entry: there may be very many.
+    /// Index of each extended attribute in the entry. A map, because there may be very many.
     places: HashMap<Vec<u8>, usize>,
-    /// Extended attributes as libarchive writes them, beside those of `SCHILY.xattr` in most
-    /// archives.
+    /// Extended attributes in libarchive's form. Most archives contain each also as `SCHILY.xattr`.
     libarchive: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Aside {
-    /// An attribute of the entry, the last one of its name.
+    /// Sets an attribute of the entry, and replaces an earlier one of the same name.
     fn set(&mut self, entry: &mut Entry, name: Vec<u8>, value: Vec<u8>) {
         match self.places.get(&name) {
             Some(at) => entry.xattrs[*at].1 = value,
@@ -135,7 +134,7 @@ impl Aside {
     }
 }
 
-/// The notice on a record that is not understood, or makes no sense.
+/// Builds the notice about a record that is unknown or invalid.
 fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
     let known = [&b"size"[..], b"uid", b"gid", b"mtime", b"atime", b"ctime"];
     if known.contains(&keyword) || keyword.starts_with(b"GNU.sparse.") {
@@ -147,7 +146,8 @@ fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
     Notice { offset, about: About::Keyword, text }
 }
 
-/// The keywords of POSIX; `None` where it is another, `Some(false)` where the value makes no sense.
+/// Applies a keyword defined by POSIX. `None` for other keywords, `Some(false)` for an invalid
+/// value.
 fn standard(keyword: &[u8], value: &[u8], entry: &mut Entry, extended: &mut Extended) -> Option<bool> {
     let text = || super::header::text(value).to_vec();
     let id = || decimal(value).and_then(|id| u32::try_from(id).ok());
@@ -182,13 +182,13 @@ fn standard(keyword: &[u8], value: &[u8], entry: &mut Entry, extended: &mut Exte
     Some(true)
 }
 
-/// Attributes, ACLs and contexts.
+/// Applies the keywords for attributes, ACLs and SELinux contexts.
 fn vendor(keyword: &[u8], value: &[u8], entry: &mut Entry, aside: &mut Aside) -> Option<bool> {
     match keyword {
         b"SCHILY.acl.access" => entry.acl_access = Some(value.to_vec()),
         b"SCHILY.acl.default" => entry.acl_default = Some(value.to_vec()),
         b"RHT.security.selinux" => entry.selinux = Some(super::header::text(value).to_vec()),
-        // What star and libarchive say of a file that no extraction can use.
+        // Data from star and libarchive that extraction cannot use.
         b"SCHILY.dev" | b"SCHILY.ino" | b"SCHILY.nlink" | b"SCHILY.fflags" | b"LIBARCHIVE.creationtime" => {}
         _ => {
             if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
@@ -209,12 +209,12 @@ fn vendor(keyword: &[u8], value: &[u8], entry: &mut Entry, aside: &mut Aside) ->
     Some(true)
 }
 
-/// Whether it can be the name of an attribute.
+/// Whether this can be the name of an extended attribute.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.contains(&0)
 }
 
-/// An empty value: what the header itself says is right.
+/// Handles an empty value: the value of the header itself applies again.
 fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extended, aside: &mut Aside) {
     match keyword {
         b"path" => entry.path.clone_from(&header.path),
@@ -230,7 +230,7 @@ fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extend
         b"SCHILY.acl.access" => entry.acl_access = None,
         b"SCHILY.acl.default" => entry.acl_default = None,
         _ => {
-            // An attribute whose value is empty is an attribute all the same.
+            // For an extended attribute, an empty value is a valid value.
             if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
                 aside.set(entry, plain_name(name), Vec::new());
             }
@@ -238,8 +238,8 @@ fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extend
     }
 }
 
-/// The name of an attribute out of a keyword, where GNU tar writes `%3D` for an equals sign and
-/// `%25` for a per cent sign.
+/// Decodes the name of an attribute in a keyword; GNU tar writes `%3D` for an equals sign and `%25`
+/// for a per cent sign.
 fn plain_name(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -255,7 +255,7 @@ fn plain_name(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Text with `%XX` for bytes.
+/// Decodes text in which `%XX` stands for a byte.
 fn from_percent(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -272,7 +272,7 @@ fn from_percent(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Base 64 (RFC 4648), with or without padding.
+/// Decodes base 64 (RFC 4648), with or without padding.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     let mut out = Vec::with_capacity(end / 4 * 3 + 2);

@@ -1,4 +1,4 @@
-//! Extended headers as GNU tar writes them with `--format=pax`.
+//! Writes extended headers as GNU tar does with `--format=pax`.
 
 use std::io::Write;
 
@@ -6,12 +6,12 @@ use super::block::{Encoder, Fields, NAME, OWNER, Unfit, content_of, data, link_o
 use super::number::max_octal;
 use super::{BLOCK, Entry, Kind, Time};
 
-/// Bytes of a field for a number of an owner, and for a size or time.
+/// Sizes of the fields for user and group IDs, and for sizes and times, in bytes.
 const ID: usize = 8;
 const LONG: usize = 12;
 
-/// The blocks of an entry: an extended header where one is needed, the header, the map of a sparse
-/// file (version 1.0).
+/// Encodes the blocks of an entry: an extended header if one is needed, the header, and the map of
+/// a sparse file (version 1.0).
 pub(super) fn encode(encoder: &Encoder, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
     let extents = entry.sparse.as_ref().filter(|_| entry.kind == Kind::Regular).map(|map| whole_map(map, entry.size));
     let map = extents.as_ref().map(|extents| map_of(extents)).unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn encode(encoder: &Encoder, entry: &Entry, path: &[u8]) -> Result<Ve
     Ok(out)
 }
 
-/// Moves what does not fit into a field into a record, and adds what no field is for.
+/// Moves values that do not fit into their fields into records, and adds values that have no field.
 fn extend(encoder: &Encoder, entry: &Entry, fields: &mut Fields<'_>, records: &mut Vec<u8>) {
     let link = link_of(entry);
     if link.len() > NAME {
@@ -105,7 +105,7 @@ fn attributes(entry: &Entry, records: &mut Vec<u8>) {
     }
 }
 
-/// Appends `LENGTH KEYWORD=VALUE\n`, the length being that of all of it.
+/// Appends `LENGTH KEYWORD=VALUE\n`; the length is that of the whole record.
 fn record(records: &mut Vec<u8>, keyword: &[u8], value: &[u8]) {
     let rest = keyword.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -123,9 +123,9 @@ fn record(records: &mut Vec<u8>, keyword: &[u8], value: &[u8]) {
     records.push(b'\n');
 }
 
-/// A time as decimal text, without zeros at the end of the fraction.
+/// Formats a time as decimal text, without trailing zeros in the fraction.
 fn time(time: Time) -> Vec<u8> {
-    // A fraction counts away from zero.
+    // In text the fraction counts away from zero.
     let (sign, seconds, nanos) = if time.seconds < 0 && time.nanos > 0 {
         ("-", (time.seconds + 1).unsigned_abs(), 1_000_000_000 - time.nanos)
     } else {
@@ -138,7 +138,7 @@ fn time(time: Time) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The name of a stand-in: `DIRECTORY/BETWEEN/NAME`.
+/// The name of a substitute entry: `DIRECTORY/BETWEEN/NAME`.
 fn beside(path: &[u8], between: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let whole = &path[..end];
@@ -172,7 +172,7 @@ fn extended_header(
         gname: b"",
         device: None,
     })?;
-    // The header of an extended header has no numbers of a device.
+    // GNU tar leaves the device numbers empty in the header of an extended header.
     block[329..345].fill(0);
     seal(&mut block, out);
     out.extend_from_slice(records);
@@ -180,7 +180,7 @@ fn extended_header(
     Ok(())
 }
 
-/// The map of a sparse file in its version 1.0: blocks that begin its content.
+/// The map of a sparse file in version 1.0: blocks at the start of the content.
 fn map_of(extents: &[(u64, u64)]) -> Vec<u8> {
     let mut text = format!("{}\n", extents.len()).into_bytes();
     for (offset, length) in extents {

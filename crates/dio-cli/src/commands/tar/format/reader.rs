@@ -1,4 +1,4 @@
-//! Entries out of an archive, one after the other.
+//! Reads the entries of an archive one after the other.
 
 use std::io::Read;
 
@@ -12,31 +12,30 @@ use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSI
 
 /// The entries of an archive.
 ///
-/// [`Entries::next_entry`] gives the next one; then its content can be read, whole or in part. What
-/// is not read is passed over by the next call.
+/// [`Entries::next_entry`] returns the next entry. Then its content can be read, wholly or in part.
+/// The next call skips the content that was not read.
 #[derive(Debug)]
 pub struct Entries<A> {
     archive: A,
-    /// Bytes of the archive that are behind.
+    /// Bytes of the archive read so far.
     offset: u64,
-    /// Bytes of the content in the archive that are still to come, and the padding after them.
+    /// Bytes of the content that remain in the archive, and the padding after them.
     left: u64,
     padding: u64,
     expand: Expand,
     globals: Records,
     ignore_zeros: bool,
     seen_header: bool,
-    /// Whether what came last was no header, and that has been told.
+    /// Whether the last blocks were no headers, which has been reported.
     skipping: bool,
     ended: bool,
-    /// Where the end of the archive begins, once it was seen, and whether there was a block of
-    /// NULs.
+    /// Offset of the end of the archive, once it was found, and whether a block of NULs marks it.
     end: Option<u64>,
     end_is_marked: bool,
     notices: Vec<Notice>,
 }
 
-/// Where reading of the whole content, holes included, is.
+/// Position in the content including holes, for [`Entries::read_content`].
 #[derive(Debug, Default)]
 struct Expand {
     extents: Option<std::vec::IntoIter<(u64, u64)>>,
@@ -45,12 +44,12 @@ struct Expand {
     size: u64,
 }
 
-/// Headers that come before the one they extend.
+/// Extension headers that were read before the header they extend.
 #[derive(Default)]
 struct Pending {
     records: Records,
     is_pax: bool,
-    /// With the blocks that they take.
+    /// The long name, and the number of blocks that hold it; likewise the long link target.
     long_name: Option<(Vec<u8>, u64)>,
     long_link: Option<(Vec<u8>, u64)>,
     position: Option<u64>,
@@ -58,7 +57,7 @@ struct Pending {
 }
 
 impl<A: Archive> Entries<A> {
-    /// Reads the archive from where it stands.
+    /// Starts reading at the current position of the archive.
     pub fn new(archive: A) -> Entries<A> {
         Entries {
             archive,
@@ -77,45 +76,44 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// Whether blocks of NULs are passed over instead of ending the archive (`-i`).
+    /// Sets whether blocks of NULs are skipped instead of ending the archive (`-i`).
     #[must_use]
     pub fn ignoring_zeros(mut self, ignore: bool) -> Entries<A> {
         self.ignore_zeros = ignore;
         self
     }
 
-    /// What is to be told so far; each is handed out once.
+    /// Returns the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Bytes of the archive that are behind.
+    /// Bytes of the archive read so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Where the end of the archive begins: its blocks of NULs, or where the file ends without any.
-    /// `None` before [`Entries::next_entry`] has answered `None`.
+    /// Offset of the end of the archive: that of its blocks of NULs, or the end of the file if
+    /// there are none. `None` until [`Entries::next_entry`] has returned `None`.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Whether a block of NULs was there to say that the archive ends.
+    /// Whether a block of NULs marks the end of the archive.
     pub fn end_is_marked(&self) -> bool {
         self.end_is_marked
     }
 
-    /// The archive, to read what is behind its end.
+    /// Returns the archive, so that the bytes behind its end can be read.
     pub fn into_inner(self) -> A {
         self.archive
     }
 
-    /// The next entry, `None` at the end of the archive.
+    /// Returns the next entry, or `None` at the end of the archive.
     ///
     /// # Errors
-    /// What reading answers; an archive that ends amid an entry, or says what cannot be: nothing
-    /// can be read after that. Blocks that are no headers are passed over, which
-    /// [`Entries::take_notices`] tells of.
+    /// Reading failed, the archive ends within an entry, or it is invalid; nothing can be read
+    /// afterwards. Blocks that are no headers are skipped; [`Entries::take_notices`] reports them.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, FormatError> {
         if self.ended {
             return Ok(None);
@@ -139,7 +137,7 @@ impl<A: Archive> Entries<A> {
                     self.tell(0, "This does not look like a tar archive");
                     return Ok(None);
                 }
-                // What is no archive ends with whatever it likes.
+                // After blocks that are no headers, an incomplete block is no error.
                 count if pending.position.is_none() && (count == 0 || self.skipping) => {
                     self.end = Some(at);
                     return Ok(None);
@@ -177,7 +175,7 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// Tells of blocks that are no headers, once for all that follow each other.
+    /// Reports blocks that are no headers, once for each run of them.
     fn tell_bad(&mut self, offset: u64) {
         if !self.seen_header && !self.skipping {
             self.tell(offset, "This does not look like a tar archive");
@@ -191,7 +189,7 @@ impl<A: Archive> Entries<A> {
         self.notices.push(Notice::error(offset, text));
     }
 
-    /// An archive ends with two blocks of NULs.
+    /// Checks for the second block of NULs, which every archive should have at its end.
     fn look_for_second_zero(&mut self) -> Result<(), FormatError> {
         let at = self.offset;
         let mut bytes = [0; BLOCK];
@@ -203,8 +201,8 @@ impl<A: Archive> Entries<A> {
         Ok(())
     }
 
-    /// A header that extends the next one, or all that follow; the label of the volume, if it has
-    /// one.
+    /// Reads a header that extends the next one or all later ones. Returns the label of the volume
+    /// if the header contains one.
     fn extension(
         &mut self,
         block: &Block,
@@ -241,7 +239,7 @@ impl<A: Archive> Entries<A> {
         Ok(None)
     }
 
-    /// A record for all entries that follow.
+    /// Adds a record that applies to all later entries.
     fn take_global(&mut self, record: (Vec<u8>, Vec<u8>), at: u64) -> Result<(), FormatError> {
         self.globals.retain(|(keyword, _)| *keyword != record.0);
         self.globals.push(record);
@@ -257,7 +255,7 @@ impl<A: Archive> Entries<A> {
         self.globals.iter().map(|(keyword, value)| keyword.len() + value.len()).sum()
     }
 
-    /// The name of the volume, which PAX archives have in a header for all entries.
+    /// The label of the volume, which PAX archives store in a global header.
     fn label(&mut self, block: &Block, at: u64, name: &[u8]) -> Entry {
         let Entry { mtime, .. } = block.entry(at, &mut self.notices);
         Entry {
@@ -273,7 +271,7 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// The entry of a header and of those before it.
+    /// Builds an entry from its header and the extension headers before it.
     fn assemble(&mut self, block: &Block, at: u64, size: u64, pending: Pending) -> Result<Entry, FormatError> {
         let mut plain = block.entry(at, &mut self.notices);
         plain.position = pending.position.unwrap_or(at);
@@ -295,12 +293,12 @@ impl<A: Archive> Entries<A> {
         let mut extended = pax::apply(&records, &mut entry, &plain, &mut self.notices);
         let name = extended.sparse.name.as_ref().unwrap_or(&entry.path);
         if matches!(entry.typeflag, 0 | b'0' | b'7') && name.ends_with(b"/") {
-            // This is how writers older than ustar wrote directories.
+            // Programs older than ustar stored directories in this form.
             entry.kind = Kind::Directory;
         }
         let size = match entry.kind {
-            // These have no content, whatever their size says: old writers put that of the file, of
-            // the target's name or of the directory there.
+            // These have no content, whatever their size field says: old programs stored the size
+            // of the file, of the target's name or of the directory there.
             Kind::HardLink | Kind::Symlink | Kind::Character | Kind::Block | Kind::Fifo => 0,
             Kind::Directory if entry.typeflag != b'D' => 0,
             _ => extended.size.unwrap_or(size),
@@ -329,7 +327,7 @@ impl<A: Archive> Entries<A> {
         Ok(entry)
     }
 
-    /// Tells of entries that are taken for something else than they claim to be.
+    /// Reports an entry whose type is unknown, so that it is treated as a regular file.
     fn tell_odd(&mut self, entry: &Entry) {
         if entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
             let shown = escaped(&[entry.typeflag]);
@@ -345,7 +343,7 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// The map of an old GNU header, and of the headers that go on with it.
+    /// Reads the map in an old GNU header, and in the blocks that continue it.
     fn old_sparse(&mut self, block: &Block, entry: &mut Entry) -> Result<(), Problem> {
         let bytes = block.header.as_bytes();
         let real = super::number::parse(&bytes[483..495]).ok().and_then(|size| u64::try_from(size).ok());
@@ -361,7 +359,7 @@ impl<A: Archive> Entries<A> {
             if listed {
                 listed = sparse::old_extents(&next[..504], &mut extents)?;
             } else {
-                // Nothing sound goes on after the list has ended.
+                // A valid map does not continue after its end.
                 return Err("The map of a sparse file makes no sense".into());
             }
             more = next[504] != 0;
@@ -371,7 +369,7 @@ impl<A: Archive> Entries<A> {
         Ok(())
     }
 
-    /// The map that an extended header has, or announces.
+    /// Reads the map that an extended header contains or announces.
     fn pax_sparse(&mut self, form: Form, said: &sparse::PaxSparse, entry: &mut Entry) -> Result<(), Problem> {
         if let Some(name) = &said.name {
             entry.path.clone_from(name);
@@ -402,10 +400,10 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// Reads the content of the entry with its holes; 0 at its end.
+    /// Reads the content of the entry, with zeros for holes. Returns 0 at its end.
     ///
     /// # Errors
-    /// What reading answers; an archive that ends within it.
+    /// Reading failed, or the archive ends within the content.
     pub fn read_content(&mut self, buffer: &mut [u8]) -> Result<usize, FormatError> {
         if self.expand.extents.is_none() {
             return self.read_stored(buffer);
@@ -422,7 +420,7 @@ impl<A: Archive> Entries<A> {
                 if buffer.is_empty() || expand.extent.is_none() {
                     return Ok(0);
                 }
-                // An extent of no bytes.
+                // An extent may be empty.
                 expand.extent = None;
                 continue;
             }
@@ -437,11 +435,11 @@ impl<A: Archive> Entries<A> {
         }
     }
 
-    /// Reads the data of the entry as the archive has it: of a sparse file, one extent after the
-    /// other; 0 at its end.
+    /// Reads the data of the entry as stored in the archive; for a sparse file, one extent after
+    /// the other. Returns 0 at its end.
     ///
     /// # Errors
-    /// What reading answers; an archive that ends within it.
+    /// Reading failed, or the archive ends within the data.
     pub fn read_stored(&mut self, buffer: &mut [u8]) -> Result<usize, FormatError> {
         let some = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
         if some == 0 {
@@ -451,11 +449,11 @@ impl<A: Archive> Entries<A> {
         self.took(read)
     }
 
-    /// The next bytes of the data as they lie in the buffer of the archive; empty at its end. To be
-    /// followed by [`Entries::consume_stored`].
+    /// Returns the next bytes of the data from the archive's buffer, or nothing at the end. The
+    /// caller then calls [`Entries::consume_stored`].
     ///
     /// # Errors
-    /// What reading answers; an archive that ends within the data.
+    /// Reading failed, or the archive ends within the data.
     pub fn fill_stored(&mut self) -> Result<&[u8], FormatError> {
         if self.left == 0 {
             return Ok(&[]);
@@ -469,10 +467,10 @@ impl<A: Archive> Entries<A> {
         Ok(&there[..some])
     }
 
-    /// Goes on behind `count` bytes of what [`Entries::fill_stored`] gave.
+    /// Skips `count` of the bytes that [`Entries::fill_stored`] returned.
     ///
     /// # Panics
-    /// When it gave fewer.
+    /// If it returned fewer.
     pub fn consume_stored(&mut self, count: usize) {
         assert!(count as u64 <= self.left, "more than there is of this entry");
         self.archive.consume(count);
@@ -480,7 +478,7 @@ impl<A: Archive> Entries<A> {
         self.left -= count as u64;
     }
 
-    /// Bytes of the data in the archive that have not been read yet.
+    /// Bytes of the entry's data that have not been read yet.
     pub fn stored_left(&self) -> u64 {
         self.left
     }
@@ -504,7 +502,8 @@ impl<A: Archive> Entries<A> {
         if passed < bytes { Err(self.truncated()) } else { Ok(()) }
     }
 
-    /// Reads a block; returns how much of it there was, less only at the end of the archive.
+    /// Reads a block. Returns the number of bytes read, which is smaller only at the end of the
+    /// archive.
     fn read_block(&mut self, block: &mut [u8; BLOCK]) -> Result<usize, FormatError> {
         let mut filled = 0;
         while filled < BLOCK {
@@ -517,8 +516,8 @@ impl<A: Archive> Entries<A> {
         Ok(filled)
     }
 
-    /// The content of an extension, and its padding passed over. Memory grows with what is there,
-    /// not with what is claimed.
+    /// Reads the content of an extension header, and skips its padding. Memory grows with the bytes
+    /// that the archive has, not with the size it claims.
     fn read_all(&mut self, size: u64) -> Result<Vec<u8>, FormatError> {
         let mut content = Vec::new();
         (&mut self.archive).take(size).read_to_end(&mut content)?;
@@ -531,7 +530,7 @@ impl<A: Archive> Entries<A> {
     }
 }
 
-/// Why the map of a sparse file cannot be had.
+/// The reason for which the map of a sparse file cannot be read.
 enum Problem {
     Refused(String),
     Format(FormatError),

@@ -1,22 +1,22 @@
-//! Maps of sparse files: the old GNU form, and the three that PAX headers carry (0.0, 0.1, 1.0).
+//! Maps of sparse files: the old GNU form, and three forms in PAX headers (0.0, 0.1, 1.0).
 
 use super::number::decimal;
 use super::{BLOCK, MAX_EXTENTS, number};
 
-/// Why a map is refused.
+/// The reason for which a map is rejected.
 pub(super) type Refused = String;
 
-/// What the records of an extended header say of a sparse file.
+/// The records of an extended header that describe a sparse file.
 #[derive(Default)]
 pub(super) struct PaxSparse {
-    /// The size with the holes.
+    /// The size of the file including holes.
     pub(super) size: Option<u64>,
-    /// The name; the header has one that says what the file is for those that do not know of sparse
-    /// files.
+    /// The name of the file. The header itself has a different name, for programs that do not
+    /// support sparse files.
     pub(super) name: Option<Vec<u8>>,
     major: Option<u64>,
     minor: Option<u64>,
-    /// Of 0.0, where an offset stands before its length.
+    /// In form 0.0, the offset that waits for its length.
     offset: Option<u64>,
     extents: Vec<(u64, u64)>,
     has_map: bool,
@@ -24,16 +24,16 @@ pub(super) struct PaxSparse {
 
 /// The form of a map.
 pub(super) enum Form {
-    /// No sparse file.
+    /// The file is not sparse.
     None,
-    /// The map is in the records.
+    /// The records contain the map.
     Here(Vec<(u64, u64)>),
-    /// The map begins the content.
+    /// The map is at the start of the content.
     InContent,
 }
 
 impl PaxSparse {
-    /// Takes a record; `false` when it is no record of this, or makes no sense.
+    /// Handles a record. Returns `false` if the record is not about sparse files, or is invalid.
     pub(super) fn take(&mut self, keyword: &[u8], value: &[u8]) -> bool {
         let Some(keyword) = keyword.strip_prefix(b"GNU.sparse.") else { return false };
         let number = || decimal(value).filter(|number| i64::try_from(*number).is_ok());
@@ -50,7 +50,7 @@ impl PaxSparse {
                 true
             }
             b"numblocks" => {
-                // The number of extents is what counts; this only begins the list anew.
+                // The number itself is not used; the record only starts a new list.
                 self.extents.clear();
                 self.has_map = true;
                 number().is_some()
@@ -71,7 +71,7 @@ impl PaxSparse {
         }
     }
 
-    /// The map of 0.1: `offset,length,offset,length…`.
+    /// Parses the map of form 0.1: `offset,length,offset,length…`.
     fn take_map(&mut self, value: &[u8]) -> bool {
         self.extents.clear();
         self.has_map = true;
@@ -88,7 +88,7 @@ impl PaxSparse {
         true
     }
 
-    /// Which form it is, and the map where it is in the records.
+    /// Determines the form, and takes the map if the records contain it.
     pub(super) fn form(&mut self) -> Result<Form, Refused> {
         match (self.major, self.minor) {
             (Some(1), Some(0)) => Ok(Form::InContent),
@@ -101,8 +101,8 @@ impl PaxSparse {
     }
 }
 
-/// Extents out of the fields of an old GNU header: up to `fields` pairs of twelve bytes.
-/// `Ok(false)` when the list has ended.
+/// Reads extents from the fields of an old GNU header; each extent is a pair of twelve-byte
+/// numbers. Returns `Ok(false)` if the list ended.
 pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Result<bool, Refused> {
     for field in fields.chunks_exact(24) {
         if field[12] == 0 {
@@ -124,8 +124,8 @@ pub(super) fn too_many() -> Refused {
     format!("The map of a sparse file has more than {MAX_EXTENTS} extents")
 }
 
-/// The map of 1.0, read as its blocks come: decimal numbers, each on a line; first how many extents
-/// there are.
+/// The map of form 1.0, parsed block by block. It consists of decimal numbers, one on each line;
+/// the first is the number of extents.
 #[derive(Default)]
 pub(super) struct Lines {
     expected: Option<usize>,
@@ -135,7 +135,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes a block; the map once it is whole. The rest of the last block is padding.
+    /// Parses a block. Returns the map once it is complete; the rest of the last block is padding.
     pub(super) fn take(&mut self, block: &[u8; BLOCK]) -> Result<Option<Vec<(u64, u64)>>, Refused> {
         for byte in block {
             if *byte != b'\n' {
@@ -165,8 +165,8 @@ impl Lines {
     }
 }
 
-/// Holds a map against the sizes: extents in order and apart, within the file, and with exactly the
-/// data that is there.
+/// Checks a map against the sizes: the extents must be in order, not overlapping and within the
+/// file, and their data must be as long as the data in the archive.
 pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<(), Refused> {
     let (mut end, mut data) = (0u64, 0u64);
     for &(offset, length) in extents {
@@ -176,7 +176,7 @@ pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<()
                 "The map of a sparse file of {size} bytes has {length} bytes at {offset}, beyond its end or overlapping"
             )
         })?;
-        // No overflow: what has been added so far lies apart within `size`.
+        // This cannot overflow: the extents so far do not overlap and lie within `size`.
         data += length;
     }
     if data != stored {

@@ -1,9 +1,9 @@
-//! Names as GNU tar shows them: the quoting style `escape` of gnulib.
+//! Formats names as GNU tar does with gnulib's quoting style `escape`.
 
 use dio::quote::push_escape;
 
-/// A name with the escapes of C for what cannot be printed, and for the backslash itself. Bytes
-/// that are not text of the user's locale become octal escapes.
+/// Escapes a name: bytes that cannot be printed and the backslash become C escapes. Bytes that are
+/// not text in the user's locale become octal escapes.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     escaped_in(name, crate::locale::is_utf8())

@@ -1,12 +1,12 @@
-//! Brackets of patterns: what is between `[` and `]`, as ranges of characters and as part of a
+//! Bracket expressions in patterns, parsed into ranges of characters or translated to a part of a
 //! regular expression.
 
 use super::matching::Matching;
 
-/// One character of UTF-8, or a byte that is none.
+/// Matches one UTF-8 character, or a byte that is not part of one.
 pub(in super::super) const ANY: &str = "(?:[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|[\\xe0-\\xef][\\x80-\\xbf]{2}|[\\xf0-\\xf4][\\x80-\\xbf]{3}|[\\x80-\\xff])";
 
-/// A byte that means itself in an expression.
+/// Appends a byte to a regular expression so that it matches itself.
 pub(in super::super) fn literal(out: &mut String, byte: u8) {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'/' => out.push(char::from(byte)),
@@ -14,23 +14,23 @@ pub(in super::super) fn literal(out: &mut String, byte: u8) {
     }
 }
 
-/// The characters that a bracket stands for.
+/// The characters that a bracket expression matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) negated: bool,
     /// First and last character of each range. A byte that is no character of the locale is
-    /// [`byte_beyond`].
+    /// represented by [`byte_beyond`].
     ranges: Vec<(u32, u32)>,
 }
 
-/// The number of a byte that is no character, in no range of characters.
+/// Represents a byte that is no character by a number outside all ranges of characters.
 pub(super) fn byte_beyond(byte: u8) -> u32 {
     0x11_0000 + u32::from(byte)
 }
 
 impl Set {
-    /// The set that follows `[`, and the length of what describes it; none where it is not closed,
-    /// or names a class that there is not.
+    /// Parses the bracket expression after `[`. Returns the set and the length of the expression,
+    /// or `None` if it is not closed or names an unknown class.
     pub(super) fn parse(text: &[u8], utf8: bool) -> Option<(Set, usize)> {
         let negated = matches!(text.first(), Some(b'!' | b'^'));
         let first = usize::from(negated);
@@ -59,14 +59,14 @@ impl Set {
         }
     }
 
-    /// Whether a character is one of them.
+    /// Whether a character is in the ranges of the set.
     pub(super) fn holds(&self, character: u32) -> bool {
         self.ranges.iter().any(|&(from, to)| from <= character && character <= to)
     }
 }
 
-/// The set behind `[` as a regular expression, and the length of what describes it; none where it
-/// is not closed.
+/// Translates the bracket expression after `[` to a regular expression. Returns it with the length
+/// of the bracket expression, or `None` if that is invalid.
 pub(in super::super) fn bracket(text: &[u8], how: Matching, utf8: bool) -> Option<(String, usize)> {
     let (set, length) = Set::parse(text, utf8)?;
     let (mut bytes, mut longer) = (String::new(), Vec::new());
@@ -82,9 +82,9 @@ pub(in super::super) fn bracket(text: &[u8], how: Matching, utf8: bool) -> Optio
     Some((expression(set.negated, &bytes, &longer, how, utf8), length))
 }
 
-/// A set of bytes and longer characters as an expression.
+/// Builds the regular expression for a set of single bytes and longer characters.
 fn expression(negated: bool, bytes: &str, longer: &[String], how: Matching, utf8: bool) -> String {
-    // A slash is matched by itself alone where wildcards do not match it.
+    // If wildcards do not match a slash, only a slash in the pattern itself does.
     let slash = if how.match_slash { "" } else { "&&[^/]" };
     let positive = match (bytes.is_empty(), longer.is_empty()) {
         (true, true) => "[^\\x00-\\xff]".to_owned(),
@@ -98,14 +98,14 @@ fn expression(negated: bool, bytes: &str, longer: &[String], how: Matching, utf8
     if !utf8 {
         return if bytes.is_empty() { ".".to_owned() } else { format!("[[^{bytes}]{slash}]") };
     }
-    // Longer characters in a set that is turned round are not told from others: bytes cannot
-    // express it shortly.
+    // A negated set does not distinguish longer characters, because a short expression over bytes
+    // cannot do so.
     let single =
         if bytes.is_empty() { "[\\x00-\\x7f]".to_owned() } else { format!("[[\\x00-\\x7f]&&[^{bytes}]{slash}]") };
     ANY.replace("[\\x00-\\x7f]", &single)
 }
 
-/// The characters of UTF-8 from one to another.
+/// An expression for the UTF-8 characters from `from` to `to`.
 fn characters(from: u32, to: u32) -> String {
     match (char::from_u32(from), char::from_u32(to)) {
         (Some(from), Some(to)) if from <= to => {
@@ -123,8 +123,8 @@ fn characters(from: u32, to: u32) -> String {
 /// Ranges of bytes, both ends included.
 type Ranges = &'static [(u8, u8)];
 
-/// A class such as `[:alpha:]` at the start of the text, with its length; the class is none if it
-/// has no such name.
+/// Parses a class such as `[:alpha:]` at the start of the text. Returns its ranges (`None` for an
+/// unknown name) and its length.
 fn class(text: &[u8]) -> Option<(Option<Ranges>, usize)> {
     let name = text.strip_prefix(b"[:")?;
     let end = name.windows(2).position(|two| two == b":]")?;
@@ -146,7 +146,7 @@ fn class(text: &[u8]) -> Option<(Option<Ranges>, usize)> {
     Some((Some(class), end + 4))
 }
 
-/// One character of a bracket, with its length.
+/// Parses one character of a bracket expression. Returns it with its length.
 fn element(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
     let (escape, text) = match text {
         [b'\\', rest @ ..] => (1, rest),
@@ -156,7 +156,8 @@ fn element(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
     Some((character, escape + length))
 }
 
-/// The first character of a text and its length; a byte that is none is a character of its own.
+/// The first character of a text and its length. A byte that is not part of a character counts as
+/// one.
 pub(super) fn character(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
     let &first = text.first()?;
     if first < 0x80 || !utf8 {

@@ -1,5 +1,5 @@
-//! One pattern with wildcards, matched against names without a regular expression: thousands of
-//! them take little memory.
+//! Matches names against one pattern with wildcards without compiling a regular expression, so that
+//! thousands of patterns need little memory.
 
 use super::bracket::{Set, character};
 use super::matching::Matching;
@@ -7,7 +7,7 @@ use super::matching::Matching;
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// These bytes, in lower case where case does not count.
+    /// Literal bytes, in lower case if case is ignored.
     Text(Box<[u8]>),
     /// `?`
     Any,
@@ -15,7 +15,7 @@ enum Token {
     Star,
     /// `[…]`
     Set(Box<Set>),
-    /// What no name has.
+    /// Never matches.
     Never,
 }
 
@@ -28,7 +28,8 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// What `fnmatch(3)` takes literally because it makes no sense (an open bracket) is literal.
+    /// Parses a pattern. As in `fnmatch(3)`, an invalid bracket expression (one that is not closed)
+    /// is literal text.
     pub(super) fn new(pattern: &[u8], how: Matching, utf8: bool) -> Glob {
         let (mut tokens, mut text) = (Vec::new(), Vec::new());
         let mut rest = pattern;
@@ -53,8 +54,7 @@ impl Glob {
                         rest = after;
                         continue;
                     }
-                    // It stands for nothing that a name could hold (fnmatch(3) of the GNU C
-                    // library).
+                    // A backslash at the end matches no name (`fnmatch(3)` of the GNU C library).
                     None => Token::Never,
                 },
                 _ => {
@@ -71,8 +71,7 @@ impl Glob {
         Glob { tokens: tokens.into(), how, utf8 }
     }
 
-    /// The longest text that each name which matches has in it, byte for byte; none where case does
-    /// not count.
+    /// The longest literal text, which every matching name contains. `None` if case is ignored.
     pub(super) fn text(&self) -> Option<&[u8]> {
         if self.how.ignore_case {
             return None;
@@ -82,15 +81,15 @@ impl Glob {
         texts.max_by_key(|text| text.len())
     }
 
-    /// Whether a name matches, from its start or behind any `/`.
+    /// Whether a name matches, from its start or, unless the pattern is anchored, after any `/`.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.matches_from_start(name)
             || !self.how.anchored
                 && memchr::memchr_iter(b'/', name).any(|slash| self.matches_from_start(&name[slash + 1..]))
     }
 
-    /// Only the last `*` passed is ever tried with more: one before it that took more would leave
-    /// it no other names.
+    /// Matches a name from its start. Only the last `*` so far is extended on a mismatch: extending
+    /// an earlier one as well would not match any additional names.
     fn matches_from_start(&self, name: &[u8]) -> bool {
         let (mut token, mut rest) = (0, name);
         let mut star: Option<(usize, &[u8])> = None;
@@ -121,7 +120,7 @@ impl Glob {
         }
     }
 
-    /// How many bytes at the start of `rest` are what a token stands for; none if they are not.
+    /// Matches one token at the start of `rest`. Returns the number of bytes matched, or `None`.
     fn step(&self, token: &Token, rest: &[u8]) -> Option<usize> {
         match token {
             Token::Text(text) => {
@@ -154,7 +153,7 @@ fn end_text(tokens: &mut Vec<Token>, text: &mut Vec<u8>, how: Matching) {
     tokens.push(Token::Text(std::mem::take(text).into()));
 }
 
-/// The letter of ASCII in the other case.
+/// The same ASCII letter in the other case.
 fn other_case(one: u32) -> Option<u32> {
     let byte = u8::try_from(one).ok().filter(u8::is_ascii_alphabetic)?;
     Some(u32::from(byte ^ 0x20))

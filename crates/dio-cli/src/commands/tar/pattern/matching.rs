@@ -1,16 +1,16 @@
-//! How patterns match.
+//! Settings for the matching of patterns.
 
-/// How patterns match.
+/// Settings for the matching of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Matching {
-    /// From the start of the name only; otherwise behind any `/` too.
+    /// Whether a pattern matches from the start of the name only, instead of after any `/` too.
     pub(in super::super) anchored: bool,
-    /// `*`, `?` and brackets have a meaning.
+    /// Whether `*`, `?` and brackets are wildcards.
     pub(in super::super) wildcards: bool,
-    /// They match `/` too.
+    /// Whether wildcards match `/`.
     pub(in super::super) match_slash: bool,
-    /// Upper and lower case of ASCII are the same.
+    /// Whether the case of ASCII letters is ignored.
     pub(in super::super) ignore_case: bool,
-    /// What is in a directory that matches does too.
+    /// Whether a pattern that matches a directory also matches its contents.
     pub(in super::super) recursion: bool,
 }

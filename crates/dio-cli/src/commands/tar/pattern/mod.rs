@@ -1,14 +1,12 @@
-//! Patterns of names, as GNU tar has them for what is excluded (`--exclude`) and for members
-//! (`tar x PATTERN`).
+//! Patterns for names, as in GNU tar, for exclusions (`--exclude`) and members (`tar x PATTERN`).
 //!
-//! They are those of the shell (`fnmatch(3)`, `glob(7)`), over bytes: `*`, `?`, brackets with
-//! ranges and classes, and `\\` before a character that means itself. What they match is decided by
-//! [`Matching`]; in every case but `--no-recursion` a pattern that matches a directory matches all
-//! that is in it.
+//! The syntax is that of the shell (`fnmatch(3)`, `glob(7)`), applied to bytes: `*`, `?`, brackets
+//! with ranges and classes, and `\\` before a literal character. [`Matching`] controls the details.
+//! Except with `--no-recursion`, a pattern that matches a directory matches everything in it.
 //!
-//! There may be as many patterns as files. Those without wildcards are looked up by name
-//! ([`Literals`]); of those with wildcards only the ones are tried whose longest text is in the
-//! name (an automaton finds these together), and the few that have no text.
+//! There may be as many patterns as files. Patterns without wildcards are looked up by name
+//! ([`Literals`]). Of the patterns with wildcards, an automaton selects those whose longest literal
+//! text occurs in the name; only these are tried, and the few without literal text.
 
 mod bracket;
 mod glob;
@@ -24,8 +22,8 @@ use glob::Glob;
 pub(super) use bracket::{ANY, bracket, literal};
 pub(super) use matching::Matching;
 
-/// Patterns with wildcards from which on an automaton looks for their texts: for fewer, trying each
-/// is as fast.
+/// From this number of patterns with wildcards on, an automaton searches for their texts. With
+/// fewer, trying each pattern is as fast.
 const MANY_GLOBS: usize = 16;
 
 /// Several patterns, numbered in the order in which they were added.
@@ -33,7 +31,7 @@ const MANY_GLOBS: usize = 16;
 pub(super) struct Patterns {
     count: usize,
     literals: Vec<Literals>,
-    /// With their numbers, which ascend.
+    /// Patterns with wildcards and their numbers, in ascending order.
     globs: Vec<(usize, Glob)>,
     texts: Option<Texts>,
 }
@@ -42,22 +40,23 @@ pub(super) struct Patterns {
 #[derive(Clone, Debug)]
 struct Literals {
     how: Matching,
-    /// The first pattern of each text; in lower case where case does not count.
+    /// The number of the first pattern with each text; the text is in lower case if case is
+    /// ignored.
     first: HashMap<Vec<u8>, usize>,
 }
 
-/// Finds the globs that a name may match. Positions are those in [`Patterns::globs`].
+/// Finds the globs that may match a name. Indices refer to [`Patterns::globs`].
 #[derive(Clone, Debug)]
 struct Texts {
     automaton: AhoCorasick,
-    /// The globs that have each text of the automaton.
+    /// The globs that contain each text of the automaton.
     having: Vec<Vec<usize>>,
-    /// Globs that have none.
+    /// The globs without literal text.
     without: Vec<usize>,
 }
 
 impl Patterns {
-    /// Adds a pattern; [`Patterns::build`] comes after the last one.
+    /// Adds a pattern. After the last one, [`Patterns::build`] must be called.
     pub(super) fn add(&mut self, pattern: &[u8], how: Matching) {
         let number = self.count;
         self.count += 1;
@@ -69,7 +68,7 @@ impl Patterns {
         if how.ignore_case {
             text.make_ascii_lowercase();
         }
-        // Without wildcards nothing depends on what they match.
+        // `match_slash` only affects wildcards.
         let how = Matching { wildcards: false, match_slash: true, ..how };
         let group = self.literals.iter().position(|group| group.how == how).unwrap_or_else(|| {
             self.literals.push(Literals { how, first: HashMap::new() });
@@ -78,7 +77,7 @@ impl Patterns {
         self.literals[group].first.entry(text).or_insert(number);
     }
 
-    /// Makes ready for matching.
+    /// Prepares for matching.
     pub(super) fn build(&mut self) {
         if self.globs.len() < MANY_GLOBS {
             return;
@@ -92,18 +91,18 @@ impl Patterns {
             }
         }
         let (texts, having): (Vec<&[u8]>, Vec<Vec<usize>>) = by_text.into_iter().unzip();
-        // Too many for an automaton: each is tried.
+        // If there are too many texts for an automaton, each pattern is tried.
         let Ok(automaton) = AhoCorasick::new(texts) else { return };
         self.texts = Some(Texts { automaton, having, without });
     }
 
-    /// How many there are.
+    /// The number of patterns.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// The first of the patterns below number `limit` that matches. Names of directories are given
-    /// without a `/` at their end.
+    /// The number of the first pattern below `limit` that matches. Names of directories must not
+    /// end in `/`.
     pub(super) fn first(&self, name: &[u8], limit: usize) -> Option<usize> {
         let literal = self.literals.iter().filter_map(|group| group.first(name)).filter(|number| *number < limit).min();
         let limit = literal.unwrap_or(limit);
@@ -112,7 +111,7 @@ impl Patterns {
             (*number < limit && glob.matches(name)).then_some(*number)
         };
         let glob = match &self.texts {
-            // They ascend.
+            // The numbers are in ascending order.
             None => (0..self.globs.len()).find_map(|at| tried(&at)),
             Some(texts) => {
                 let found = texts.automaton.find_overlapping_iter(name).flat_map(|text| &texts.having[text.pattern()]);
@@ -122,14 +121,14 @@ impl Patterns {
         glob.or(literal)
     }
 
-    /// Whether any of them matches.
+    /// Whether any pattern matches.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.first(name, self.count).is_some()
     }
 }
 
 impl Literals {
-    /// The first pattern that matches.
+    /// The number of the first pattern that matches.
     fn first(&self, name: &[u8]) -> Option<usize> {
         let lower = self.how.ignore_case.then(|| name.to_ascii_lowercase());
         let name = lower.as_deref().unwrap_or(name);
@@ -137,14 +136,15 @@ impl Literals {
         std::iter::once(0).chain(behind_slashes).filter_map(|start| self.first_from(&name[start..])).min()
     }
 
-    /// The first pattern that is this name, or a directory that it is in.
+    /// The number of the first pattern that equals this name or, with recursion, a directory above
+    /// it.
     fn first_from(&self, name: &[u8]) -> Option<usize> {
         let ends = memchr::memchr_iter(b'/', name).filter(|_| self.how.recursion);
         ends.chain([name.len()]).filter_map(|end| self.first.get(&name[..end])).min().copied()
     }
 }
 
-/// Whether a pattern has characters with a meaning.
+/// Whether a pattern contains wildcards.
 pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
     let mut bytes = pattern.iter();
     while let Some(byte) = bytes.next() {
@@ -157,7 +157,7 @@ pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
     false
 }
 
-/// A pattern without wildcards as the name that it stands for: `\\` goes, but for one at the end.
+/// Removes the backslashes of a pattern without wildcards, except one at the end.
 fn unescaped(pattern: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter();
@@ -278,11 +278,11 @@ mod tests {
         }
         let within = Matching { match_slash: false, anchored: true, recursion: false, ..EXCLUDE };
         assert!(matches(b"*/*c", b"a/bc", within, true) && !matches(b"*c", b"a/c", within, true));
-        // Quadratic at worst, not exponential.
+        // The time must be quadratic at most, not exponential.
         assert!(!matches(&b"*a".repeat(200), &b"a".repeat(199), EXCLUDE, true));
     }
 
-    /// With the automaton as without it: the first that matches, of those below the limit.
+    /// The automaton does not change the result: the first matching pattern below the limit.
     #[test]
     fn many_patterns_match_as_each_does() {
         let words = ["ab", "abc", "b*", "*c", "a?c", "[ab]*", "*", "a/b*", "*/c", "B*", "x*y", "*ab*", "é*", "*.o"];

@@ -1,9 +1,9 @@
-//! `--transform`: names changed by expressions of sed, as GNU tar has them (`src/transform.c`):
-//! `s/REGEX/TEXT/FLAGS`, several of them parted by `;`, and `flags=FLAGS` for those after it.
+//! `--transform`: changes names by sed expressions, as GNU tar does (`src/transform.c`):
+//! `s/REGEX/TEXT/FLAGS`, several of them separated by `;`, and `flags=FLAGS` for later expressions.
 //!
-//! Regular expressions are those of POSIX. They are translated for a matcher that takes linear
-//! time; where several alternatives match at one place the longest counts, as POSIX has it.
-//! References within an expression (`\1`) have no translation and are refused.
+//! Regular expressions use POSIX syntax. They are translated for a matcher that runs in linear
+//! time. If several alternatives match at the same position, the longest match is used, as POSIX
+//! demands. Back-references within an expression (`\1`) cannot be translated and are rejected.
 
 mod translate;
 
@@ -18,18 +18,18 @@ use regex_automata::{Anchored, Input, MatchKind, Span};
 use crate::grammar::Refusal;
 use translate::{escape, invalid, translate};
 
-/// What a name is of.
+/// The role of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// A member.
+    /// The name of a member.
     Member,
-    /// What a symbolic link leads to.
+    /// The target of a symbolic link.
     Symlink,
-    /// What a hard link leads to.
+    /// The target of a hard link.
     HardLink,
 }
 
-/// Names that an expression is for.
+/// The roles of names that an expression applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scope {
     members: bool,
@@ -37,7 +37,7 @@ struct Scope {
     hard_links: bool,
 }
 
-/// Everything, unless flags say otherwise.
+/// The default scope.
 const ALL: Scope = Scope { members: true, symlinks: true, hard_links: true };
 
 impl Scope {
@@ -49,7 +49,7 @@ impl Scope {
         }
     }
 
-    /// Takes a letter: small ones choose, capital ones leave out.
+    /// Applies a flag letter: a lower-case letter includes a role, an upper-case one excludes it.
     fn set(&mut self, letter: u8) -> bool {
         let field = match letter.to_ascii_lowercase() {
             b'r' => &mut self.members,
@@ -62,7 +62,7 @@ impl Scope {
     }
 }
 
-/// All expressions, in their order.
+/// All expressions, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transform {
     expressions: Vec<Expression>,
@@ -74,38 +74,38 @@ struct Expression {
     matcher: Matcher,
     text: Vec<Piece>,
     scope: Scope,
-    /// The first match that is replaced, counted from 1.
+    /// Number of the first match to replace, counted from 1.
     first: usize,
-    /// Those after it too.
+    /// Whether later matches are replaced too.
     all: bool,
 }
 
-/// A part of what replaces a match.
+/// A part of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Literal(Vec<u8>),
-    /// What a group matched; 0 is all of it.
+    /// The text that a group matched; group 0 is the whole match.
     Group(usize),
     Case(Case),
 }
 
-/// How letters change from a place on.
+/// A change of the case of letters that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// `\L`, `\U`, `\E`: until the next of them.
+    /// `\L`, `\U`, `\E`: in effect until the next of them.
     Lower,
     Upper,
     Stop,
-    /// `\l`, `\u`: one letter.
+    /// `\l`, `\u`: for a single letter.
     LowerOne,
     UpperOne,
 }
 
 impl Transform {
-    /// The arguments of all flags.
+    /// Parses the arguments of all options.
     ///
     /// # Errors
-    /// One makes no sense, or has what cannot be translated.
+    /// An argument is invalid, or contains a construct that cannot be translated.
     pub(super) fn of(arguments: &[std::ffi::OsString]) -> Result<Transform, Refusal> {
         let mut all = Transform::default();
         let mut scope = ALL;
@@ -120,7 +120,7 @@ impl Transform {
         loop {
             if let Some(flags) = rest.strip_prefix(b"flags=") {
                 let end = flags.iter().position(|byte| *byte == b';').unwrap_or(flags.len());
-                // They stand for themselves: what was chosen before is not.
+                // The flags replace earlier ones entirely.
                 *scope = Scope { members: false, symlinks: false, hard_links: false };
                 if !flags[..end].iter().all(|letter| scope.set(*letter)) {
                     return Err(Refusal::usage("Unknown transform flag"));
@@ -137,7 +137,7 @@ impl Transform {
         }
     }
 
-    /// Reads one substitution, and returns what is behind it.
+    /// Parses one substitution, and returns the text behind it.
     fn substitution<'t>(&mut self, text: &'t [u8], mut scope: Scope) -> Result<&'t [u8], Refusal> {
         let [b's', delimiter, rest @ ..] = text else { return Err(invalid()) };
         let (regex, rest) = part(rest, *delimiter).ok_or_else(invalid)?;
@@ -170,14 +170,15 @@ impl Transform {
         Ok(rest)
     }
 
-    /// The name that takes the place of another.
+    /// Applies the expressions to a name.
     pub(super) fn apply(&self, name: &[u8], of: Of) -> Vec<u8> {
         let wanted = self.expressions.iter().filter(|expression| expression.scope.has(of));
         wanted.fold(name.to_vec(), |name, expression| expression.apply(&name))
     }
 }
 
-/// All up to the delimiter, and what is behind it. A delimiter with `\` before it means itself.
+/// Splits the text at the delimiter. Returns the part before it and the text behind it. A delimiter
+/// preceded by `\` is literal.
 fn part(text: &[u8], delimiter: u8) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -201,7 +202,7 @@ fn part(text: &[u8], delimiter: u8) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// What replaces a match.
+/// Parses the replacement.
 fn pieces(text: &[u8], groups: usize) -> Result<Vec<Piece>, Refusal> {
     let (mut pieces, mut literal) = (Vec::new(), Vec::new());
     let mut bytes = text.iter().copied();
@@ -253,7 +254,7 @@ impl Expression {
     fn apply(&self, name: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(name.len());
         let (mut rest, mut count) = (name, 0);
-        // What is left after a match is looked at as if it began there, `^` and all; an empty name
+        // Each search after a match treats the rest as a new string, also for `^`. An empty name
         // matches nothing.
         while !rest.is_empty() {
             let Some(groups) = self.matcher.find(rest) else { break };
@@ -305,19 +306,19 @@ impl Expression {
     }
 }
 
-/// Finds matches as POSIX does: the leftmost, and of those the longest.
+/// Finds matches as POSIX demands: the leftmost, and among those the longest.
 #[derive(Clone, Debug)]
 struct Matcher {
-    /// Tells where a match begins, and the groups of one that ends where it has to.
+    /// Finds the start of a match.
     first: Box<Regex>,
-    /// Tells where the longest match ends, from its beginning.
+    /// Finds the end of the longest match that begins at a given position.
     longest: Box<Regex>,
-    /// All of a text is matched.
+    /// Finds the groups of a match that extends to the end of the text.
     whole: Box<Regex>,
 }
 
 impl Matcher {
-    /// Translates an expression; also tells how many groups it has.
+    /// Translates an expression. Also returns the number of its groups.
     fn new(regex: &[u8], extended: bool, ignore_case: bool) -> Result<(Matcher, usize), Refusal> {
         let (translated, groups) = translate(regex, extended)?;
         let build = |expression: &str, kind: MatchKind| {
@@ -338,7 +339,7 @@ impl Matcher {
         Ok((matcher, groups))
     }
 
-    /// The groups of the first match.
+    /// Returns the groups of the first match.
     fn find(&self, name: &[u8]) -> Option<Vec<Option<Span>>> {
         let start = self.first.search(&Input::new(name))?.start();
         let anchored = Input::new(name).span(start..name.len()).anchored(Anchored::Yes);

@@ -1,10 +1,10 @@
-//! Regular expressions of POSIX, translated.
+//! Translates POSIX regular expressions.
 
 use super::super::pattern::{self, Matching};
 use crate::grammar::Refusal;
 use crate::locale;
 
-/// Translates an expression of POSIX; also tells how many groups it has.
+/// Translates a POSIX regular expression. Also returns the number of its groups.
 pub(super) fn translate(regex: &[u8], extended: bool) -> Result<(String, usize), Refusal> {
     Translation { extended, utf8: locale::is_utf8(), out: String::new(), open: Vec::new(), groups: 0, atom: None }
         .run(regex)
@@ -14,15 +14,15 @@ struct Translation {
     extended: bool,
     utf8: bool,
     out: String,
-    /// Where the groups begin that are not closed.
+    /// Positions in `out` at which the open groups begin.
     open: Vec<usize>,
     groups: usize,
-    /// Where the last part begins that could be repeated; none where `*` would mean itself, or an
-    /// anchor was before.
+    /// Position in `out` at which the last repeatable part begins. `None` where `*` would be
+    /// literal, and after an anchor.
     atom: Option<usize>,
 }
 
-/// A part of an expression, whatever way it is written.
+/// A part of an expression, whether or not its syntax needs `\`.
 enum Token {
     Open,
     Close,
@@ -65,7 +65,7 @@ impl Translation {
         if self.open.is_empty() { Ok((self.out, self.groups)) } else { Err(invalid()) }
     }
 
-    /// What a character means where it may be an operator.
+    /// The meaning of a character; with `operators`, it may be an operator.
     fn token(&self, letter: u8, operators: bool) -> Token {
         match letter {
             b'(' if operators => Token::Open,
@@ -74,13 +74,14 @@ impl Translation {
             b'{' if operators => Token::Interval,
             b'+' if operators => Token::Repeat("+"),
             b'?' if operators => Token::Repeat("?"),
-            // Without `\`, in both.
+            // The operator is written without `\` in both syntaxes.
             b'*' if operators == self.extended => Token::Repeat("*"),
             other => Token::Other(other),
         }
     }
 
-    /// Repeats the last part; where there is none the operator means itself.
+    /// Repeats the last part. If there is none, the operator is literal in the basic syntax and an
+    /// error in the extended one.
     fn repeat(&mut self, how: &str, byte: u8) -> Result<(), Refusal> {
         match self.atom {
             Some(start) => {
@@ -94,7 +95,7 @@ impl Translation {
         Ok(())
     }
 
-    /// `{2}`, `{2,}`, `{,2}`, `{2,3}`; returns what is behind it.
+    /// Parses `{2}`, `{2,}`, `{,2}` or `{2,3}`, and returns the text behind it.
     fn interval<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Refusal> {
         let end: &[u8] = if self.extended { b"}" } else { b"\\}" };
         let length = memchr::memmem::find(text, end).ok_or_else(invalid)?;
@@ -114,7 +115,7 @@ impl Translation {
         pattern::literal(&mut self.out, byte);
     }
 
-    /// A character behind `\` that is no operator.
+    /// Handles a character after `\` that is no operator.
     fn escaped(&mut self, letter: u8) -> Result<(), Refusal> {
         let class = match letter {
             b'w' => "[0-9A-Za-z_]",
@@ -140,7 +141,7 @@ impl Translation {
         Ok(())
     }
 
-    /// A character without `\`; returns what is behind it.
+    /// Handles a character without `\`, and returns the text behind it.
     fn plain<'t>(&mut self, byte: u8, behind: &'t [u8]) -> Result<&'t [u8], Refusal> {
         let begins = self.out.is_empty() || self.out.ends_with('(') || self.out.ends_with('|');
         let ends = behind.is_empty() || behind.starts_with(b"\\)") || behind.starts_with(b"\\|");
@@ -159,7 +160,7 @@ impl Translation {
             }
             b'[' => {
                 let length = bracket_length(behind).ok_or_else(invalid)?;
-                // As the patterns of names have it, where `\` and `!` have a meaning too.
+                // Patterns for names give a meaning to `\` and `!`, so these are escaped.
                 let (negation, set) = behind[..length].split_at(usize::from(behind.first() == Some(&b'^')));
                 let mut text = negation.to_vec();
                 for byte in set {
@@ -184,7 +185,8 @@ impl Translation {
     }
 }
 
-/// Bytes behind `[` up to and with its `]`, which may be first, or in a class, and then is none.
+/// Number of bytes after `[` up to and including the closing `]`. A `]` that comes first or belongs
+/// to a class does not close the bracket.
 fn bracket_length(text: &[u8]) -> Option<usize> {
     let mut at = usize::from(text.first() == Some(&b'^'));
     at += usize::from(text.get(at) == Some(&b']'));
@@ -202,7 +204,7 @@ pub(super) fn invalid() -> Refusal {
     Refusal::usage("Invalid transform expression")
 }
 
-/// The control character behind `\`.
+/// The control character that a letter after `\` stands for.
 pub(super) fn escape(letter: u8) -> Option<u8> {
     Some(match letter {
         b'a' => 7,

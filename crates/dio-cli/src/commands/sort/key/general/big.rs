@@ -1,8 +1,8 @@
-//! Whole numbers of any size, as far as reading numbers needs them.
+//! Whole numbers of any size, with the operations that reading numbers needs.
 
 use std::cmp::Ordering;
 
-/// A whole number; the lowest word first, the highest not nought.
+/// A whole number. The lowest word comes first; the highest word is not zero.
 #[derive(Clone, Debug)]
 pub(super) struct Big {
     words: Vec<u64>,
@@ -15,7 +15,7 @@ impl From<u64> for Big {
 }
 
 impl Big {
-    /// `self * factor + summand`.
+    /// Computes `self * factor + summand`.
     pub(super) fn multiply_add(&mut self, factor: u64, summand: u64) {
         let mut carry = u128::from(summand);
         for word in &mut self.words {
@@ -28,7 +28,7 @@ impl Big {
         }
     }
 
-    /// `self * other`.
+    /// Computes `self * other`.
     pub(super) fn multiply(&mut self, other: &Big) {
         let mut product = vec![0u64; self.words.len() + other.words.len()];
         for (at, word) in self.words.iter().enumerate() {
@@ -53,15 +53,15 @@ impl Big {
         self.words.last().map_or(0, |top| 64 * self.words.len() as u64 - u64::from(top.leading_zeros()))
     }
 
-    /// The highest bits, whether others are set, and the power of two that the former are
-    /// multiplied by.
+    /// Returns the highest 128 bits, whether any lower bit is set, and the power of two to multiply
+    /// the former by.
     pub(super) fn top(&self) -> (u128, bool, i64) {
         let Some(above) = self.words.len().checked_sub(2) else {
             return (self.words.first().map_or(0, |word| u128::from(*word)), false, 0);
         };
         let pair = u128::from(self.words[above + 1]) << 64 | u128::from(self.words[above]);
         let Some(below) = above.checked_sub(1) else { return (pair, false, 0) };
-        // A third word fills the bits that the highest leaves empty, of which there may be 63.
+        // A third word fills the bits that are empty at the top of the pair: at most 63.
         let empty = pair.leading_zeros();
         let third = self.words[below];
         let more = if empty == 0 { 0 } else { third >> (64 - empty) };
@@ -90,7 +90,7 @@ impl Big {
         length.then_with(|| self.words.iter().rev().cmp(other.words.iter().rev()))
     }
 
-    /// Takes away what is not more than it.
+    /// Computes `self - other`. `other` must not be greater.
     fn subtract(&mut self, other: &Big) {
         let mut borrow = false;
         for (at, word) in self.words.iter_mut().enumerate() {
@@ -102,11 +102,12 @@ impl Big {
         self.trim();
     }
 
-    /// The first 66 bits or so of `self / divisor`, whether there is a rest, and the power of two
-    /// that they are multiplied by. Neither is nought.
+    /// Returns the first 67 or 68 bits of `self / divisor`, whether there is a remainder, and the
+    /// power of two to multiply the bits by. Neither number is zero.
     pub(super) fn divide(mut self, mut divisor: Big) -> (u128, bool, i64) {
         let (mine, its) = (self.bits(), divisor.bits());
-        // Both get the same length, so that the first bit of the quotient is its first or second.
+        // Both numbers get the same length, so that the quotient's first set bit is the first or
+        // the second one computed.
         self.shift_left(its.saturating_sub(mine));
         divisor.shift_left(mine.saturating_sub(its));
         let power = mine as i64 - its as i64;
