@@ -82,6 +82,10 @@ impl<M: StableMemory> std::fmt::Debug for FuseRing<M> {
 }
 
 /// Memory that is lent to the kernel until a request has arrived.
+///
+/// # Safety
+/// The bytes stay at their address while the value is moved, belong to it alone, and stay mapped
+/// when it is forgotten.
 pub unsafe trait StableMemory {
     /// Address of the first byte.
     fn address(&self) -> usize;

@@ -10,7 +10,7 @@ use dio_bench::{BenchError, disks};
 use super::show;
 use super::storage::wrong;
 
-/// Read and write sequentially over 1, 2, 4, 6 and 8 disks, cached, direct and raw
+/// Read and write sequentially over 1, 2, 4 and 8 disks, cached, direct and raw
 ///
 /// The disks are loop devices over images in DIR, each limited to the same rate by a control group,
 /// so that all of them together are slower than the disk below. Cached and direct use one file that

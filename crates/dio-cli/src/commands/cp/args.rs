@@ -262,10 +262,8 @@ fn items(option: &str, given: &mut Given<'_>) -> Result<Vec<Attribute>, Refusal>
 }
 
 impl CpArgs {
-    /// Preserves these attributes, and marks preservation as required.
     fn keep(&mut self, items: &[Attribute]) {
         items.iter().for_each(|item| self.set(*item, true));
-        self.preserve.required = true;
     }
 
     fn set(&mut self, item: Attribute, on: bool) {

@@ -31,7 +31,6 @@ pub(crate) struct CpOptions {
     pub(crate) progress: When,
     pub(crate) transfer: Transfer,
     /// Path of the receipt; `-` is standard output.
-    #[allow(dead_code, reason = "read by whoever writes the receipt")]
     pub(crate) receipt: Option<PathBuf>,
 }
 
@@ -157,7 +156,7 @@ mod tests {
     #[test]
     fn preserve_lists_add_up_in_order() {
         let p = options("-a --no-preserve=ownership,links").preserve;
-        assert!(p.mode && p.timestamps && p.xattr && !p.ownership && !p.links && p.required);
+        assert!(p.mode && p.timestamps && p.xattr && !p.ownership && !p.links);
         let p = options("--no-preserve=mode -p").preserve;
         assert!(p.mode && !p.default_mode);
         let p = options("-p --no-preserve=mode").preserve;

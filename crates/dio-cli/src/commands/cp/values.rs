@@ -47,15 +47,12 @@ pub(crate) struct Preserve {
     pub(crate) xattr: bool,
     /// Extended attributes were requested by name, so failing to copy one is an error.
     pub(crate) xattr_required: bool,
-    /// An option such as `--preserve` or `-p` was given.
-    pub(crate) required: bool,
     /// `--no-preserve=mode`: new files get the default permissions, whatever the source has.
     pub(crate) default_mode: bool,
 }
 
 /// How the data layer moves the bytes of a file.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "read by the data layer")]
 pub(crate) struct Transfer {
     pub(crate) mode: Mode,
     pub(crate) strict: bool,
