@@ -1,5 +1,5 @@
-//! Data that people compress: text, programs, a database. Made once from what this machine has,
-//! kept between runs.
+//! Data that are typical for compression: text, programs, a database. They are made once from the
+//! files of this machine, and kept between runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,22 @@ use dio_common::size::exact as size_text;
 /// A kind of data.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// In tables and in the file's name.
+    /// The name in tables and in the file's name.
     pub(crate) name: &'static str,
     /// A shell script that writes $SIZE bytes or a little more to $FILE.
     script: &'static str,
 }
 
-/// Sources, headers and documentation; shared libraries; tables and indices of SQLite.
+/// Text is sources, headers and documentation; libraries are shared libraries; the database has
+/// tables and indices of SQLite.
 pub(crate) const KINDS: [Kind; 3] = [
     Kind { name: "text", script: TEXT },
     Kind { name: "libraries", script: LIBRARIES },
     Kind { name: "database", script: DATABASE },
 ];
 
-/// Again from the beginning where there is not enough: no window reaches back so far.
+/// If there is not enough text, it starts over from the beginning, which is farther back than any
+/// compressor's window.
 const TEXT: &str = r#"
 list() {
     find /usr/share/doc /usr/include /usr/share/perl /usr/lib/python3 "${CARGO_HOME:-$HOME/.cargo}/registry/src" -xdev -type f \
@@ -45,7 +47,8 @@ while :; do list -print0 | sort -z | xargs -0 cat 2> /dev/null || break; done |
     head -c "$SIZE" | dd of="$FILE" bs=1M iflag=fullblock oflag=direct conv=fsync status=none
 "#;
 
-/// Customers and their orders, names and notes of words, two indices beside the keys.
+/// Customers and their orders, with names and notes made of words, and two indices besides the
+/// keys.
 const DATABASE: &str = r#"
 exec python3 - "$FILE" "$SIZE" << 'END'
 import os, random, sqlite3, sys
@@ -77,7 +80,7 @@ base.close()
 END
 "#;
 
-/// The file of this kind, of `bytes` bytes (a database ends where its last rows do), below `dir`.
+/// The file of this kind with `bytes` bytes, below `dir`. A database ends where its last rows end.
 pub(crate) fn file(dir: &Path, kind: Kind, bytes: u64) -> Result<PathBuf> {
     let path = dir.join(format!("{}-{}", kind.name, size_text(bytes)));
     if path.exists() {
@@ -85,7 +88,7 @@ pub(crate) fn file(dir: &Path, kind: Kind, bytes: u64) -> Result<PathBuf> {
     }
     must("python3")?;
     eprintln!("benchsuite: making {} of {}", size_text(bytes), kind.name);
-    // Complete files only have the final name.
+    // Only complete files get the final name.
     let part = dir.join("corpus.part");
     crate::data::remove(&part)?;
     let mut shell = tool("sh");

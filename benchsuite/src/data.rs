@@ -1,4 +1,4 @@
-//! The data to copy: made once, kept between runs.
+//! The data to copy, which are made once and kept between runs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,11 +11,12 @@ use dio_common::size::{KIB, MIB, exact as size_text};
 
 /// Directories of the tree of small files.
 const DIRECTORIES: u64 = 300;
-/// Seed of its sizes and contents.
+/// Seed of the sizes and contents of the small files.
 const SEED: u64 = 0x00d1_0000_0001;
 
-/// A file of `bytes` (whole MiB) that cannot be compressed, below `dir`. Written directly:
-/// allocated-only extents would be read without a disk, and cached pages would be in the way.
+/// A file of `bytes` bytes (whole MiB) that cannot be compressed, below `dir`. It is written with
+/// direct I/O: extents that are only allocated would be read without the disk, and cached pages
+/// would distort the measurement.
 pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
     if bytes % MIB != 0 {
         return Err(format!("a size of whole MiB is needed, not {}", size_text(bytes)).into());
@@ -25,7 +26,7 @@ pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
         return Ok(path);
     }
     eprintln!("benchsuite: writing {} of random bytes", size_text(bytes));
-    // Complete files only have the final name.
+    // Only complete files get the final name.
     let part = dir.join("source.part");
     let mut dd = tool("dd");
     dd.args(["if=/dev/urandom", "bs=1M", "iflag=fullblock", "oflag=direct", "conv=fsync", "status=none"]);
@@ -50,16 +51,16 @@ pub(crate) fn large_files(dir: &Path, count: u64, bytes: u64) -> Result<PathBuf>
     Ok(root)
 }
 
-/// Lines of text.
+/// Kinds of text, by their lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// Of 64 bytes, one of a hundred as the one before.
+    /// Lines of 64 bytes; one in a hundred is equal to the previous one.
     Unique,
-    /// Of 64 bytes, 1 to 40 the same in a row.
+    /// Lines of 64 bytes, in groups of 1 to 40 equal ones.
     Repeated,
-    /// Of 2 to 6 bytes, seldom as the one before.
+    /// Lines of 2 to 6 bytes, seldom equal to the previous one.
     Short,
-    /// Of 64 bytes: a number of ten digits, one of 676 words, and 49 digits more; in no order.
+    /// Lines of 64 bytes, unsorted: a number of ten digits, one of 676 words, and 49 more digits.
     Fields,
 }
 
@@ -76,7 +77,8 @@ impl Lines {
     /// Appends one group of lines.
     fn put(self, random: &mut Random, text: &mut Vec<u8>) -> Result<()> {
         if self == Lines::Short {
-            // A byte of difference in the length of lines matters: numbers have one to five digits.
+            // In short lines even one byte of difference in length matters, so numbers have one to
+            // five digits.
             let digits = random.below(5) as u32 + 1;
             return Ok(writeln!(text, "{}", random.below(10u64.pow(digits)))?);
         }
@@ -99,7 +101,7 @@ impl Lines {
     }
 }
 
-/// `bytes` of text, not a byte more or less, the same every time.
+/// A file with exactly `bytes` bytes of text, which are the same every time.
 pub(crate) fn text(dir: &Path, lines: Lines, bytes: u64) -> Result<PathBuf> {
     let path = dir.join(format!("text-{}-{}", lines.name(), size_text(bytes)));
     if fs::metadata(&path).is_ok_and(|m| m.len() == bytes) {
@@ -131,15 +133,15 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Its files, or those of a copy of it below `root`. Never held as a list: a process that is
-    /// started inherits the peak RSS of this one, so this one stays small.
+    /// The paths of its files, or of those of a copy of it below `root`. They are never collected
+    /// in a list: a child process inherits the peak RSS of this process, so this one stays small.
     pub(crate) fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
         (0..self.count).map(move |n| root.join(name_of(n)))
     }
 }
 
-/// `count` files below `dir`, between 100 bytes and 64 KiB: log-normal with median 4 KiB, the same
-/// every time.
+/// A tree of `count` files below `dir`. Their sizes are between 100 bytes and 64 KiB, log-normal
+/// with median 4 KiB, and the same every time.
 pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
     let root = dir.join(format!("tree-{count}"));
     if !root.exists() {
@@ -155,7 +157,7 @@ pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
     Ok(tree)
 }
 
-/// Where file `n` is in the tree.
+/// The path of file `n` in the tree.
 fn name_of(n: u64) -> PathBuf {
     PathBuf::from(format!("d{:03}/f{n:06}", n % DIRECTORIES))
 }
@@ -204,7 +206,7 @@ pub(crate) fn warm(files: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file or a tree; nothing there is fine.
+/// Removes a file or a tree; it is no error if the path does not exist.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(m) if m.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! Where and how a comparison runs: what all of them share.
+//! The environment that all comparisons share.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::measure;
 use crate::options::Options;
 use crate::tool::{build_dio, find, home, need, tool, version};
 
-/// The directory, the program under test and what was asked for.
+/// The directory, the program under test, and the options.
 pub(crate) struct Lab {
     pub(crate) options: Options,
     pub(crate) dir: PathBuf,
@@ -40,15 +40,16 @@ impl Lab {
         Lab { options: self.options.clone(), dir: dir.to_path_buf(), dio: self.dio.clone() }
     }
 
-    /// A command for the shell with `$DIR` and the programs' names set, so that recorded commands
-    /// run as they stand. Programs built by this crate are found through PATH.
+    /// A command for the shell with `$DIR` and a PATH in which the programs are found, so that
+    /// recorded commands run unchanged. Programs built by this crate are found through PATH too.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let mut dirs = vec![self.dio.parent().map_or(PathBuf::new(), Path::to_path_buf)];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         dirs.extend(std::env::var_os("DIO_PEERS").map(PathBuf::from));
         dirs.push(home().join("target/peers/bin"));
         let mut shell = tool("sh");
-        // A single command replaces the shell; several stay below it, and its account holds theirs.
+        // A single command replaces the shell. Several commands are children of the shell, whose
+        // resource usage includes theirs.
         let exec = if script.contains(['&', '|', ';']) { "" } else { "exec " };
         shell.arg("-c").arg(format!("{exec}{script}")).env("DIR", &self.dir);
         if let Ok(path) = std::env::join_paths(dirs) {
@@ -57,8 +58,8 @@ impl Lab {
         shell
     }
 
-    /// Makes the next run start like any other: nothing dirty, nothing cached but the programs
-    /// themselves, whose size on the disk is not what is compared.
+    /// Creates the same conditions for each run: nothing dirty, and nothing cached except the
+    /// programs themselves, whose loading is not part of the comparison.
     pub(crate) fn cool(&self) -> Result<()> {
         measure::cool()?;
         for name in [
@@ -92,7 +93,7 @@ impl Lab {
         data::warm([self.dio.clone()])
     }
 
-    /// Names and versions of dio and of those `peers` that are here.
+    /// Names and versions of dio and of those `peers` that are installed.
     pub(crate) fn programs(&self, peers: &[&str]) -> BTreeMap<String, String> {
         let mut found = BTreeMap::from([("dio".to_string(), version(&self.dio))]);
         for name in peers {
@@ -101,12 +102,12 @@ impl Lab {
         found
     }
 
-    /// Those of `peers` that are here or could be installed.
+    /// Those of `peers` that are installed or could be installed.
     pub(crate) fn available<'a>(&self, peers: &[&'a str]) -> Vec<&'a str> {
         peers.iter().copied().filter(|name| need(name).is_some()).collect()
     }
 
-    /// One run of dio under `perf record`; its most expensive functions go to the terminal.
+    /// Makes one run of dio under `perf record`, and prints its most expensive functions.
     pub(crate) fn profile(&self, script: &str) -> Result<()> {
         if !self.options.profile {
             return Ok(());

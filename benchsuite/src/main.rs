@@ -26,7 +26,7 @@ use compare::{
 use lab::Lab;
 use options::{Cli, Options, What};
 
-/// Errors are messages for the person who started the comparison.
+/// Errors are messages for the user who started the comparison.
 type Error = Box<dyn std::error::Error>;
 type Result<T> = std::result::Result<T, Error>;
 
@@ -128,7 +128,8 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
     report::publish(&report, lab.options.record)
 }
 
-/// Every comparison; those after a failed one still run, and the exit status tells.
+/// Runs every comparison. If one fails, the later ones still run, and the exit status reports the
+/// failure.
 fn all(lab: &Lab) -> Result<()> {
     let mut failed = Vec::new();
     let whats = [

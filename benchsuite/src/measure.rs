@@ -26,19 +26,20 @@ pub(crate) struct Running {
     name: String,
 }
 
-/// What a finished command used and printed.
+/// The resource usage and the output of a finished command.
 pub(crate) struct Finished {
     /// `wall_seconds`, `cpu_seconds`, `machine_cpu_seconds`, …: see [`crate::report::METRICS`].
     pub(crate) sample: Sample,
     pub(crate) stdout: String,
 }
 
-/// Runs `command` to its end; an exit status other than 0 is an error with the end of its messages.
+/// Runs `command` to its end. An exit status other than 0 is an error that quotes the end of its
+/// messages.
 pub(crate) fn measure(command: &mut Command) -> Result<Finished> {
     start(command)?.finish()
 }
 
-/// Starts `command`, its output kept in unnamed files so that no pipe can stop it.
+/// Starts `command` with its output redirected to unnamed files, so that it never blocks on a pipe.
 pub(crate) fn start(command: &mut Command) -> Result<Running> {
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
@@ -51,8 +52,8 @@ pub(crate) fn start(command: &mut Command) -> Result<Running> {
 
 impl Running {
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        // wait4 counts the command and every descendant that was waited for: the tree of a shell's
-        // commands.
+        // wait4 counts the command and all its descendants that were waited for, such as the
+        // commands of a shell.
         let used = self.child.wait4()?;
         let wall = self.started.elapsed().as_secs_f64();
         let after = MachineCpu::now()?;
@@ -83,12 +84,12 @@ fn text_of(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Bytes that still wait for the disk: what a copy left undone.
+/// Bytes that still have to be written to the disk: work that a copy left undone.
 fn dirty_bytes() -> f64 {
     ["Dirty", "Writeback"].map(|name| of_machine(name).unwrap_or(0)).into_iter().sum::<u64>() as f64
 }
 
-/// Adds what a run cost per GiB of data, and its speed.
+/// Adds the costs of a run per GiB of data, and its speed.
 pub(crate) fn per_gib(sample: &mut Sample, bytes: u64) {
     let gib = bytes as f64 / GIB as f64;
     sample.insert("cpu_seconds_per_gib", sample["cpu_seconds"] / gib);
@@ -96,11 +97,11 @@ pub(crate) fn per_gib(sample: &mut Sample, bytes: u64) {
     sample.insert("mib_per_second", gib * 1024.0 / sample["wall_seconds"]);
 }
 
-/// Nothing dirty, nothing cached.
+/// Writes all dirty data back and empties the caches.
 pub(crate) fn cool() -> Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))?;
-    // The journal, and a file system mounted with `discard`, still work on what was removed.
+    // The journal, and a file system mounted with `discard`, may still be working on removed files.
     thread::sleep(Duration::from_secs(1));
     Ok(())
 }
@@ -112,7 +113,7 @@ pub(crate) fn resident_pages<P: AsRef<Path>>(files: impl IntoIterator<Item = P>)
     while files.peek().is_some() {
         let mut fincore = tool("fincore");
         fincore.args(["--noheadings", "--raw", "--output", "PAGES"]);
-        // A command line holds only so many names.
+        // The length of a command line is limited.
         files.by_ref().take(500).for_each(|file| {
             fincore.arg(file.as_ref());
         });

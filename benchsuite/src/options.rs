@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// newest record]
     #[arg(long = "runs", global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Rounds of the comparison that is under way.
+    /// Rounds of the current comparison.
     #[arg(skip = 1u32)]
     pub(crate) runs: u32,
     /// Directory on the disk to measure; data stays there for the next run
@@ -59,7 +59,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same options as arguments, for this program run by itself.
+    /// The same options as arguments, for starting this program as a child.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut pair = |name: &str, value: OsString| args.extend([OsString::from(name), value]);

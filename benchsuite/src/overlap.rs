@@ -1,5 +1,5 @@
-//! Whether a disk reads and writes at the same time, seen from outside: its requests in flight,
-//! looked at every few milliseconds (`/sys/dev/block/MAJOR:MINOR/inflight`,
+//! Measures from outside whether a disk reads and writes at the same time: samples its requests in
+//! flight every few milliseconds (`/sys/dev/block/MAJOR:MINOR/inflight`,
 //! Documentation/ABI/stable/sysfs-block).
 
 use std::fs;
@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Time between two looks.
+/// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Looks until it is told to stop.
+/// A sampler, which runs until it is stopped.
 pub(crate) struct Overlap {
     stop: Arc<AtomicBool>,
     looks: JoinHandle<(u32, u32)>,
 }
 
 impl Overlap {
-    /// Watches the disk that holds `path`; `None` where the kernel does not tell.
+    /// Starts to sample the disk that holds `path`; `None` if the kernel does not report its
+    /// requests.
     pub(crate) fn watch(path: &Path) -> Option<Overlap> {
         let device = fs::metadata(path).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -42,7 +43,7 @@ impl Overlap {
         Some(Overlap { stop, looks })
     }
 
-    /// The part of the busy time in which reads and writes were both in flight.
+    /// The share of the busy time in which reads and writes were both in flight.
     pub(crate) fn finish(self) -> Option<f64> {
         self.stop.store(true, Ordering::Relaxed);
         let (busy, both) = self.looks.join().ok()?;
@@ -50,7 +51,7 @@ impl Overlap {
     }
 }
 
-/// Reads and writes in flight.
+/// The numbers of reads and writes in flight.
 fn in_flight(file: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(file).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);

@@ -1,4 +1,4 @@
-//! How long a comparison takes, by its newest record, and how far it is.
+//! Estimates the duration of a comparison by its newest record, and the remaining time.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -8,37 +8,37 @@ use serde_json::Value;
 use crate::Result;
 use crate::readme::newest;
 
-/// What a comparison takes at most without `--runs` and `--record`.
+/// The longest duration of a comparison without `--runs` and `--record`.
 const MOST: Duration = Duration::from_secs(300);
 
-/// Rest between two runs, and what a run takes that has no time of its own.
+/// Seconds of rest between two runs, and seconds of a run whose time is not recorded.
 const BETWEEN: f64 = 2.0;
 
-/// When the comparison began, and how long it is expected to take.
+/// The time at which the comparison began, and its expected duration.
 static BEGUN: OnceLock<(Instant, Duration)> = OnceLock::new();
 
-/// Seconds of one round of everything in a record.
+/// Seconds of one round of all groups in a record.
 fn round_of(record: &Value) -> f64 {
     let all = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let groups = all(record, "groups");
     let contenders = groups.iter().flat_map(|group| all(group, "contenders"));
     let median = |contender: &Value, key: &str| contender["summary"][key]["median"].as_f64();
     let time = |contender: Value| {
-        // Of a run from its beginning to that of the next one, where it is recorded.
+        // The time from the beginning of a run to that of the next one, if it is recorded.
         let whole = median(&contender, "run_seconds");
         whole.unwrap_or_else(|| median(&contender, "wall_seconds").unwrap_or(BETWEEN) + BETWEEN)
     };
     contenders.map(time).sum()
 }
 
-/// Rounds that fit into `most`: as many as are usual, and one at least.
+/// The number of rounds that fit into `most`: at most `usual`, and at least one.
 fn rounds_within(usual: u32, round: f64, most: Duration) -> u32 {
     let fit = most.as_secs_f64() / round.max(0.1);
     usual.min(fit as u32).max(1)
 }
 
-/// Says how long the comparison will take, and returns its rounds: those that were asked for, all
-/// that are usual for a record, else as many as end within five minutes.
+/// Prints the expected duration of the comparison, and returns its number of rounds: the requested
+/// number, else the usual number for a record, else as many as end within five minutes.
 pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Result<u32> {
     const USUAL: u32 = 5;
     let Some((name, newest)) = newest()?.remove(comparison) else {
@@ -51,20 +51,21 @@ pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Resul
     let rounds = asked.unwrap_or(usual);
     let expected = Duration::from_secs_f64(round * f64::from(rounds));
     eprintln!("benchsuite: {comparison}: {rounds} rounds, about {} by the record {name}", words(expected));
-    // With `all` the next comparison has its own line; what is left is told of the first alone.
+    // With `all`, each comparison prints its own line, but the remaining time is only shown for the
+    // first.
     let _ = BEGUN.set((Instant::now(), expected));
     Ok(rounds)
 }
 
-/// Says how long a comparison takes that can tell without a record; says nothing where a record has
-/// told already.
+/// Prints the expected duration of a comparison that can estimate it without a record; prints
+/// nothing if a record has been used already.
 pub(crate) fn expect(comparison: &str, time: Duration) {
     if BEGUN.set((Instant::now(), time)).is_ok() {
         eprintln!("benchsuite: {comparison}: about {}", words(time));
     }
 }
 
-/// What is left, for the line of a run; nothing once the estimate is used up.
+/// The remaining time, for the line of a run; empty once the estimate is exceeded.
 pub(crate) fn left() -> String {
     let left = BEGUN.get().and_then(|(begun, expected)| expected.checked_sub(begun.elapsed()));
     left.map_or(String::new(), |left| format!("; about {} left", words(left)))

@@ -21,8 +21,8 @@ pub(crate) fn update() -> Result<()> {
     Ok(fs::write(path, format!("{before}{BEGIN}\n{table}{END}{after}"))?)
 }
 
-/// The newest record of each comparison with its file's name: names begin with the date, so the
-/// last wins.
+/// The newest record of each comparison, with the name of its file. Names begin with the date, so
+/// the last one is the newest.
 pub(crate) fn newest() -> Result<BTreeMap<String, (String, Value)>> {
     let mut names = Vec::new();
     let runs = home().join("runs");

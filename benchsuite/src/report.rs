@@ -1,4 +1,4 @@
-//! What a comparison found: as a table for people, as JSON for programs.
+//! The result of a comparison, as a table for people and as JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use dio_bench::suite::{Group, Host, Report};
 use crate::Result;
 use crate::tool::{commit, home, output, tool};
 
-/// How a quantity appears in tables.
+/// The presentation of a quantity in tables.
 struct Metric {
     key: &'static str,
     title: &'static str,
-    /// Multiplies the recorded value.
+    /// The factor for recorded values.
     scale: f64,
     digits: usize,
 }
@@ -197,7 +197,7 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{what}");
 }
 
-/// `median (min…max)`, only the median when all print the same.
+/// `median (min…max)`, or the median alone if all three are equal in print.
 fn cell(spread: Option<&Summary>, scale: f64, digits: usize) -> String {
     let Some(spread) = spread else { return "–".to_string() };
     let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| format!("{:.digits$}", v * scale));

@@ -14,17 +14,17 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `command` is what a reader would type, with `$DIR` for the directory; `run` gets the round's
-    /// number.
+    /// Creates an entry. `command` is the command as a reader would type it, with `$DIR` for the
+    /// directory; `run` receives the number of the round.
     pub(crate) fn new(name: &str, command: &str, run: impl FnMut(usize) -> Result<Sample> + 'a) -> Entry<'a> {
         Entry { name: name.to_string(), command: command.to_string(), run: Box::new(run) }
     }
 }
 
-/// Runs `entries` `rounds` times, each round beginning one further down the list and every other
-/// one going up it, so that nobody always comes behind the same one; and compares the first with
-/// the others by `compared`. A peer that fails is left out, aloud; the first one's failure is an
-/// error.
+/// Runs `entries` `rounds` times and compares the first with the others by `compared`. Each round
+/// begins one entry further down the list, and every other round goes up the list, so that no entry
+/// always follows the same one. A peer that fails is left out, with a message; a failure of the
+/// first entry is an error.
 pub(crate) fn interleave(
     title: &str,
     mut entries: Vec<Entry<'_>>,

@@ -1,5 +1,5 @@
-//! Stores that commit, and the plain flush that their figures are held against: the load of `wal`,
-//! in a process of its own for each run.
+//! Stores that commit, and the plain flush that they are compared with: the load of `wal`, in a
+//! separate process for each run.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,19 +16,19 @@ use dio_bench::histogram::Histogram;
 
 /// A store whose commits are durable when they return.
 trait Store: Sync {
-    /// Adds a record under a key of its own, durably.
+    /// Adds a record under a unique key, durably.
     fn commit(&self, key: u64, record: &[u8]) -> Result<()>;
 }
 
-/// What is overwritten by [`Flush`], and what memory and offset of direct I/O are a multiple of on
-/// every file system.
+/// Bytes that [`Flush`] overwrites, and the alignment of memory and offset that direct I/O accepts
+/// on every file system.
 const BLOCK: usize = 4096;
 
-/// No store: one block at one place is overwritten past the page cache, then `fdatasync(2)`. What a
-/// disk can flush, nothing else.
+/// The plain flush, which is no store: it overwrites one block with direct I/O, and then calls
+/// `fdatasync(2)`. It shows only how fast the disk can flush.
 struct Flush {
     file: File,
-    /// Twice a block, so that an aligned one is in it.
+    /// Two blocks long, so that it contains an aligned one.
     memory: Mutex<Vec<u8>>,
 }
 
@@ -50,15 +50,15 @@ impl Store for Flush {
         let block = &mut memory[at..at + BLOCK];
         let length = record.len().min(BLOCK);
         block[..length].copy_from_slice(&record[..length]);
-        // Never the same bytes twice: a disk may know those that it has.
+        // The contents differ in each write, since a disk may skip data that it has already.
         block[BLOCK - 8..].copy_from_slice(&(key + 1).to_le_bytes());
         self.file.write_all_at(block, 0)?;
         Ok(self.file.sync_data()?)
     }
 }
 
-/// `commits STORE DIR CLIENTS BYTES`: clients commit one record after the other; prints commits per
-/// second and response times.
+/// `commits STORE DIR CLIENTS BYTES`: each client commits one record after the other. Prints
+/// commits per second and response times.
 pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seconds: u64) -> Result<()> {
     std::fs::create_dir_all(place)?;
     let opened = if store == "flush" { Box::new(Flush::open(place)?) } else { open(store, place)? };
@@ -135,7 +135,7 @@ mod tests {
             let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
             let Ok(opened) = open(store, place.path()) else { continue };
             (0..3).for_each(|key| opened.commit(key, &[7; 100]).expect("committed"));
-            // The same key again: SQLite refuses it, so the others were kept.
+            // SQLite refuses the same key again, which shows that the earlier records were kept.
             assert!(store != "sqlite" || opened.commit(2, &[7; 100]).is_err());
             built.push(store);
         }
@@ -154,8 +154,8 @@ mod built {
     use super::Store;
     use crate::Result;
 
-    /// WAL mode, `synchronous=FULL`: a sync for each commit. One connection that clients take by
-    /// turns: several would wait for each other by sleeping, which costs more.
+    /// WAL mode, `synchronous=FULL`: a sync for each commit. The clients share one connection in
+    /// turns: several connections would wait for each other by sleeping, which costs more.
     pub(super) struct Sqlite(Mutex<rusqlite::Connection>);
 
     impl Sqlite {

@@ -1,4 +1,4 @@
-//! Running other programs, and installing the ones that are missing.
+//! Runs other programs, and installs missing ones.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::Result;
 
-/// Debian's packages, each with a program it brings.
+/// Debian's packages, each with a program that it contains.
 const PACKAGES: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("nocache", "nocache"),
@@ -31,7 +31,7 @@ pub(crate) fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A command whose messages are in English, as the code that reads them expects.
+/// A command whose messages are in English, since other code parses them.
 pub(crate) fn tool(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
@@ -48,8 +48,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// The first line a program prints about its version, or the version of the Debian package of that
-/// name.
+/// The first line that a program prints for `--version`, or the version of the Debian package of
+/// that name.
 pub(crate) fn version(program: &Path) -> String {
     let first = |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
     let asked = output(tool(program).arg("--version")).ok().and_then(first);
@@ -58,7 +58,8 @@ pub(crate) fn version(program: &Path) -> String {
     asked.or_else(package).unwrap_or_else(|| "version unknown".to_string())
 }
 
-/// Where `name` is: in PATH, in `$DIO_PEERS`, or among what this crate built earlier.
+/// The path of `name`: in PATH, in `$DIO_PEERS`, or among the programs that this crate built
+/// earlier.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -74,8 +75,8 @@ fn peers_root() -> PathBuf {
     home().join("target/peers")
 }
 
-/// Finds `name`, or installs it: a Debian package if it is one of ours, a crate otherwise. `None`,
-/// said aloud, when that fails: a comparison then goes on without it.
+/// Finds `name`, or installs it: the Debian package if [`PACKAGES`] lists it, otherwise a crate.
+/// `None`, with a message, if that fails; a comparison then goes on without it.
 pub(crate) fn need(name: &str) -> Option<PathBuf> {
     if let Some(found) = find(name) {
         return Some(found);
@@ -92,7 +93,7 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// An example of libfuse, which Debian ships as source.
+/// Builds an example of libfuse, which Debian ships as source.
 fn build_example(name: &str) {
     let source = Path::new(EXAMPLES).join(name).with_extension("c");
     if !source.exists() {
@@ -109,7 +110,8 @@ fn build_example(name: &str) {
     }
 }
 
-/// As [`need`], for programs without which a comparison makes no sense.
+/// As [`need`], but fails if the program is missing, since the comparison makes no sense without
+/// it.
 pub(crate) fn must(name: &str) -> Result<PathBuf> {
     need(name).ok_or_else(|| format!("{name} is needed and could not be installed").into())
 }
@@ -125,7 +127,7 @@ fn apt_get(package: &str) {
             .status()
             .is_ok_and(|status| status.success())
     };
-    // Lists that are missing or too old make the first attempt fail.
+    // Without package lists, or with outdated ones, the first attempt fails.
     let install = ["install", "--no-install-recommends", package];
     if !run(&install) && run(&["update"]) {
         run(&install);
@@ -140,7 +142,7 @@ fn cargo_install(name: &str) {
     }
 }
 
-/// Builds `dio` as released and says where it is.
+/// Builds `dio` in release mode and returns its path.
 pub(crate) fn build_dio() -> Result<PathBuf> {
     eprintln!("benchsuite: building dio");
     let manifest = home().join("../Cargo.toml");
@@ -153,10 +155,10 @@ pub(crate) fn build_dio() -> Result<PathBuf> {
         .ok_or_else(|| "cargo built no program named dio".into())
 }
 
-/// The commit dio is built from, with `+` when files differ from it.
+/// The commit that dio is built from, followed by `+` if files differ from it.
 pub(crate) fn commit() -> String {
     let git = |args: &[&str]| output(tool("git").args(["-c", "safe.directory=*"]).args(args).current_dir(home()));
-    // Records of earlier comparisons are not part of what is measured.
+    // Records of earlier comparisons do not affect the measured program.
     let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "..", ":!runs", ":!README.md"]);
     let mark = if changed.is_ok_and(|text| text.is_empty()) { "" } else { "+" };
     git(&["rev-parse", "--short=12", "HEAD"]).map_or("unknown".to_string(), |id| format!("{}{mark}", id.trim()))

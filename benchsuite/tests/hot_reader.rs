@@ -1,5 +1,4 @@
-//! The reader of the hot set counts what it is asked to count, and ends when the one who started it
-//! does.
+//! The reader of the hot set counts its reads, and ends when its parent does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! The users of `neighbours` do what they are said to do, and the whole comparison runs.
+//! The users of `neighbours` behave as described, and the whole comparison runs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,7 @@ fn the_honest_user_takes_turns_and_leaves_nothing() {
     assert!(number("read_p50_nanoseconds") <= number("read_p99_nanoseconds"), "{report}");
     assert!(number("create_p99_nanoseconds") <= number("create_max_nanoseconds"), "{report}");
     assert_eq!((number("errors"), &report["first_error"]), (0.0, &Value::Null), "{report}");
-    // The turn under way when the time was over may have left its file.
+    // The last turn may have been interrupted, and may have left its file.
     assert!(fs::read_dir(dir.path()).expect("readable").count() <= 2);
 }
 
@@ -41,7 +41,8 @@ fn an_honest_user_who_cannot_open_counts_errors_and_ends_no_turn() {
     assert!(report["first_error"].as_str().is_some_and(|error| error.contains("No such file")), "{report}");
 }
 
-/// What the attacks need, without stripes: a wide file is any file here, and nobody holds anything.
+/// The files that the attacks need, without stripes: a regular file stands for the wide file, and
+/// no process holds leases or locks.
 fn attacked() -> tempfile::TempDir {
     let dir = directory();
     let in_it = |name: &str| dir.path().join(name);
@@ -104,7 +105,7 @@ fn held(process: u32) -> usize {
     locks.lines().filter(|line| line.split_whitespace().any(|word| word == process.to_string())).count()
 }
 
-/// A `dio` that is built already: this test builds none.
+/// A `dio` that was built before; this test does not build one.
 fn dio() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let named = std::env::var_os("DIO_PROGRAM").map(PathBuf::from);
@@ -120,7 +121,7 @@ fn a_short_comparison_has_all_its_rows() {
         return eprintln!("SKIPPED: needs root and /dev/fuse");
     }
     let dir = directory();
-    // Other users must find their way.
+    // Other users must be able to enter the directory.
     fs::DirBuilder::new().mode(0o755).create(dir.path().join("open")).expect("a directory");
     fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("root may");
     let output = Command::new(PROGRAM)

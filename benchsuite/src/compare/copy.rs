@@ -1,4 +1,4 @@
-//! One large file, cold.
+//! Copies one large file, cold.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,11 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
-/// The disk's own limit among the contenders.
+/// Name of the contender that shows the disk's own limit.
 const LIMIT: &str = "fio, the disk's limit";
 
-/// Contenders: what the table calls them, the program they need, the command with SOURCE and TARGET
-/// in it.
+/// Contenders: the name in the table, the program that is needed, and the command with SOURCE and
+/// TARGET.
 const COPIES: &[(&str, &str, &str)] = &[
     ("dio cp", "dio", "dio cp SOURCE TARGET"),
     ("cp && sync", "cp", "cp SOURCE TARGET && sync -f TARGET"),
@@ -35,7 +35,7 @@ const COPIES: &[(&str, &str, &str)] = &[
 /// dd with large direct blocks, the long-standing way to copy without the page cache.
 const DD: &str = "dd if=SOURCE of=TARGET bs=8M iflag=direct oflag=direct conv=fsync status=none";
 
-/// One copy from `source` to `target` by one program, as often as asked.
+/// A copy from `source` to `target` by one program.
 struct Copy<'a> {
     lab: &'a Lab,
     source: &'a Path,
@@ -45,7 +45,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Cold, measured, checked: the size always, the content in the first round.
+    /// Makes one cold, measured copy. The size of the target is checked every time, its content in
+    /// the first round.
     fn run(&self, round: usize) -> Result<Sample> {
         remove(self.target)?;
         self.lab.cool()?;
@@ -70,7 +71,8 @@ fn filled(script: &str, source: &Path) -> String {
     script.replace("SOURCE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
 }
 
-/// The contenders of [`COPIES`] by their programs' names, and the disk's limit when `limit` is set.
+/// A group of the contenders of [`COPIES`] that need one of `programs`, and of the disk's limit if
+/// `limit` is set.
 fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) -> Result<Group> {
     let bytes = fs::metadata(source)?.len();
     let target = &lab.dir.join("target");
@@ -90,8 +92,8 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
     group
 }
 
-/// `dio cp` with a receipt, unmeasured: which engine it used and the most memory its buffers took.
-/// A dio that writes no receipt is measured all the same; what it would have told is then missing.
+/// Runs `dio cp` with a receipt, unmeasured, which reports the engine and the most memory of the
+/// buffers. A dio without receipts is measured too; these values are then missing.
 fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>> {
     let (target, file) = (lab.dir.join("target"), lab.dir.join("receipt"));
     remove(&target)?;
@@ -109,7 +111,7 @@ fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>>
     Ok(receipt["peak_buffer_bytes"].as_f64())
 }
 
-/// `copy`: dio, five other ways to copy, and the disk's limit.
+/// The comparison `copy`: dio, five other ways to copy, and the disk's limit.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
@@ -159,7 +161,7 @@ fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
     report.goal(Goal::at_most("buffers by the receipt, MiB", 64.0, buffers.map(|b| b / MIB as f64)));
 }
 
-/// The inner part of `loop`: dio and dd in `lab`'s directory, which is on a disk of memory.
+/// The inner part of `loop`: dio and dd in `lab`'s directory, which is on a disk in memory.
 pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<Report> {
     ["fincore", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = &source(&lab.dir, bytes)?;

@@ -1,4 +1,4 @@
-//! fio, the judge of what the disk itself can do.
+//! Runs fio to determine the limit of the disk itself.
 
 use serde_json::Value;
 
@@ -7,32 +7,33 @@ use crate::lab::Lab;
 use crate::measure::measure;
 use dio_bench::suite::Sample;
 
-/// Bytes of a request, and how many are in flight in each direction.
+/// The size of a request, and the number of requests in flight in each direction.
 pub(crate) type Shape = (&'static str, u32);
 
-/// Shapes of which the fastest is the disk's limit: one alone would be the limit of that shape.
+/// Request shapes to try. The fastest one is the disk's limit; a single shape would show only the
+/// limit of that shape.
 const SHAPES: [Shape; 6] = [("256k", 64), ("1M", 8), ("1M", 16), ("1M", 32), ("4M", 8), ("4M", 16)];
 
-/// How many of them are measured in every round, after all were tried once.
+/// Number of shapes that are measured in every round, after all were tried once.
 const KEPT: usize = 2;
 
-/// How long both directions of a copy are measured: the time of some 5 GiB.
+/// Seconds for measuring both directions of a copy: about as long as copying 5 GiB takes.
 const SECONDS: u64 = 3;
 
-/// What the disk can do at best.
+/// The greatest speed of the disk.
 pub(crate) struct Ceiling<'a> {
     lab: &'a Lab,
-    /// How many bytes each job of a script stands for.
+    /// Bytes that each job of a script stands for.
     bytes: u64,
-    /// Done before each run.
+    /// Runs before each measurement.
     prepare: Box<dyn Fn() -> Result<()> + 'a>,
-    /// The fastest first.
+    /// The kept scripts, the fastest first.
     scripts: Vec<String>,
 }
 
 impl<'a> Ceiling<'a> {
-    /// Tries every shape of a script once. `bytes` are read, and as many are written if the script
-    /// writes.
+    /// Tries every shape of a script once. `bytes` are read, and the same amount is written if the
+    /// script writes.
     pub(crate) fn find(
         lab: &'a Lab,
         bytes: u64,
@@ -52,12 +53,12 @@ impl<'a> Ceiling<'a> {
         Ok(Ceiling { lab, bytes, prepare: Box::new(prepare), scripts })
     }
 
-    /// The fastest shape's command.
+    /// The command of the fastest shape.
     pub(crate) fn command(&self) -> &str {
         self.scripts.first().map_or("", String::as_str)
     }
 
-    /// The faster of those that were kept, now.
+    /// Runs the kept scripts, and returns the result of the fastest.
     pub(crate) fn run(&self) -> Result<Sample> {
         let mut best: Option<Sample> = None;
         for script in &self.scripts {
@@ -71,12 +72,12 @@ impl<'a> Ceiling<'a> {
     }
 }
 
-/// The command that reads `source` and writes `target`, both direct, again from the start as long
-/// as the time is not over; options before the first name hold for both jobs. `fallocate` stays at
-/// fio's default: like dio, it allocates the target first.
+/// The command that reads `source` and writes `target`, both with direct I/O. Each job starts over
+/// until the time is over. Options before the first name apply to both jobs. `fallocate` keeps
+/// fio's default, which allocates the target first, as dio does.
 ///
-/// A job that has a size ends before the other one, which is alone from then on: `dio cp` was 11 %
-/// faster than the slower of two such jobs.
+/// A job of a fixed size would end before the other one, which would then have the disk alone:
+/// `dio cp` was 11 % faster than the slower of two such jobs.
 pub(crate) fn mixed_script(source: &str, target: &str, size: &str, (block, depth): Shape) -> String {
     format!(
         "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} --size={size} \
@@ -85,7 +86,7 @@ pub(crate) fn mixed_script(source: &str, target: &str, size: &str, (block, depth
     )
 }
 
-/// The command that reads `source` from one end to the other.
+/// The command that reads `source` from front to back.
 pub(crate) fn read_script(source: &str, size: &str, (block, depth): Shape) -> String {
     format!(
         "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} --size={size} \
@@ -93,8 +94,8 @@ pub(crate) fn read_script(source: &str, size: &str, (block, depth): Shape) -> St
     )
 }
 
-/// Runs [`read_script`] or [`mixed_script`]. The wall time is that of `bytes` for each job at the
-/// sum of their rates, without fio's start.
+/// Runs [`read_script`] or [`mixed_script`]. The resulting wall time is the time for `bytes` of
+/// each job at the sum of their rates, without fio's start.
 fn limit(lab: &Lab, script: &str, bytes: u64) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
     let report = json_of(&finished.stdout)?;
@@ -111,12 +112,13 @@ fn limit(lab: &Lab, script: &str, bytes: u64) -> Result<Sample> {
     }
     let mut sample = finished.sample;
     sample.insert("wall_seconds", (bytes * rates.len() as u64) as f64 / total);
-    // What fio uses is its own start-up and statistics; a copy is not compared with that.
+    // fio's CPU time goes into its own start and statistics, so it is not comparable with that of a
+    // copy.
     sample.retain(|key, _| *key == "wall_seconds" || *key == "steal_seconds");
     Ok(sample)
 }
 
-/// The command that reads `streams` parts of a file at once, each from one end to the other.
+/// The command that reads `streams` parts of a file at the same time, each from front to back.
 pub(crate) fn streams_script(file: &str, streams: u64, part: &str) -> String {
     format!(
         "fio --output-format=json --name=streams --ioengine=io_uring --direct=1 --rw=read --bs=256k --iodepth=3 \
@@ -124,7 +126,7 @@ pub(crate) fn streams_script(file: &str, streams: u64, part: &str) -> String {
     )
 }
 
-/// The wall time of [`streams_script`], as fio itself counts it, without its start.
+/// Runs [`streams_script`]. The wall time is the one that fio reports, without its start.
 pub(crate) fn streams(lab: &Lab, script: &str) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
     let report = json_of(&finished.stdout)?;
@@ -141,7 +143,7 @@ pub(crate) fn random_script(file: &str, depth: u32, seconds: u64) -> String {
     )
 }
 
-/// Reads per second of [`random_script`].
+/// Runs [`random_script`]; returns the reads per second.
 pub(crate) fn random(lab: &Lab, script: &str) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
     let report = json_of(&finished.stdout)?;

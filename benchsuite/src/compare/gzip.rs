@@ -1,5 +1,5 @@
-//! Compression of large cold files: gzip beside pigz, zstd beside the zstd command, in both
-//! directions.
+//! Compression of large cold files, in both directions: dio's gzip compared with pigz, and dio's
+//! zstd with the zstd command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, exact as size_text};
 
-/// Two programs at the same task: SOURCE and TARGET stand for the files.
+/// Two programs with the same task. SOURCE and TARGET stand for the files.
 struct Trial {
     title: &'static str,
     ours: &'static str,
     our_script: &'static str,
     peer: &'static str,
     peer_script: &'static str,
-    /// What makes SOURCE of the data, if it is not the data itself.
+    /// The command that makes SOURCE from the data; `None` if SOURCE is the data.
     packed_by: Option<&'static str>,
-    /// What turns TARGET into the data again, if it is not the data itself.
+    /// The command that turns TARGET back into the data; `None` if TARGET is the data.
     unpacked_by: Option<&'static str>,
-    /// Times as fast as the peer, at least.
+    /// The least speed, divided by that of the peer.
     speed: f64,
 }
 
@@ -86,11 +86,11 @@ const TRIALS: &[Trial] = &[
     },
 ];
 
-/// One trial over one kind of data.
+/// One trial on one kind of data.
 struct Bench<'a> {
     lab: &'a Lab,
     trial: &'a Trial,
-    /// What is compressed, or was.
+    /// The uncompressed data.
     data: &'a Path,
     source: PathBuf,
     target: PathBuf,
@@ -102,7 +102,7 @@ impl Bench<'_> {
         script.replace("SOURCE", &name(&self.source)).replace("TARGET", &name(&self.target))
     }
 
-    /// Cold, measured; in the first round what came out is compared with the data.
+    /// Makes one cold, measured run. In the first round the output is compared with the data.
     fn run(&self, script: &str, round: usize) -> Result<Sample> {
         remove(&self.target)?;
         self.lab.cool()?;
@@ -177,7 +177,8 @@ fn one(lab: &Lab, kind: Kind, trial: &Trial, data: &Path) -> Result<Group> {
 
 fn goals(report: &mut Report, trial: &Trial, group: &Group) {
     let what = &group.title;
-    // Ours first: the ratio of times is the inverse of that of speeds.
+    // The ratio is that of the times, ours divided by the peer's; the ratio of speeds is its
+    // inverse.
     let speed = group.ratio(trial.peer, "wall_seconds").map(|ratio| 1.0 / ratio);
     report.goal(Goal::at_least(&format!("{what}: speed ÷ {}", trial.peer), trial.speed, speed));
     if trial.unpacked_by == Some("gzip -dc") {

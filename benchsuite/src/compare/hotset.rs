@@ -1,5 +1,5 @@
-//! What a copy does to a neighbour: a process reads a cached hot set while a file is copied, both
-//! with one limit of memory.
+//! The effect of a copy on another process, which reads a cached hot set while a file is copied.
+//! Both share one memory limit.
 
 use std::env;
 use std::fs;
@@ -24,19 +24,20 @@ const HOT: u64 = 512 * MIB;
 /// Memory that reader and copy share, page cache included.
 const MEMORY: u64 = GIB;
 
-/// How the names of the groups begin.
+/// Prefix of the names of groups.
 const PREFIX: &str = "dio-benchsuite-";
-/// What is told about the reader and its pages, not about the copy.
+/// Quantities of the reader and its pages, not of the copy.
 const HOT_SET: &[&str] =
     &["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds", "resident_part"];
 
-/// A group of processes with a limit of memory, removed when dropped.
+/// A control group with a memory limit, removed when dropped.
 struct Group {
     dir: PathBuf,
 }
 
 impl Group {
-    /// Version 1 has a hierarchy of its own for memory; version 2 has one for all controllers.
+    /// Version 1 has a separate hierarchy for memory; version 2 has one hierarchy for all
+    /// controllers.
     fn new(limit: u64) -> Result<Group> {
         let name = format!("{PREFIX}{}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/memory");
@@ -52,7 +53,7 @@ impl Group {
         Ok(group)
     }
 
-    /// `command` as a member of the group, with all that it starts.
+    /// `command` as a member of the group, together with all processes that it starts.
     fn member(&self, command: &Command) -> Command {
         let mut shell = tool("sh");
         shell.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.dir.join("cgroup.procs"));
@@ -64,8 +65,8 @@ impl Group {
     }
 }
 
-/// Removes groups that a killed run left; one with a process in it stays, because the kernel
-/// refuses.
+/// Removes groups that a killed run left behind. The kernel refuses to remove a group that contains
+/// processes, so such a group stays.
 fn remove_stale(base: &Path) -> Result<()> {
     for entry in fs::read_dir(base)? {
         let entry = entry?;
@@ -78,7 +79,7 @@ fn remove_stale(base: &Path) -> Result<()> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Version 1 only: gives the pages back that are still charged to the group.
+        // Version 1 only: returns the pages that are still charged to the group.
         let _ = fs::write(self.dir.join("memory.force_empty"), "0");
         if let Err(e) = fs::remove_dir(&self.dir) {
             eprintln!("benchsuite: {}: {e}", self.dir.display());
@@ -86,7 +87,8 @@ impl Drop for Group {
     }
 }
 
-/// One round of one row: fresh caches, a fresh group, the reader, then `script` in the same group.
+/// Makes one run: empties the caches, creates a new group, starts the reader, and runs `script` in
+/// the same group.
 fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     remove(&lab.dir.join("target"))?;
     lab.cool()?;
@@ -94,13 +96,13 @@ fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     let mut reader = Reader::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
     reader.begin()?;
     let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
-    // The reader goes on meanwhile: what counts is what the copy left, not what it brings back
-    // afterwards.
+    // This is counted while the reader goes on: the figure is what the copy has left in the cache,
+    // not what the reader brings back afterwards.
     let page = rustix::param::page_size() as f64;
     sample.insert("resident_part", resident_pages([hot])? * page / HOT as f64);
     reader.end(&mut sample)?;
-    // The machine's CPU is mostly the reader's: it says nothing about the copy. Without a copy
-    // nothing does.
+    // Most of the machine's CPU time is the reader's, so it says nothing about the copy. If nothing
+    // is copied, all measurements of the copy are dropped.
     sample.remove("machine_cpu_seconds");
     if script.starts_with("sleep") {
         sample.retain(|key, _| HOT_SET.contains(key));
@@ -108,7 +110,7 @@ fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-/// `hotset`: dio, cp, and the reader alone.
+/// The comparison `hotset`: dio, cp, and the reader alone.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     must("fincore")?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(8 * GIB))?;
@@ -135,7 +137,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let group = group?;
     let p99 = group.ratio("cp && sync", "p99_nanoseconds");
     let resident = group.spread("dio cp", "resident_part").map(|s| s.min);
-    // No worse than under cp; a twentieth is what two equal runs differ by.
+    // The latency must not be worse than under cp; a twentieth is the difference of two equal runs.
     report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.05, p99));
     report.goal(Goal::at_least("hot set resident after dio cp, worst", 0.99, resident));
     report.groups.push(group);

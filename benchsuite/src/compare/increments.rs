@@ -1,4 +1,5 @@
-//! Reading in steps of 1 byte, 4 KiB and 10 MiB: dio's own benchmark, repeated and recorded.
+//! Reading in steps of 1 byte, 4 KiB and 10 MiB: runs dio's own benchmark repeatedly and records
+//! the results.
 
 use serde_json::Value;
 
@@ -20,7 +21,8 @@ struct Row {
     direct: Sample,
 }
 
-/// `increments`: one run of the benchmark gives both columns of every row; direct must lose none.
+/// The comparison `increments`. One run of the benchmark gives both columns of every row; direct
+/// must not lose in any.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -59,7 +61,7 @@ fn rows(report: &Value) -> Result<Vec<Row>> {
             let number = |key: &str| row[key].as_f64().ok_or_else(|| format!("dio bench increments: no {key}"));
             let side = |side: &str| -> Result<Sample> {
                 let mut sample = Sample::from([("wall_seconds", number(&format!("{side}_seconds"))?)]);
-                // Absent where the kernel does not count it.
+                // The value is missing if the kernel does not count it.
                 sample.extend(row[format!("{side}_device_bytes")].as_f64().map(|bytes| ("device_bytes", bytes)));
                 Ok(sample)
             };

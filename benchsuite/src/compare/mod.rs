@@ -21,5 +21,5 @@ pub(crate) mod tree;
 pub(crate) mod uniq;
 pub(crate) mod wal;
 
-/// What ratios are taken of, where both sides have it.
+/// Quantities that are compared by ratios, if both sides have them.
 const COSTS: &[&str] = &["wall_seconds", "cpu_seconds", "machine_cpu_seconds"];

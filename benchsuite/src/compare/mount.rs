@@ -1,4 +1,4 @@
-//! Programs below a mount beside the same programs on the file system itself.
+//! Programs below a mount, compared with the same programs on the file system itself.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -23,11 +23,11 @@ use dio_common::size::{GIB, MIB, exact as size_text};
 /// One way of doing a workload.
 struct Way {
     name: &'static str,
-    /// Options of the mount; without them, the file system itself.
+    /// Options of the mount; `None` for the file system itself.
     mount: Option<&'static str>,
-    /// How fio opens and calls.
+    /// fio's options for opening and for its calls.
     calls: &'static str,
-    /// The figure to reach: the rate divided by that of the first way.
+    /// The target for the rate divided by that of the first way.
     goal: Option<Limit>,
 }
 
@@ -47,11 +47,11 @@ const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, g
     Way { name, mount: Some(mount), calls, goal: Some(goal) }
 }
 
-/// A workload of fio, done in several ways.
+/// A workload of fio, which is run in several ways.
 struct Work {
     title: &'static str,
     job: &'static str,
-    /// `iops` or `mib_per_second`: what is compared.
+    /// The compared quantity: `iops` or `mib_per_second`.
     metric: &'static str,
     file: FileKind,
     amount: Amount,
@@ -60,29 +60,30 @@ struct Work {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileKind {
-    /// Full of data, nothing of it cached.
+    /// A file full of data, none of it cached.
     Cold,
-    /// Full of data, all of it in the page cache.
+    /// A file full of data, all of it in the page cache.
     Warm,
-    /// Not there before.
+    /// A file that does not exist before.
     New,
 }
 
 use FileKind::{Cold, New, Warm};
 
-/// How much a run does.
+/// The amount of work in a run.
 #[derive(Clone, Copy)]
 enum Amount {
-    /// As much as it can in the seconds of `--seconds`, then perhaps a sync, which counts too.
+    /// As much as possible in the seconds of `--seconds`. A sync at the end, if the way has one,
+    /// counts too.
     Seconds,
-    /// The whole file, so many times.
+    /// The whole file, this many times.
     Times(u64),
 }
 
 use Amount::{Seconds, Times};
 
-/// Opened as programs do that nobody can change; what was acknowledged is on the disk before the
-/// time ends.
+/// Opened without `O_DIRECT`, as by programs that cannot be changed; all acknowledged data are on
+/// the disk before the time ends.
 const PLAIN_SYNCED: &str = "--ioengine=psync --direct=0 --end_fsync=1";
 const PLAIN: &str = "--ioengine=psync --direct=0";
 const DIRECT: &str = "--ioengine=psync --direct=1";
@@ -93,7 +94,7 @@ const PLAIN_1M: &str = "--bs=1M --ioengine=psync --direct=0";
 const NEW_DIRECT_1M: &str = "--bs=1M --ioengine=psync --direct=1 --end_fsync=1 --fallocate=none";
 const NEW_PLAIN_4K: &str = "--bs=4k --ioengine=psync --direct=0 --end_fsync=1 --fallocate=none";
 const NEW_PLAIN_1M: &str = "--bs=1M --ioengine=psync --direct=0 --end_fsync=1 --fallocate=none";
-/// As fast as the disk goes: large requests, many in flight, space allocated before.
+/// As fast as the disk goes: large requests, many of them in flight, space allocated in advance.
 const DISK: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1";
 const DISK_SYNCED: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1 --end_fsync=1";
 
@@ -173,7 +174,8 @@ const WORKS: &[Work] = &[
 const CACHED_READ: &[Way] = &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
 const CACHED_WRITE: &[Way] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
 
-/// Through the page cache, handed to the kernel: the file system itself is to be reached.
+/// Workloads through the page cache, served by the kernel, which have to reach the speed of the
+/// file system itself.
 const CACHED: &[Work] = &[
     Work {
         title: "cached mode, sequential read of 128 KiB at a time, cold",
@@ -237,7 +239,7 @@ fn seconds(lab: &Lab) -> u64 {
     lab.options.seconds.unwrap_or(2)
 }
 
-/// The file's name below the directory, and below the mount.
+/// The file's name in the directory and in the mount.
 const NAME: &str = "mount-data";
 
 struct Bench<'a> {
@@ -251,8 +253,8 @@ impl Bench<'_> {
         jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
     }
 
-    /// fio drops no caches by itself, which it could do for the bare file only, and takes no times
-    /// of single requests.
+    /// fio's command. fio must not drop caches, which it could do for the bare file only, and does
+    /// not time single requests.
     fn script(&self, work: &Work, way: &Way) -> String {
         let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
         let amount = match work.amount {
@@ -271,8 +273,8 @@ impl Bench<'_> {
         self.lab.dir.join(NAME)
     }
 
-    /// The file as the workload wants it: written again only where a run before has removed it or
-    /// another size is wanted.
+    /// Brings the file into the state that the workload needs. It is written again only if a
+    /// previous run has removed it or if another size is needed.
     fn prepare(&self, work: &Work) -> Result<()> {
         let there = fs::metadata(self.file()).map_or(0, |found| found.len());
         if work.file == New {
@@ -314,7 +316,7 @@ impl Bench<'_> {
         sample.retain(|key, _| !["wall_seconds", "cpu_seconds", "machine_cpu_seconds", "peak_rss_bytes"].contains(key));
         sample.insert("pages_source", resident_pages([self.file()])?);
         if mounted.is_some() {
-            // After the source: a look through the mount opens the file there.
+            // This comes after the source, since counting through the mount opens the file there.
             sample.insert("pages_mount", resident_pages([mount_point(self.lab).join(NAME)])?);
         }
         Ok(sample)
@@ -347,7 +349,7 @@ impl Bench<'_> {
     }
 }
 
-/// Bytes that all threads moved, and the seconds that the slowest took, its final sync included.
+/// Bytes that all threads moved, and the seconds of the slowest thread, including its final sync.
 fn moved(report: &Value, threads: u64) -> Result<(f64, f64)> {
     let jobs = report["jobs"].as_array().ok_or("fio's report has no jobs")?;
     let of = |job: &Value, part: &str| job[part]["io_bytes"].as_f64().unwrap_or(0.0);
@@ -360,7 +362,7 @@ fn moved(report: &Value, threads: u64) -> Result<(f64, f64)> {
     Ok((bytes, millis / 1e3))
 }
 
-/// CPU time of the machine for fio's own start, with one request; in the figures of every row.
+/// CPU time of the machine for starting fio with one request. The figures of every row include it.
 fn start_of_fio(lab: &Lab) -> Result<f64> {
     let script =
         format!("fio --output-format=json --name=start --thread --rw=read --bs=4k --io_size=4k --filename=$DIR/{NAME}");
@@ -368,7 +370,7 @@ fn start_of_fio(lab: &Lab) -> Result<f64> {
     Ok(measure(&mut lab.shell(&script))?.sample["machine_cpu_seconds"])
 }
 
-/// `mount`: data.
+/// The comparison `mount`: data.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fio", "fincore"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let size = lab.options.size.unwrap_or(GIB);
@@ -379,7 +381,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let bench = Bench { lab, size };
     bench.prepare(&WORKS[0])?;
     report.set("CPU_seconds_of_the_machine_for_the_start_of_fio", start_of_fio(lab)?);
-    // The cache is quicker than the disk, but filling it again and again is not.
+    // A smaller file is enough here, since filling the cache again and again takes long.
     let cached = Bench { lab, size: size / 2 };
     let mut done = WORKS.iter().try_for_each(|work| bench.group(work, &mut report));
     done = done.and_then(|()| CACHED.iter().try_for_each(|work| cached.group(work, &mut report)));

@@ -1,4 +1,4 @@
-//! File systems over the directory of a comparison: dio's, and those it is compared with.
+//! File systems mounted over the directory of a comparison: dio's, and others for comparison.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::lab::Lab;
 use crate::tool::{find, tool};
 
-/// A server that gives programs a directory under another name.
+/// A file system server that provides a directory under another path.
 #[derive(Clone, Copy)]
 pub(super) enum Server {
     /// `dio mount` with these options.
@@ -32,7 +32,7 @@ impl Server {
         }
     }
 
-    /// What a reader would type to mount it.
+    /// The mount command as a reader would type it.
     pub(super) fn shown(self) -> String {
         match self {
             Server::Dio(options) => format!("dio mount -o {options} $DIR $DIR-mnt"),
@@ -48,7 +48,7 @@ impl Server {
             return Ok(command);
         }
         let program = find(self.program()).ok_or_else(|| format!("{} is not here", self.program()))?;
-        // passthrough_ll needs as many descriptors as it may have.
+        // passthrough_ll needs the greatest possible number of descriptors.
         let mut command = tool("sh");
         command.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]).arg(program).arg("-f");
         match self {
@@ -60,17 +60,16 @@ impl Server {
     }
 }
 
-/// MiB that are written and read before anything is measured: more than a server has in its hands
-/// at a time.
+/// MiB that are written and read before the measurements: more than a server handles at a time.
 const WARM_UP: u32 = 128;
 
-/// A mount that lasts as long as this.
+/// A mount; unmounted when dropped.
 pub(super) struct Mounted {
     server: Child,
     at: PathBuf,
 }
 
-/// Where it is: beside the directory, not below it.
+/// The mount point, beside the directory, not below it.
 pub(super) fn mount_point(lab: &Lab) -> PathBuf {
     PathBuf::from(format!("{}-mnt", lab.dir.display()))
 }
@@ -97,9 +96,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Has the server write and read a while, so that its memory is not new to the machine any
-    /// more: what a page costs that is touched for the first time, most of all in a virtual
-    /// machine, is none of what is compared.
+    /// Makes the server write and read for a while, so that its memory has been touched. The first
+    /// use of a page is costly, especially in a virtual machine, and is not part of the comparison.
     pub(super) fn warm_up(&self) -> Result<()> {
         let path = self.at.join("warm-up");
         let mut buffer = vec![1; 1 << 20];
@@ -127,7 +125,7 @@ impl Mounted {
         self.status("VmRSS:")
     }
 
-    /// The most resident memory it had so far, in bytes.
+    /// The most resident memory that the server has had so far, in bytes.
     pub(super) fn peak(&self) -> Result<f64> {
         self.status("VmHWM:")
     }
@@ -139,7 +137,7 @@ impl Mounted {
         Ok(kib.ok_or_else(|| format!("no {name} in /proc/PID/status"))? * 1024.0)
     }
 
-    /// Ended within `limit`?
+    /// Whether the server ends within `limit`.
     fn ends(&mut self, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
@@ -154,7 +152,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A server that has failed, or a mount in use, must not stop the comparison or stay behind.
+        // A failed server or a mount in use must neither stop the comparison nor remain.
         if tool("umount").arg(&self.at).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
             && self.ends(Duration::from_secs(60))
         {

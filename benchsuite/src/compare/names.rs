@@ -1,4 +1,5 @@
-//! Many names below a mount: beside the file system itself and beside other servers of a directory.
+//! Operations on many names below a mount, compared with the file system itself and with other
+//! servers.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use dio_bench::suite::Host;
 use dio_bench::suite::Report;
 use dio_bench::suite::{Group, Sample};
 
-/// Where programs work; the first is what the others are compared with.
+/// The places to work in; the others are compared with the first.
 const PLACES: &[(&str, Option<Server>)] = &[
     ("bare", None),
     ("dio mount -o cio,io_uring", Some(Server::Dio("cio,io_uring"))),
@@ -27,17 +28,18 @@ const PLACES: &[(&str, Option<Server>)] = &[
     ("passthrough_ll", Some(Server::PassthroughLl)),
 ];
 
-/// What a program does with many names, below the directory AT.
+/// A workload of many names, in the directory AT.
 struct Work {
     title: &'static str,
     script: &'static str,
-    /// Before it, not measured.
+    /// A command that runs before, not measured.
     before: &'static str,
     warm: bool,
 }
 
-/// git may write down what it saw, which would spare the next contender work or cost it some: it
-/// may not while it is measured, and each has seen the tree in its own mount before.
+/// git would update its index, which could save the next contender work or cost it some. Therefore
+/// it must not write while it is measured, and each contender refreshes the index in its own mount
+/// before.
 const STATUS: &str = "test -z \"$(git --no-optional-locks -C AT/repo status --porcelain 2>&1)\"";
 const REFRESH: &str = "git -C AT/repo status --porcelain > /dev/null";
 
@@ -52,11 +54,12 @@ const WORKS: &[Work] = &[
     },
 ];
 
-/// Empty files for the memory of a server; fewer when `--files` is smaller than its default.
+/// Number of empty files for measuring the memory of a server; fewer if `--files` is below its
+/// default.
 const MANY: u64 = 1_000_000;
 const TO_A_DIRECTORY: u64 = 1000;
 
-/// `mount-names`.
+/// The comparison `mount-names`.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["git", "tar", "find", "fio"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let here = lab.available(&["bindfs", "passthrough_ll"]);
@@ -98,7 +101,7 @@ fn measured(lab: &Lab, tree: &data::Tree, report: &mut Report) -> Result<()> {
     for work in WORKS {
         report.groups.push(group(lab, work)?);
     }
-    // A million for all that is measured in earnest.
+    // With the default of `--files`, a million.
     let many = MANY.min(lab.options.files.saturating_mul(MANY / 30_000 + 1));
     report.set("empty_files", many);
     let group = memory(lab, &many_files(lab, many)?)?;
@@ -106,7 +109,7 @@ fn measured(lab: &Lab, tree: &data::Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a place, as commands name it.
+/// The directory of a place, as it appears in commands.
 fn dir_of(server: Option<Server>) -> &'static str {
     if server.is_some() { "$DIR-mnt" } else { "$DIR" }
 }
@@ -154,7 +157,7 @@ fn run(lab: &Lab, work: &Work, server: Option<Server>, script: &str) -> Result<S
     Ok(sample)
 }
 
-/// `count` empty files, made once and kept.
+/// `count` empty files, which are created once and kept.
 fn many_files(lab: &Lab, count: u64) -> Result<String> {
     let name = format!("empty-{count}");
     let root = lab.dir.join(&name);
@@ -176,18 +179,19 @@ fn many_files(lab: &Lab, count: u64) -> Result<String> {
     Ok(name)
 }
 
-/// Read and written in sequence and at random, through a server.
+/// Workloads that read and write through a server, sequentially and at random.
 const TRAFFIC: &[&str] = &[
     "--rw=write --bs=1M --size=1G --end_fsync=1 --fallocate=none",
     "--rw=read --bs=64k --size=1G",
     "--rw=randrw --bs=8k --size=1G --io_size=32M --numjobs=8 --thread --end_fsync=1",
 ];
 
-/// The memory of each server, which hardly varies: one round.
+/// The memory of each server. One round is enough, since it hardly varies.
 fn memory(lab: &Lab, name: &str) -> Result<Group> {
     let mut entries = Vec::new();
     for (place, server) in PLACES {
-        // By inode and by path: the others would tell nothing new, in minutes.
+        // One server that works by inode and one that works by path: the others would show nothing
+        // new, and would take minutes.
         let Some(server @ (Server::Dio("cio,io_uring") | Server::Bindfs)) = *server else { continue };
         let script = format!("find $DIR-mnt/{name} -type f -size +0");
         entries.push(Entry::new(place, &format!("{}; {script}", server.shown()), move |_| {

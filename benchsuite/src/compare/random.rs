@@ -1,4 +1,4 @@
-//! Random reads of 4 KiB: the library against fio.
+//! Random reads of 4 KiB by the library, compared with fio.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ use dio_common::size::{GIB, exact as size_text};
 /// Requests in flight.
 const DEPTHS: [u32; 3] = [1, 32, 128];
 
-/// `random`: the same file, block and depths, interleaved.
+/// The comparison `random`: the same file, block size and depths, interleaved.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     must("fio")?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
@@ -30,7 +30,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.set("seconds", seconds);
     report.set("rounds", lab.options.runs);
     let file = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
-    // The whole file, as fio reads it; by itself dio keeps to the first GiB.
+    // Reads spread over the whole file, as fio's do; by default dio uses the first GiB only.
     let common = format!("--size {} --block 4K --seconds {seconds}", size_text(fs::metadata(source)?.len()));
     for depth in DEPTHS {
         let ours = format!("dio bench random --file {file} {common} --depth {depth} --json");
@@ -57,8 +57,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-/// The time is set by the option and nothing is written: what remains to tell is what the reads
-/// cost.
+/// The option sets the time, and nothing is written, so only the costs of the reads are kept.
 fn keep_costs(sample: &mut Sample) {
     sample.retain(|key, _| !["wall_seconds", "dirty_bytes"].contains(key));
 }

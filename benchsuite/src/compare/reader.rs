@@ -1,4 +1,5 @@
-//! The process that reads a cached hot set while others copy, and how it is talked to.
+//! The process that reads a cached hot set while another process copies, and the communication with
+//! it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -20,24 +21,24 @@ use dio_common::size::MIB;
 /// Bytes of one read.
 const PIECE: u64 = 4096;
 
-/// The reader's side: fills the cache, says `ready`, waits for a line, reads at random until
-/// standard input ends, prints one JSON object.
+/// The reader's side: fills the cache, prints `ready`, waits for a line, reads at random offsets
+/// until standard input ends, and prints one JSON object.
 pub(crate) fn serve(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let pieces = file.metadata()?.len() / PIECE;
-    // Read twice: the kernel keeps a page as active from its second use on.
+    // The file is read twice, since the kernel keeps pages as active from their second use on.
     (0..2).try_for_each(|_| sweep(&file))?;
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         let reading = scope.spawn(|| read_until(&file, pieces, &stop));
-        // End of input: the one who started this wants the result, or is gone.
+        // The end of the input means that the parent wants the result, or has ended.
         let ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         stop.store(true, Ordering::Relaxed);
         ended.and(reading.join().expect("the reading thread does not panic"))
     })?;
-    // The one who started this may be gone: an error then, as println! would panic.
+    // The parent may have ended; then this returns an error, while println! would panic.
     Ok(writeln!(std::io::stdout(), "{result}")?)
 }
 
@@ -72,7 +73,7 @@ fn read_until(file: &File, pieces: u64, stop: &AtomicBool) -> std::io::Result<Va
     }))
 }
 
-/// The other side: a running reader. It ends when this is dropped, because its input ends then.
+/// The parent's side: a running reader. It ends when this is dropped, because that ends its input.
 pub(crate) struct Reader {
     child: Child,
     input: Option<ChildStdin>,
@@ -80,7 +81,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Starts `command`, which must become [`serve`], and waits until its hot set is cached.
+    /// Starts `command`, which must run [`serve`], and waits until its hot set is cached.
     pub(crate) fn start(mut command: Command) -> Result<Reader> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("the reader has no output")?);
@@ -91,7 +92,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// From now on reads are counted.
+    /// Starts the counting of reads.
     pub(crate) fn begin(&mut self) -> Result<()> {
         Ok(self.input.as_mut().ok_or("the reader has ended")?.write_all(b"begin\n")?)
     }
@@ -116,7 +117,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.input = None;
-        // It ends by itself; what it returns was read already or is not wanted.
+        // The reader ends by itself. Its result was read already, or is not needed.
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Text larger than the memory that sorting may take.
+//! Sorts text that is larger than the memory limit of the sort.
 
 use std::cell::RefCell;
 use std::fs;
@@ -18,13 +18,13 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
-/// An order, and the time that is to be reached as a part of GNU's.
+/// An order, and the target for the time as a fraction of GNU's.
 struct Trial {
     title: &'static str,
     flags: &'static str,
     wall: f64,
-    /// The part of the size, and of the memory, that it is tried with: the peer needs minutes for
-    /// the others.
+    /// Divisor of the size and of the memory for this order, since GNU sort needs minutes for the
+    /// full size.
     part: u64,
 }
 
@@ -34,14 +34,15 @@ const TRIALS: &[Trial] = &[
     Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 0.25, part: 8 },
 ];
 
-/// What the disk alone takes for the bytes that a sort moves.
+/// Name of the contender that shows the time of the disk alone for the bytes that a sort moves.
 const LIMIT: &str = "fio, the same bytes";
 
-/// Part of the size that memory may hold.
+/// The size divided by this is the memory limit.
 const MEMORY: u64 = 4;
 
 impl Trial {
-    /// Both write their temporary files beside the output, and the output to the disk.
+    /// The command of a program. Both programs write their temporary files beside the output, and
+    /// sync the output to the disk.
     fn script(&self, source: &Path, program: &str, memory: u64) -> String {
         let (name, flags) = (source.file_name().unwrap_or_default().to_string_lossy(), self.flags);
         let memory = size_text(memory);
@@ -49,7 +50,7 @@ impl Trial {
         format!("env LC_ALL=C {sorted} && sync -f $DIR/target")
     }
 
-    /// Cold, measured; in the first round all must have the same result.
+    /// Makes one cold, measured run; in the first round the results of all programs must be equal.
     fn run(&self, lab: &Lab, source: &Path, script: &str, digest: &RefCell<Option<String>>) -> Result<Sample> {
         let target = lab.dir.join("target");
         remove(&target)?;
@@ -81,7 +82,7 @@ impl Trial {
             let shown = format!("twice: {}", ceiling.command());
             entries.push(Entry::new(LIMIT, &shown, move |_| {
                 let mut once = ceiling.run()?;
-                // More than fits into memory is read, written in sorted pieces, read again and
+                // Data that exceed the memory are read, written in sorted pieces, read again, and
                 // written in order.
                 once.entry("wall_seconds").and_modify(|wall| *wall *= 2.0);
                 Ok(once)
@@ -93,7 +94,7 @@ impl Trial {
     }
 }
 
-/// `sort`: lines of 64 bytes as bytes, as numbers, and by two keys.
+/// The comparison `sort`: lines of 64 bytes, compared as bytes, as numbers, and by two keys.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "fio", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);

@@ -1,5 +1,5 @@
-//! Streams in small steps, many at a time and at random: dio's own benchmark, repeated and
-//! recorded.
+//! Streams in small steps, many at a time and at random: runs dio's own benchmark repeatedly and
+//! records the results.
 
 use std::fs;
 use std::path::Path;
@@ -19,20 +19,20 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, exact as size_text};
 
-/// Streams in one file: the default of `dio bench streams`.
+/// Number of streams in one file: the default of `dio bench streams`.
 const STREAMS: u64 = 64;
 
-/// What the disk gives to so many streams.
+/// Name of the contender that shows the disk's limit with this many streams.
 const JUDGE: &str = "fio, 64 jobs";
 
-/// What ratios are taken of.
+/// Quantities that are compared by ratios.
 const COMPARED: &[&str] = &["wall_seconds", "cpu_seconds", "iops"];
 
 /// One workload of a run of `dio bench streams --json`.
 struct Workload {
     name: String,
     part: Part,
-    /// The stream first.
+    /// The ways, of which the first is the stream.
     ways: Vec<(String, Sample)>,
 }
 
@@ -44,8 +44,8 @@ enum Part {
     Random,
 }
 
-/// `streams`: small steps on one file, many streams and random reads on a larger one, on which what
-/// streams read beyond their parts counts for less.
+/// The comparison `streams`: small steps on one file, and many streams and random reads on a larger
+/// file, where the bytes that streams read beyond their parts matter less.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let small = source(&lab.dir, lab.options.size.unwrap_or(GIB))?;
     let large = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
@@ -59,7 +59,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.set("rounds", lab.options.runs);
     report.set("size_of_steps", size_text(fs::metadata(&small)?.len()));
     report.set("size_of_many_and_random", size_text(fs::metadata(&large)?.len()));
-    // The workloads of each round, with the commands that they come from.
+    // The workloads of each round, with their commands.
     let mut rounds: Vec<Vec<(&str, Workload)>> = Vec::new();
     for round in 0..lab.options.runs {
         let mut found = Vec::new();
@@ -103,7 +103,7 @@ fn script(parts: &str, source: &Path) -> Result<String> {
     ))
 }
 
-/// One workload over all rounds.
+/// The group of one workload over all rounds.
 fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<Group> {
     let (script, first) = &rounds[0][index];
     let entry = |(way, (name, _)): (usize, &(String, Sample))| {
@@ -115,7 +115,7 @@ fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<Group> {
     interleave(&first.name, first.ways.iter().enumerate().map(entry).collect(), rounds.len(), COMPARED)
 }
 
-/// What the first of a group, the stream, has to reach.
+/// The targets of the first contender of a group, the stream.
 fn goals(report: &mut Report, part: Part, group: &Group) {
     let title = &group.title;
     let [stream, peer] = [0, 1].map(|index| group.contenders[index].name.clone());
@@ -125,7 +125,8 @@ fn goals(report: &mut Report, part: Part, group: &Group) {
             report.goal(Goal::at_most(&format!("{title}: direct ÷ {peer}"), 1.0, ratio("wall_seconds")));
         }
         Part::Many => {
-            // What the disk gives to so many readers at once, and what it gives to one.
+            // Compared with the disk's limit for as many simultaneous readers, and with its limit
+            // for one.
             let many = group.ratio(JUDGE, "wall_seconds");
             report.goal(Goal::at_most(&format!("{title}: wall ÷ {JUDGE}"), 1.1, many));
             let median = |name| group.spread(name, "wall_seconds").map(|wall| wall.median);
@@ -140,7 +141,8 @@ fn goals(report: &mut Report, part: Part, group: &Group) {
     }
 }
 
-/// The most pages that the first of any group left, of what it read or wrote.
+/// The most pages that the first contender of any group left in the cache, of the files that it
+/// read or wrote.
 fn pages(groups: &[Group]) -> Option<f64> {
     let streams = groups.iter().filter_map(|group| group.contenders.first());
     let left = streams.flat_map(|stream| ["pages_source", "pages_target"].map(|key| stream.summary.get(key)));
@@ -185,7 +187,7 @@ fn sample(part: Part, way: &Value) -> Result<Sample> {
     if part == Part::Random {
         sample.insert("iops", number("steps_per_second")?);
     }
-    // Absent where nothing counts them, and for writing.
+    // The value is missing if nothing counts it, and for writing.
     sample.extend(way["in_vain_part"].as_f64().map(|part| ("in_vain_part", part)));
     sample.extend(way["buffer_bytes"].as_f64().map(|bytes| ("buffer_bytes", bytes)));
     Ok(sample)

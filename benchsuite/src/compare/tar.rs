@@ -1,4 +1,4 @@
-//! Archives, made and extracted, of large files and of small ones.
+//! Archives of large files and of small ones: creating and extracting them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use dio_common::size::{GIB, MIB, exact as size_text};
 /// The peer's name in the tables.
 const PEER: &str = "tar && sync";
 
-/// Large files: so many share the bytes.
+/// Number of large files that share the bytes.
 const LARGE: u64 = 4;
 
-/// Small files, unless fewer are asked for.
+/// Number of small files, unless `--files` is smaller.
 const SMALL: u64 = 24_000;
 
 /// A tree to archive, and an archive of it.
@@ -32,9 +32,9 @@ struct Data {
     root: PathBuf,
     archive: PathBuf,
     bytes: u64,
-    /// So many files that targets have to be retired, see [`retire`].
+    /// Whether there are so many files that targets have to be retired, see [`retire`].
     many: bool,
-    /// dio's time divided by the peer's must not exceed this.
+    /// The greatest allowed quotient of dio's time and the peer's.
     limit: f64,
 }
 
@@ -66,7 +66,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files of a tree, which has one level of directories at most.
+/// The files of a tree, which has at most one level of directories.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -76,7 +76,7 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is done with the data; the same flags for both programs, the last sync too.
+/// The operation on the data. Both programs get the same flags and the same final sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Create,
@@ -95,7 +95,7 @@ impl Work {
         }
     }
 
-    /// Cold, measured; the result is compared with the tree in the first round.
+    /// Makes one cold, measured run; the result is compared with the tree in the first round.
     fn run(self, lab: &Lab, data: &Data, target: &Path, script: &str, round: usize) -> Result<Sample> {
         if data.many {
             retire(target)?
@@ -142,7 +142,7 @@ impl Work {
     }
 }
 
-/// `tar`: archives of large files and of small ones, made and extracted.
+/// The comparison `tar`: archives of large files and of small ones, created and extracted.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "tar", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let each = lab.options.size.unwrap_or(4 * GIB) / LARGE / MIB * MIB;

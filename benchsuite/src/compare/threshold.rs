@@ -1,5 +1,5 @@
-//! From which size on a file of a tree is better copied directly: what the default of
-//! `dio cp --small` rests on.
+//! Determines the size from which on direct I/O is faster for copying the files of a tree: the
+//! basis for the default of `dio cp --small`.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ const SIZES: [u64; 5] = [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
 /// Bytes of each tree.
 const TREE: u64 = 128 * MIB;
 
-/// `threshold`: the same tree with every file going the small way and with every file going direct,
-/// cold.
+/// The comparison `threshold`: the same tree is copied cold, once with every file treated as small,
+/// and once with direct I/O for every file.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let mut report = report::begin("threshold", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.set("rounds", lab.options.runs);

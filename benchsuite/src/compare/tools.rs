@@ -1,4 +1,4 @@
-//! The tools that pass bytes, over one large cold file, each beside its GNU namesake.
+//! The tools that pass bytes on, with one large cold file, each compared with its GNU counterpart.
 
 use std::fs;
 use std::path::Path;
@@ -17,21 +17,21 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, exact as size_text};
 
-/// The disk's own limit among the contenders.
+/// Name of the contender that shows the disk's own limit.
 const LIMIT: &str = "fio, the disk's limit";
 
-/// A contender: what the table calls it, and the command with SOURCE and perhaps TARGET in it.
+/// A contender: its name in the table, and its command with SOURCE and perhaps TARGET.
 type Command<'a> = (&'a str, &'a str);
 
-/// Programs under the same conditions.
+/// Programs that are compared under the same conditions.
 struct Trial<'a> {
     title: &'a str,
     commands: &'a [Command<'a>],
-    /// The disk's limit is measured in the same rounds.
+    /// Whether the disk's limit is measured in the same rounds.
     limit: bool,
 }
 
-/// The large file and where it is.
+/// The large file and its surroundings.
 struct Bench<'a> {
     lab: &'a Lab,
     source: &'a Path,
@@ -45,7 +45,7 @@ impl Bench<'_> {
         script.replace("SOURCE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
     }
 
-    /// Cold, measured; a target is compared with the source in the first round.
+    /// Makes one cold, measured run; a target is compared with the source in the first round.
     fn run(&self, script: &str, round: usize) -> Result<Sample> {
         remove(self.target)?;
         self.lab.cool()?;
@@ -87,7 +87,7 @@ impl Bench<'_> {
     }
 }
 
-/// The reading tools: each beside its namesake and the limit.
+/// The reading tools: each with its counterpart and the disk's limit.
 const READING: &[Trial<'_>] = &[
     Trial {
         title: "cat to /dev/null",
@@ -116,7 +116,7 @@ const CAT_TO_FILE: Trial<'_> = Trial {
     limit: true,
 };
 
-/// Small blocks asked for, large requests made.
+/// Programs that are told to use small blocks, but make large requests.
 const SMALL_BLOCKS: &[Trial<'_>] = &[
     Trial {
         title: "dd, small and large blocks, to /dev/null",
@@ -145,7 +145,7 @@ fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(Report, std
     Ok((report, source))
 }
 
-/// `tools`: cat, dd and cksum.
+/// The comparison `tools`: cat, dd and cksum.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let (mut report, source) = prepare(lab, "tools", &["cat", "dd", "cksum", "fio"])?;
     let target = lab.dir.join("target");
@@ -167,7 +167,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.groups.push(group);
     for trial in SMALL_BLOCKS {
         let group = bench.group(trial)?;
-        // Ours first: the ratio of times is the inverse of that of speeds.
+        // The ratio is that of the times, ours divided by the peer's; the ratio of speeds is its
+        // inverse.
         let speed = group.ratio("dio dd bs=8M", "wall_seconds").map(|ratio| 1.0 / ratio);
         report.goal(Goal::at_least(&format!("{}: speed of bs=512 ÷ bs=8M", trial.title), 0.9, speed));
         report.groups.push(group);
@@ -183,7 +184,7 @@ fn pages_goal(report: &mut Report, group: &Group, ours: &str) {
     }
 }
 
-/// Digests, each beside the programs one would use for it.
+/// Digests, each with the programs that are usually used for it.
 const DIGESTS: &[Trial<'_>] = &[
     Trial {
         title: "sha256",
@@ -206,7 +207,7 @@ const DIGESTS: &[Trial<'_>] = &[
     },
 ];
 
-/// `sums`: digests.
+/// The comparison `sums`: digests.
 pub(crate) fn sums(lab: &Lab) -> Result<Report> {
     need("openssl");
     need("b3sum");

@@ -1,4 +1,4 @@
-//! Many small files, cold and warm.
+//! Copies many small files, cold and warm.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::MIB;
 
-/// Contenders: name, program, command. dio syncs by itself; it may not be spared what the others
-/// do, so it gets the last sync too.
+/// Contenders: name, program, command. dio syncs by itself, but it also gets the final sync, so
+/// that it has no advantage over the others.
 const COPIES: &[(&str, &str, &str)] = &[
     ("dio cp -a", "dio", "dio cp -a TREE TARGET && sync -f TARGET"),
     ("cp -a && sync", "cp", "cp -a TREE TARGET && sync -f TARGET"),
@@ -24,7 +24,7 @@ const COPIES: &[(&str, &str, &str)] = &[
     ("xcp -r && sync", "xcp", "xcp --no-progress -r TREE TARGET && sync -f TARGET"),
 ];
 
-/// `tree`: dio against three others, each with a final sync.
+/// The comparison `tree`: dio and three others, each with a final sync.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let tree = data::tree(&lab.dir, lab.options.files)?;
@@ -68,10 +68,10 @@ fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<
     group
 }
 
-/// Moves the target of the run before out of the way. It is not removed until the end: ext4 passes
-/// over the inodes of files that were deleted within the last half minute, one by one, each time it
-/// makes a new one (`recently_deleted` in `fs/ext4/ialloc.c`), which made every contender several
-/// times slower, at random.
+/// Moves the target of the previous run out of the way instead of removing it. After a removal,
+/// ext4 skips the inodes of files that were deleted within the last half minute, one by one, each
+/// time that it creates a file (`recently_deleted` in `fs/ext4/ialloc.c`). That made every
+/// contender several times slower, at random. The retired targets are removed at the end.
 pub(super) fn retire(target: &Path) -> Result<()> {
     if target.exists() {
         let retired = retired(target)?;
@@ -82,7 +82,7 @@ pub(super) fn retire(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the last target and all before it.
+/// Removes the last target and all retired ones.
 pub(super) fn forget_retired(target: &Path) -> Result<()> {
     remove(target)?;
     remove(&retired(target)?)

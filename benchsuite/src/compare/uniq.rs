@@ -1,4 +1,4 @@
-//! Lines that are as the one before, counted.
+//! Counts repeated lines.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +16,11 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
-/// Text, the part of `--size` that there is of it, and where the result goes.
+/// A kind of text, the part of `--size` that is used, and the destination of the result.
 struct Trial {
     title: &'static str,
     lines: Lines,
-    /// GNU uniq takes a minute for 4 GiB of short lines.
+    /// Divisor of the size: GNU uniq takes a minute for 4 GiB of short lines.
     part: u64,
     to_file: bool,
 }
@@ -73,7 +73,7 @@ impl Trial {
     }
 }
 
-/// `uniq`: text of three kinds.
+/// The comparison `uniq`: text of three kinds.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "uniq", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);

@@ -1,5 +1,5 @@
-//! Durable commits: dio's log beside pg_test_fsync, by one thread; beside stores that commit, by
-//! one client and by many; and appending in large steps beside the disk.
+//! Durable commits: dio's log compared with pg_test_fsync, by one thread; compared with stores that
+//! commit, by one client and by many; and appending in large steps, compared with the disk.
 
 use std::path::PathBuf;
 
@@ -16,32 +16,32 @@ use dio_bench::suite::{Goal, Report};
 use dio_bench::suite::{Group, Sample};
 use dio_common::size::{GIB, exact as size_text};
 
-/// The methods that both know, by the names of both.
+/// The methods that dio and pg_test_fsync have in common; both use the same names.
 const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_sync"];
-/// With the log's own 88 bytes these fill the 8 KiB of one write of `pg_test_fsync`.
+/// With the log's own 88 bytes, such a record fills the 8 KiB of one write of `pg_test_fsync`.
 const RECORD_OF_8K: usize = 8192 - 64 - 24;
-/// Bytes of a record under load.
+/// Bytes of a record in the load with several clients.
 const RECORD: usize = 100;
-/// Clients under load.
+/// Numbers of clients of the load.
 const CLIENTS: [usize; 2] = [1, 64];
-/// Peers under load.
+/// The peers of the load.
 const STORES: [(&str, &str); 3] = [("SQLite", "sqlite"), ("RocksDB", "rocksdb"), ("redb", "redb")];
 
-/// dio's log under load.
+/// Name of dio's log.
 const LOG: &str = "dio's log";
-/// What commits are held against: a thread that overwrites one block and syncs.
+/// Name of the reference for commits: a thread that overwrites one block and syncs.
 const FLUSH: &str = "one block, overwritten and synced";
 /// Bytes of a block of the log.
 const BLOCK: usize = 4096;
-/// Records under load that a block of the log holds, each with its header and up to a multiple of
-/// 8.
+/// Number of such records that fit in a block of the log, each with its header and padded to a
+/// multiple of 8.
 const PER_BLOCK: usize = BLOCK / (RECORD + 24).next_multiple_of(8);
-/// The part of what flushes allow that is to be reached.
+/// The target, as a fraction of the limit from flushes.
 const PART: f64 = 0.9;
-/// From this part on the processors are what binds.
+/// Share of the processors from which on they count as the bottleneck.
 const BUSY: f64 = 0.9;
 
-/// `wal`: one thread by method, load, and large steps.
+/// The comparison `wal`: one thread by method, load, and large steps.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let seconds = lab.options.seconds.unwrap_or(2);
     let mut report = report::begin("wal", Host::of(&lab.dir)?, lab.programs(&[]))?;
@@ -99,7 +99,7 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
         all.reduce(f64::max)
     };
     for method in METHODS {
-        // The way in which the peer writes by this method.
+        // The kind of I/O that the peer uses with this method.
         let own = if method.starts_with("open") { "dio's log, direct" } else { "dio's log, cached" };
         let ratio = median(own, method).zip(median("pg_test_fsync", method)).map(|(own, peer)| own / peer);
         report.goal(Goal::at_least(&format!("one thread, {method}: commits/s ÷ pg_test_fsync"), 0.97, ratio));
@@ -111,7 +111,7 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Commits per second by method, of a report of `dio bench wal`.
+/// Commits per second by method, from a report of `dio bench wal`.
 fn by_method(found: &Value) -> Sample {
     let rows = found["commits"].as_array().map_or(&[][..], Vec::as_slice);
     let of = |method: &&'static str| {
@@ -121,7 +121,7 @@ fn by_method(found: &Value) -> Sample {
     METHODS.iter().filter_map(of).collect()
 }
 
-/// Operations per second by method, of the first table of `pg_test_fsync`: one write of 8 kB.
+/// Operations per second by method, from the first table of `pg_test_fsync`: one write of 8 kB.
 fn by_lines(text: &str) -> Result<Sample> {
     let section = text.split("Compare file sync methods using one 8kB write:").nth(1).unwrap_or("");
     let section = section.split("\nCompare").next().unwrap_or("");
@@ -136,7 +136,7 @@ fn by_lines(text: &str) -> Result<Sample> {
     if sample.is_empty() { Err("pg_test_fsync printed no rates".into()) } else { Ok(sample) }
 }
 
-/// Debian keeps it beside the server it belongs to, out of the way of PATH.
+/// The path of the program. Debian installs it beside its server, not in PATH.
 fn pg_test_fsync() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin/pg_test_fsync")).collect();
@@ -152,7 +152,7 @@ fn load(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
         for (name, store) in STORES {
             entries.push(store_under_load(lab, name, store, (clients, RECORD), seconds)?);
         }
-        // The flush is the same whoever else works: one thread, one block.
+        // The flush is the same for every number of clients: one thread, one block.
         entries.push(store_under_load(lab, FLUSH, "flush", (1, BLOCK), seconds)?);
         let group = interleave(&format!("{clients} clients, 100 B"), entries, rounds(lab), &["commits_per_second"])?;
         let rate = group.spread(LOG, "commits_per_second").map(|spread| spread.median);
@@ -189,7 +189,8 @@ fn ours_under_load<'a>(lab: &'a Lab, clients: usize, seconds: u64) -> Entry<'a> 
     })
 }
 
-/// A store of [`crate::stores`], in a process of its own, on files of its own.
+/// An entry for a store of [`crate::stores`], which runs in a process of its own, on files of its
+/// own.
 fn store_under_load<'a>(
     lab: &'a Lab,
     name: &str,
@@ -219,8 +220,9 @@ fn store_under_load<'a>(
     }))
 }
 
-/// Commits by many beside what the disk's flushes allow: `records per block × flushes per second`.
-/// The figure is one to reach only where that is what binds, and not the processors.
+/// Compares commits by many clients with the limit from the disk's flushes:
+/// `records per block × flushes per second`. It is a target only if that limit is the bottleneck,
+/// and not the processors.
 fn against_flushes(group: &Group, report: &mut Report) {
     let Some(flushes) = group.spread(FLUSH, "flushes_per_second").map(|spread| spread.median) else { return };
     let part = group.quotient((LOG, "commits_per_second"), (FLUSH, "flushes_per_second"));
@@ -242,7 +244,7 @@ fn against_flushes(group: &Group, report: &mut Report) {
     }
 }
 
-/// Which limit holds commits back, in words.
+/// The bottleneck of commits, in words.
 fn binds(part: f64, busy: f64, cpus: f64) -> String {
     let processors = format!("{busy:.2} of {cpus} processors busy with the log");
     match () {
@@ -256,7 +258,7 @@ fn quotient(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.zip(other).map(|(one, other)| one / other)
 }
 
-/// The time is set by the option: what remains to tell is what the commits cost.
+/// The option sets the time, so only the costs of the commits are kept.
 fn keep(sample: &mut Sample) {
     sample.retain(|key, _| !["wall_seconds", "dirty_bytes"].contains(key));
 }

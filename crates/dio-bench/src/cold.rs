@@ -1,4 +1,4 @@
-//! Files none of whose pages are cached.
+//! Empties the page cache of files, so that a measurement reads from the device.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,30 +10,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// How much is made cold.
+/// The caches that are emptied before a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cold {
-    /// The caches of the whole system, metadata included, where this process may
-    /// (`/proc/sys/vm/drop_caches`, for root); elsewhere as `File`.
+    /// The caches of the whole system, metadata included. They are dropped through
+    /// `/proc/sys/vm/drop_caches`, which only root may write; any other process drops what `File`
+    /// does.
     #[default]
     System,
     /// The pages of the file.
     File,
 }
 
-/// How long pages may stay that somebody holds for a moment.
+/// How long [`make_cold`] retries while pages are temporarily in use elsewhere.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Writes back what is dirty, drops the file's pages, and makes sure that they are gone.
+/// Writes dirty pages back, drops the file's pages, and makes sure that they are gone.
 ///
-/// The kernel drops no page that has another user at that moment (`mapping_evict_folio`), and the
-/// page counts as cached until that user is done: one that is being moved by compaction, or whose
-/// buffers the journal looks at. Pages in the lists of other processors are none of these, since
-/// `posix_fadvise(2)` drains those lists itself. So it is tried again for a while.
+/// The kernel does not drop a page that something else uses at that moment (`mapping_evict_folio`):
+/// a page that compaction is moving, or one whose buffers the journal is looking at. Such a page
+/// counts as cached until that use ends, so the eviction is retried for a while. Pages in the
+/// per-CPU lists of other processors are no such case, since `posix_fadvise(2)` drains those lists
+/// itself.
 ///
 /// # Errors
-/// [`BenchError::NotCold`] when pages stay: others map them, or the file system lives in memory.
+/// [`BenchError::NotCold`] when pages stay, because other processes map them or the file system
+/// lives in memory.
 pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
     let file = File::open(path).map_err(BenchError::system("open", path))?;
     file.sync_all().map_err(BenchError::system("sync", path))?;
@@ -52,15 +55,15 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
             _ => std::thread::sleep(pause),
         }
         pause *= 2;
-        // Whoever held a page may have changed it.
+        // The user of a page may have modified it in the meantime.
         file.sync_all().map_err(BenchError::system("sync", path))?;
     }
 }
 
-/// Makes each file below a directory cold, its own pages alone.
+/// Makes every file below a directory cold, but drops only the pages of these files.
 ///
 /// # Errors
-/// As [`make_cold`]; a directory that cannot be read.
+/// As for [`make_cold`]; also when a directory cannot be read.
 pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
     for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
         let entry = entry.map_err(BenchError::system("read", directory))?;
@@ -74,10 +77,10 @@ pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Drops the caches of the whole system where that is asked for and allowed.
+/// Drops the caches of the whole system, if the caller asked for that and the system allows it.
 fn drop_caches(cold: Cold) {
-    // Refused to all but root, and in many containers to root: then the file's own pages have to
-    // do.
+    // Only root may do this, and in many containers not even root. In that case the caller drops
+    // only the pages of the file.
     if cold == Cold::System
         && let Ok(mut switch) = system_switch()
     {
@@ -86,12 +89,12 @@ fn drop_caches(cold: Cold) {
     }
 }
 
-/// Removes a file that is about to be written anew, if it is there, and lets its file system finish
-/// with that: what is left to do of the removal, and of what was written before, is not to fall
-/// into the time of the next run.
+/// Removes a file that is about to be written anew, if it exists, and waits until the file system
+/// has finished the removal and earlier writes. Otherwise that work would slow down the next run.
+/// With [`Cold::System`] it drops the system's caches as well.
 ///
 /// # Errors
-/// What `unlink(2)` or `syncfs(2)` of the directory answers.
+/// Any error of `unlink(2)`, or of `syncfs(2)` on the directory.
 pub fn make_absent(path: &Path, cold: Cold) -> Result<(), BenchError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -110,8 +113,8 @@ fn system_switch() -> std::io::Result<File> {
     OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
 }
 
-/// What [`make_cold`] really does here: [`Cold::File`] where the caches of the system are out of
-/// reach.
+/// The extent to which [`make_cold`] works here: [`Cold::File`] where this process may not drop the
+/// system's caches, otherwise `cold`.
 pub fn reachable(cold: Cold) -> Cold {
     match cold {
         Cold::System if system_switch().is_err() => Cold::File,
@@ -122,7 +125,7 @@ pub fn reachable(cold: Cold) -> Cold {
 /// Pages of a file in the page cache.
 ///
 /// # Errors
-/// Where the kernel does not tell.
+/// When the kernel does not report them.
 pub fn resident_pages(path: &Path) -> Result<u64, BenchError> {
     let file = File::open(path).map_err(BenchError::system("open", path))?;
     residency::resident_pages(&file)
@@ -133,7 +136,7 @@ pub fn resident_pages(path: &Path) -> Result<u64, BenchError> {
 mod tests {
     use super::*;
 
-    /// A pipe that holds the first page of a file.
+    /// A pipe that keeps a reference to the first page of a file.
     fn holder(path: &Path) -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
         let file = File::open(path).unwrap();
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();

@@ -15,12 +15,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::BenchError;
 
-/// One command of a line.
+/// One command of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The program and its arguments.
     words: Vec<OsString>,
-    /// As a person would type it.
+    /// The command line as a person would type it.
     shown: String,
 }
 
@@ -31,7 +31,7 @@ impl Part {
         Part { words: words.map(OsStr::to_owned).to_vec(), shown }
     }
 
-    /// A command as the shell reads it.
+    /// A command line that is run by the shell.
     pub fn shell(text: &str) -> Part {
         Part { words: ["sh", "-c", text].map(OsString::from).to_vec(), shown: text.to_owned() }
     }
@@ -42,11 +42,12 @@ impl Part {
     }
 }
 
-/// Runs commands, each of which reads what the one before writes, and waits for all. The first one
-/// reads nothing; the last one writes to `output`.
+/// Runs commands as a pipeline, each one reading the output of the one before, and waits for all of
+/// them. The first command reads nothing; the last one writes to `output`.
 ///
 /// # Errors
-/// The first command that could not be started, or did not end well; the others are ended then.
+/// The first command that could not be started or that failed. The other commands are ended in that
+/// case.
 pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
     let mut line = Vec::new();
     let mut input = Stdio::null();
@@ -69,7 +70,7 @@ pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What a command said that ended well; `shown` is its name.
+/// Returns the standard output of a command that succeeded; `shown` is the command's name.
 pub(crate) fn said(shown: &str, output: std::io::Result<Output>) -> Result<String, BenchError> {
     let output = output.map_err(BenchError::system("start", Path::new(shown)))?;
     if output.status.success() {
@@ -79,15 +80,15 @@ pub(crate) fn said(shown: &str, output: std::io::Result<Output>) -> Result<Strin
     Err(BenchError::Asked(format!("'{shown}' failed: {said}")))
 }
 
-/// How long a command that is to end by another signal than SIGKILL may take before it gets that
-/// one.
+/// How long a command that is ended by a signal other than SIGKILL may take before it is killed by
+/// SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A command that was started; ended when dropped, or by [`kill_all`].
+/// A running command. It is ended when this is dropped, or by [`kill_all`].
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
-    /// What ends it when nobody waits for it.
+    /// The signal that ends the command when this is dropped.
     last: Signal,
 }
 
@@ -97,10 +98,11 @@ impl Running {
         Running::ended_by(Signal::KILL, command, shown)
     }
 
-    /// The same for one that would leave something behind if it were killed: `last` ends it at
-    /// once, but in order.
+    /// As [`Running::start`], for a command that would leave something behind if it were killed:
+    /// the signal `last` makes it end immediately, but in order.
     pub(crate) fn ended_by(last: Signal, command: &mut Command, shown: &str) -> Result<Running, BenchError> {
-        // Locked before it starts, so that nothing runs of which `kill_all` does not know.
+        // The lock is taken before the command starts, so that `kill_all` misses no running
+        // command.
         let mut running = running();
         let child = command.spawn().map_err(BenchError::system("start", Path::new(shown)))?;
         if let Ok(process) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
@@ -109,7 +111,7 @@ impl Running {
         Ok(Running { child, last })
     }
 
-    /// Waits for its end, and for what it has to say.
+    /// Waits until the command ends, and returns its output.
     pub(crate) fn output(mut self) -> std::io::Result<Output> {
         let mut complaints = self.child.stderr.take();
         thread::scope(|scope| {
@@ -120,17 +122,17 @@ impl Running {
         })
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits until the command ends.
     pub(crate) fn wait(&mut self, shown: &str) -> Result<ExitStatus, BenchError> {
         self.child.wait().map_err(BenchError::system("wait for", Path::new(shown)))
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the command has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -139,7 +141,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let id = self.child.id();
-        // Of one that has been waited for, nothing below does anything.
+        // If the command has been waited for already, nothing below has an effect.
         if self.last != Signal::KILL && self.ended().is_none() {
             let known = running().iter().find(|known| known.id == id).and_then(|known| known.process.try_clone().ok());
             known.into_iter().for_each(|process| end(&process, self.last));
@@ -155,15 +157,15 @@ fn all_of(pipe: Option<&mut impl Read>) -> std::io::Result<Vec<u8>> {
     pipe.map_or(Ok(0), |pipe| pipe.read_to_end(&mut bytes)).map(|_| bytes)
 }
 
-/// A command that runs.
+/// A running command, as `kill_all` needs it.
 struct Known {
     id: u32,
-    /// Unlike its number, it never comes to mean another process.
+    /// A pidfd: unlike the process id, it never comes to refer to another process.
     process: OwnedFd,
     last: Signal,
 }
 
-/// The commands that run now.
+/// The commands that are running now.
 fn running() -> MutexGuard<'static, Vec<Known>> {
     static RUNNING: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     RUNNING.lock()
@@ -179,8 +181,8 @@ fn end(process: &OwnedFd, by: Signal) {
     }
 }
 
-/// Ends every command that runs: for a process that is about to end by a signal. Nothing can be
-/// started any more.
+/// Ends every running command. A process that is about to end by a signal calls this; the lock
+/// stays taken, so that no other command can be started afterwards.
 pub fn kill_all() {
     let mut running = running();
     running.drain(..).for_each(|known| end(&known.process, known.last));

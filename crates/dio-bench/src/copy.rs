@@ -1,5 +1,5 @@
-//! Copying a file in 4 KiB blocks, one at a time, against large blocks in flight; both direct and
-//! durable.
+//! Copies a file in 4 KiB blocks, one at a time, and in large blocks, several of them in flight.
+//! Both copies use direct I/O and are durable at the end.
 //!
 //! The reference is the published `cp` on AIX, 1 GB on a direct file system: 521 s in its own 4 KB
 //! requests, 23.9 s in requests of 8 MB. The rows copy different amounts (the small blocks would
@@ -24,10 +24,10 @@ use crate::stats::{Summary, number};
 use dio_common::units::size;
 use std::time::Duration;
 
-/// The small block: what `cp` of the reference asked for at a time.
+/// Bytes of a small block: the request size of the reference's `cp`.
 const SMALL_BLOCK: usize = 4096;
 
-/// Throughput of the reference in large blocks divided by that in small ones: 521 s / 23.9 s.
+/// Seconds of the reference: in small requests (521 s) and in large ones (23.9 s).
 pub(crate) const REFERENCE_SECONDS: (f64, f64) = (521.0, 23.9);
 
 /// The measurements to make.
@@ -41,17 +41,17 @@ pub struct Plan {
     pub block: usize,
     /// Large blocks in flight.
     pub depth: usize,
-    /// Where source and target are made.
+    /// The directory in which source and target are created.
     pub directory: PathBuf,
     /// An existing file to copy instead.
     pub file: Option<PathBuf>,
     /// Runs of each row.
     pub runs: usize,
-    /// What is made cold before each.
+    /// The caches that are emptied before each run.
     pub cold: Cold,
 }
 
-/// One way to copy, with the medians of its runs.
+/// One block size and depth, with the medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes of a block.
@@ -92,20 +92,20 @@ pub struct Report {
     /// Throughput of the large blocks divided by that of the small ones.
     #[serde(deserialize_with = "number")]
     pub gain: f64,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
     /// Runs of each row.
     pub runs: usize,
 }
 
-/// What one copy did besides taking time.
+/// The measurements of one copy.
 struct Copied {
     usage: Usage,
     requests: (u64, u64),
     pages: (u64, u64),
 }
 
-/// Copies both ways in turns.
+/// Copies with small and with large blocks in turns.
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
@@ -114,7 +114,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         return Err(BenchError::Asked("sizes, runs and depth must be positive, and a block at least 4K".to_owned()));
     }
     let pace = progress::pace(&plan.directory);
-    // Small blocks, one at a time, go at some 50 MB/s on the fastest disks.
+    // Small blocks, one at a time, reach some 50 MB/s on the fastest disks.
     let round = time_for(2 * plan.size, pace) + time_for(2 * plan.small_size, pace.min(5e7));
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(plan.size, pace) };
     progress::begin(2 * plan.runs, making + round * plan.runs as u32);
@@ -140,13 +140,14 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report { rows, gain, environment: Environment::of(&source)?, runs: plan.runs })
 }
 
-/// One copy, as a program would do it: everything from opening to the sync of the target counts.
+/// Makes one copy as a program would: the time covers everything from opening to the sync of the
+/// target.
 fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) -> Result<Copied, BenchError> {
     let io = Io::shared()?;
     let meter = Meter::start();
     let from = File::open(source)?;
     let to = OpenOptions::new().write(true).create_new(true).open(target)?;
-    // Where the file system cannot reserve space, the size alone keeps the writes inside the end of
+    // If the file system cannot reserve space, the size alone is set, so that no write extends the
     // file.
     if to.allocate(0..bytes, true).is_err() {
         to.set_size(bytes)?;

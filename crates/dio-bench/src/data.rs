@@ -1,4 +1,4 @@
-//! Files of random data and of text, and the directory that takes them away again.
+//! Creates files of random data and of text, in a directory that is removed when dropped.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,33 +14,35 @@ use crate::BenchError;
 
 /// Bytes per write while a file is made.
 const CHUNK: usize = 4 << 20;
-/// How long a disk may go on discarding what was removed.
+/// How long to wait while a disk discards freed blocks.
 const REST: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// A directory of one benchmark, removed with everything in it when dropped.
+/// The directory of one benchmark. It is removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A directory with a name of its own in `parent`.
+    /// Creates a directory with a unique name in `parent`.
     ///
     /// # Errors
-    /// What `mkdir(2)` answers.
+    /// Any error of `mkdir(2)`.
     pub fn new(parent: &Path) -> Result<Scratch, BenchError> {
-        // No name comes twice in a process; a killed one of the same number may have left its
-        // directory.
+        // A process uses no name twice, but a killed process with the same id may have left its
+        // directory behind.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = |_| format!(".dio-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let names = (0..100).map(name).map(|name| parent.join(name));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
-            // Made and entered under the lock: `remove_all` finds every directory that there is.
+            // The directory is created and listed under one lock, so that `remove_all` misses no
+            // directory.
             let mut directories = directories();
             if directories.over {
                 outcome = Err(std::io::ErrorKind::Interrupted.into());
                 break;
             }
-            // For nobody else: servers that are started in it ask for no passwords.
+            // Only the owner may enter it: the database servers that are started in it ask for no
+            // passwords.
             outcome = DirBuilder::new().mode(0o700).create(&path).map(|()| {
                 directories.paths.push(path.clone());
                 Scratch(path)
@@ -57,8 +59,8 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Makes a file of `bytes` bytes that no file system and no device can compress or merge,
-    /// durable and uncached.
+    /// Creates a file of `bytes` bytes that no file system and no device can compress or
+    /// deduplicate. Its contents are durable and not cached.
     ///
     /// # Errors
     /// [`BenchError::File`], such as no space.
@@ -67,8 +69,8 @@ impl Scratch {
         self.file(name, bytes, |part| random.fill(part))
     }
 
-    /// Makes a file of `bytes` bytes of text that compresses to about a third, durable and
-    /// uncached.
+    /// Creates a file of `bytes` bytes of text that compresses to about a third. Its contents are
+    /// durable and not cached.
     ///
     /// # Errors
     /// [`BenchError::File`], such as no space.
@@ -77,14 +79,14 @@ impl Scratch {
         self.file(name, bytes, |part| text.fill(part))
     }
 
-    /// Removes it, and lets the file system and the disk finish with that: blocks that were freed
-    /// are discarded behind the commit of the journal (`-o discard`, ext4(5)), in the background,
-    /// and would slow down what is measured next.
+    /// Removes the directory, and waits until the file system and the disk have finished that work.
+    /// Freed blocks are discarded in the background after the journal's commit (`-o discard`,
+    /// ext4(5)), which would slow down the next measurement.
     pub(crate) fn remove_quietly(self) {
         let parent = self.0.parent().map(Path::to_owned);
         drop(self);
         if let Some(parent) = parent.and_then(|parent| std::fs::File::open(parent).ok()) {
-            // Where it cannot be synced the next run is slower, nothing else.
+            // If the sync fails, only the speed of the next run suffers.
             let _ = rustix::fs::syncfs(&parent);
             std::thread::sleep(REST);
         }
@@ -93,7 +95,7 @@ impl Scratch {
     fn file(&self, name: &str, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<PathBuf, BenchError> {
         let path = self.path(name);
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        // Space is reserved first: a full disk is found before anything is written.
+        // Space is reserved first, so that a full disk is noticed before anything is written.
         file.set_size(bytes)?;
         let _ = file.allocate(0..bytes, false);
         let pool = Pool::new(CHUNK, 1).map_err(BenchError::system("map memory for", &path))?;
@@ -112,17 +114,17 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is found by its name.
+        // A directory that cannot be removed can be found by its name.
         let _ = std::fs::remove_dir_all(&self.0);
         directories().paths.retain(|path| *path != self.0);
     }
 }
 
-/// The directories that there are now.
+/// The scratch directories of this process.
 #[derive(Default)]
 struct Directories {
     paths: Vec<PathBuf>,
-    /// The process is about to end: there will be no more.
+    /// Set when the process is about to end: no more directories may be created.
     over: bool,
 }
 
@@ -131,8 +133,8 @@ fn directories() -> MutexGuard<'static, Directories> {
     DIRECTORIES.lock()
 }
 
-/// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a
-/// process that is about to end by a signal.
+/// Removes the directory of every [`Scratch`] of the process, and lets no thread create another
+/// one. A process that is about to end by a signal calls this.
 pub fn remove_all() {
     let mut directories = directories();
     directories.over = true;
@@ -141,7 +143,7 @@ pub fn remove_all() {
     }
 }
 
-/// Removes a directory in which another thread may be making files. One that appears after the
+/// Removes a directory in which another thread may be creating files. A file that appears after the
 /// names were read makes the removal fail (ENOTEMPTY); the next attempt finds it.
 fn remove_busy(path: &Path) {
     for _ in 0..100 {
@@ -152,14 +154,14 @@ fn remove_busy(path: &Path) {
     }
 }
 
-/// A generator of pseudo-random numbers (SplitMix64: Steele, Lea, Flood 2014): fast, and the same
-/// for the same seed. The benchsuite's data follow from it, so another generator would make its
-/// records incomparable.
+/// A generator of pseudo-random numbers (SplitMix64: Steele, Lea, Flood 2014). It is fast, and
+/// yields the same numbers for the same seed. The benchsuite's data are made from it, so with
+/// another generator new results could not be compared with its records.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator.
+    /// Creates a generator.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -173,19 +175,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0. Uneven by less than one in 2^32 for the ends used
-    /// here.
+    /// A number below `end`, which must not be 0. The distribution is uneven by less than one in
+    /// 2^32 for the values of `end` used here.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Uniform from 0 to 1, never 0.
+    /// A number uniformly distributed from 0 to 1, never 0.
     fn unit(&mut self) -> f64 {
         ((self.number() >> 11) as f64 + 1.0) / (1u64 << 53) as f64
     }
 
-    /// Log-normal with the given median and sigma of the logarithm, drawn again until it is within
-    /// `min..=max`.
+    /// A log-normally distributed number with the given median and the given sigma of the
+    /// logarithm, drawn again until it is within `min..=max`.
     pub fn log_normal(&mut self, median: f64, sigma: f64, min: u64, max: u64) -> u64 {
         loop {
             // Box and Muller's transform gives one normal value from two uniform ones.
@@ -197,7 +199,7 @@ impl Random {
         }
     }
 
-    /// Fills memory.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             word.copy_from_slice(&self.number().to_le_bytes()[..word.len()]);
@@ -205,10 +207,11 @@ impl Random {
     }
 }
 
-/// Words in a text.
+/// Number of distinct words in a text.
 const WORDS: u64 = 4096;
 
-/// Lines of made-up words, few of them common and many rare, as in a language.
+/// Text of made-up words in lines. As in a natural language, few words are common and many are
+/// rare.
 #[derive(Debug)]
 struct Text {
     random: Random,
@@ -223,11 +226,11 @@ impl Text {
         Text { random, words }
     }
 
-    /// Fills memory; the last word may be cut.
+    /// Fills `bytes` with text; the last word may be cut.
     fn fill(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {
-            // Below a number that is itself below one: mostly small.
+            // Three draws, each below the previous one, make small numbers the most likely.
             let which = (0..3).fold(WORDS, |end, _| self.random.below(end.max(1)));
             let end = if self.random.below(12) == 0 { b'\n' } else { b' ' };
             for byte in self.words[which as usize].iter().chain([&end]).take(bytes.len() - at) {
@@ -274,7 +277,7 @@ mod tests {
         let directory = Scratch::new(&std::env::temp_dir()).unwrap().0.with_extension("busy");
         std::fs::create_dir(&directory).unwrap();
         std::thread::scope(|scope| {
-            // Until the directory is gone, after which nothing can be made in it.
+            // Creates files until the directory is gone; after that no file can be created in it.
             scope.spawn(|| (0u64..).take_while(|n| std::fs::write(directory.join(n.to_string()), "").is_ok()).count());
             while std::fs::read_dir(&directory).unwrap().next().is_none() {}
             remove_busy(&directory);
@@ -306,7 +309,7 @@ mod tests {
         Random::new(7).fill(&mut b);
         assert_eq!(a, b);
         assert!((0..1000).all(|seed| Random::new(seed).below(10) < 10));
-        // The data of the benchsuite have begun with this number since its first record.
+        // The benchsuite's data have begun with this number since its first record.
         assert_eq!(Random::new(0x00d1_0000_0001).number(), 0xb5b7_2620_00fe_3268);
     }
 }

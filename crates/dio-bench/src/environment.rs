@@ -1,4 +1,4 @@
-//! Where a measurement was made: without it a number means nothing.
+//! The machine and storage that a measurement was made on; without it a number means nothing.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::BenchError;
 
-/// The machine, and the storage below one path. What the kernel does not tell is `None`; earlier
-/// results lack some of it.
+/// The machine, and the storage below one path. A value that the kernel does not report is `None`;
+/// earlier results lack some values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of dio.
@@ -23,51 +23,52 @@ pub struct Environment {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory that control groups leave this process, the page cache for its files
-    /// included. `None` where earlier results do not say, `Some(None)` where there was no limit.
+    /// Bytes of memory that control groups allow this process, the page cache of its files
+    /// included. `None` if an earlier result does not say, `Some(None)` if there was no limit.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<Option<u64>>,
     /// Type of the file system.
     pub file_system: String,
-    /// Options that it is mounted with.
+    /// Options that the file system is mounted with.
     #[serde(default)]
     pub mount_options: Option<String>,
-    /// Kernel name of the block device below it, if it is on one.
+    /// Kernel name of the block device below the file system, if there is one.
     #[serde(default)]
     pub device: Option<String>,
-    /// Its I/O scheduler.
+    /// The I/O scheduler of the device.
     #[serde(default)]
     pub scheduler: Option<String>,
-    /// Bytes that the kernel reads ahead of buffered readers.
+    /// Bytes that the kernel reads ahead for buffered readers.
     #[serde(default)]
     pub read_ahead_bytes: Option<u64>,
-    /// Whether it has a volatile write cache: what was written is lost with the power unless it is
-    /// flushed.
+    /// Whether the device has a volatile write cache: written data are lost at a power failure
+    /// unless they are flushed.
     #[serde(default)]
     pub volatile_write_cache: Option<bool>,
-    /// Whether the kernel takes it for one that rotates.
+    /// Whether the kernel treats the device as rotational.
     #[serde(default)]
     pub rotational: Option<bool>,
-    /// Requests that its queue holds.
+    /// Requests that the device's queue holds.
     #[serde(default)]
     pub queue_depth: Option<u64>,
-    /// Smallest unit it can address, in bytes.
+    /// Bytes of the device's logical block.
     #[serde(default)]
     pub logical_block_bytes: Option<u64>,
-    /// The I/O engine of the library.
+    /// Name of the library's I/O engine.
     pub engine: String,
 }
 
 impl Environment {
-    /// Describes the machine and the storage of an existing file, of which up to 1 MiB may be read.
+    /// Describes the machine and the storage of an existing file. Up to 1 MiB of the file may be
+    /// read.
     ///
     /// # Errors
-    /// When the file cannot be opened, or there is no I/O to be had.
+    /// When the file cannot be opened, or when no I/O engine is available.
     pub fn of(path: &Path) -> Result<Environment, BenchError> {
         Environment::of_probed(&dio::probe::probe(path).map_err(|error| BenchError::Asked(error.to_string()))?)
     }
 
-    /// The same of a path that was probed.
+    /// As [`Environment::of`], for a path that was probed already.
     pub(crate) fn of_probed(report: &Report) -> Result<Environment, BenchError> {
         let file_system = match (&report.mount, report.file_system.and_then(|found| found.name())) {
             (Some(mount), _) => mount.file_system.clone(),
@@ -96,7 +97,7 @@ impl Environment {
         })
     }
 
-    /// Names and values, storage first.
+    /// Names and values, those of the storage first.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         let limit = match self.memory_limit_bytes {
             Some(Some(bytes)) => size(bytes),
@@ -125,7 +126,7 @@ impl Environment {
         rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 
-    /// Two lines of text.
+    /// The environment as two lines of text.
     pub fn text(&self) -> String {
         let on = match (&self.device, &self.scheduler) {
             (Some(device), Some(scheduler)) => format!(" on {device} (scheduler {scheduler})"),
@@ -147,7 +148,7 @@ impl Environment {
     }
 }
 
-/// Tells a field that is `null` from one that is not there.
+/// Distinguishes a field that is `null` from a missing one.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(deserializer).map(Some)
 }

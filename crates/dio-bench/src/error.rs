@@ -6,15 +6,15 @@ use std::io;
 use dio::file::words_of;
 use std::path::{Path, PathBuf};
 
-/// Why a benchmark gave no result. There is no partial one: a table with a hole would be read as
-/// complete.
+/// Why a benchmark gave no result. There are no partial results: a table with a gap would be read
+/// as complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// A system call failed.
     #[error("cannot {operation} {}: {}", quoted(path), words_of(source))]
     System {
-        /// What was being done, as a verb phrase.
+        /// The failed operation, as a verb phrase.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -30,10 +30,10 @@ pub enum BenchError {
     /// A log failed.
     #[error(transparent)]
     Wal(#[from] dio_wal::WalError),
-    /// There is no I/O to be had.
+    /// No I/O engine is available.
     #[error(transparent)]
     Io(#[from] dio::IoError),
-    /// The pages of a file did not leave the cache, so a cold run cannot be had.
+    /// The pages of a file did not leave the cache, so a cold run is impossible.
     #[error("{} is not cold: {pages} of its pages stay in the page cache", quoted(path))]
     NotCold {
         /// The file.
@@ -41,21 +41,21 @@ pub enum BenchError {
         /// Pages still resident.
         pages: u64,
     },
-    /// A command that is measured failed.
+    /// A measured command failed.
     #[error("'{command}' failed: {status}")]
     Command {
         /// The command.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
     },
-    /// What was asked for makes no measurement.
+    /// The request makes no sense as a measurement, or cannot be carried out.
     #[error("{0}")]
     Asked(String),
 }
 
 impl BenchError {
-    /// An error of a system call on a path.
+    /// Creates an error of a system call on a path.
     pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> BenchError {
         move |source| BenchError::System { operation, path: path.to_owned(), source: source.into() }
     }

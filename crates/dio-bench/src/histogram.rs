@@ -1,13 +1,13 @@
-//! Latencies in a fixed amount of memory.
+//! Counts latencies in a fixed amount of memory.
 
 use serde::{Deserialize, Serialize};
 
 use crate::study::Bucket;
 
-/// Buckets to each power of two: a value is known to 1/64 of itself, 1.6 %.
+/// Buckets to each power of two: a value is recorded with an error of at most 1/64, 1.6 %.
 const STEPS: u64 = 64;
 
-/// Counts of values, in buckets that widen with the value.
+/// Counts of values, in buckets whose width grows with the value.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -21,7 +21,8 @@ impl Default for Histogram {
     }
 }
 
-/// Values below `STEPS` have a bucket each; above, each power of two has `STEPS` of them.
+/// The bucket of a value. Values below `STEPS` have a bucket each; above, each power of two has
+/// `STEPS` buckets.
 fn bucket(value: u64) -> u64 {
     let power = value.max(1).ilog2().saturating_sub(STEPS.ilog2());
     u64::from(power) * STEPS + (value >> power)
@@ -33,7 +34,7 @@ fn upper(bucket: u64) -> u64 {
         return bucket;
     }
     let power = bucket / STEPS - 1;
-    // Shifted down again, so that the last bucket ends at the greatest value there is.
+    // The arithmetic is wide enough for the last bucket to end at `u64::MAX`.
     let end = u128::from(bucket - power * STEPS + 1) << power;
     u64::try_from(end - 1).unwrap_or(u64::MAX)
 }
@@ -55,7 +56,7 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// Values counted.
+    /// Number of counted values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -65,8 +66,8 @@ impl Histogram {
         self.most
     }
 
-    /// The value that `part` (0 to 1) of all values do not exceed, rounded up to the end of its
-    /// bucket; 0 without any.
+    /// The value that a share `part` (0 to 1) of all values do not exceed, rounded up to the end of
+    /// its bucket; 0 if there are no values.
     pub fn quantile(&self, part: f64) -> u64 {
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
         let mut passed = 0;
@@ -79,8 +80,8 @@ impl Histogram {
         0
     }
 
-    /// The distribution of values in nanoseconds for a report: buckets a tenth of a power of two
-    /// wide or so, from the first to the last that is not empty.
+    /// The distribution of values in nanoseconds for a report, in buckets about a tenth of a power
+    /// of two wide, from the first to the last that is not empty.
     pub fn spread(&self) -> Vec<Bucket> {
         let wide = STEPS as usize / 8;
         let sums: Vec<u64> = self.buckets.chunks(wide).map(|some| some.iter().sum()).collect();
@@ -91,7 +92,7 @@ impl Histogram {
         (first..=last).map(bucket).collect()
     }
 
-    /// The usual percentiles of values in nanoseconds.
+    /// The usual percentiles, from values in nanoseconds.
     pub fn latency(&self) -> Latency {
         let seconds = |part| self.quantile(part) as f64 / 1e9;
         Latency { p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999), max: self.most as f64 / 1e9 }
@@ -103,11 +104,11 @@ impl Histogram {
 pub struct Latency {
     /// The median.
     pub p50: f64,
-    /// What 99 of 100 do not exceed.
+    /// The 99th percentile.
     pub p99: f64,
-    /// What 999 of 1000 do not exceed.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The greatest latency.
     #[serde(default)]
     pub max: f64,
 }

@@ -1,8 +1,8 @@
-//! Cold sequential reading in small and large steps, through the page cache and past it.
+//! Measures cold sequential reading in small and large steps, through the page cache and past it.
 //!
 //! The reference is the published measurement of direct I/O on AIX's JFS, where every step was a
-//! request to the disk: direct reading lost whenever the steps were small. With read-ahead of our
-//! own it need not.
+//! request to the disk: direct reading lost whenever the steps were small. The library reads ahead
+//! itself, so that direct reading need not lose here.
 
 use std::hint::black_box;
 use std::io::Read;
@@ -25,34 +25,34 @@ use crate::stats::{Summary, median_count, ratios};
 use dio_common::units::size;
 use std::time::Duration;
 
-/// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in
+/// Rows with smaller steps than this read at most [`MOST_STEPS`] steps, so that a row ends in
 /// reasonable time.
 const SMALL_STEP: u64 = 4096;
 
-/// Steps in a row of small ones: of 1 byte, 1 MiB.
+/// The most steps of a row with small steps; with steps of 1 byte it reads 1 MiB.
 const MOST_STEPS: u64 = 1 << 20;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Bytes of the file that is read; of an existing file, at most so much.
+    /// Bytes of the file that is read; for an existing file, the most bytes to read of it.
     pub size: u64,
-    /// Where the files are made.
+    /// The directory in which files are created.
     pub directory: PathBuf,
     /// An existing file to read instead.
     pub file: Option<PathBuf>,
-    /// Bytes asked for by each call, one row for each.
+    /// Bytes of each read call, one row for each value.
     pub steps: Vec<u64>,
-    /// Runs of each row and way.
+    /// Runs of each row, through the page cache and past it.
     pub runs: usize,
-    /// What is made cold before each.
+    /// The caches that are emptied before each run.
     pub cold: Cold,
 }
 
-/// One row of the table: medians.
+/// One row of the table; the values are medians.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Bytes asked for by each call.
+    /// Bytes of each read call.
     pub step_bytes: u64,
     /// Bytes read in all.
     pub file_bytes: u64,
@@ -62,8 +62,7 @@ pub struct Row {
     /// Elapsed seconds through direct I/O.
     #[serde(default)]
     pub direct_seconds: f64,
-    /// Bytes that storage delivered for the cached run; `None` where the kernel does not count
-    /// them.
+    /// Bytes that storage delivered for the cached run; `None` if the kernel does not count them.
     pub cached_device_bytes: Option<u64>,
     /// Bytes that storage delivered for the direct run.
     pub direct_device_bytes: Option<u64>,
@@ -72,7 +71,7 @@ pub struct Row {
 /// The runs behind one row, in the order in which they were made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Samples {
-    /// Bytes asked for by each call.
+    /// Bytes of each read call.
     #[serde(default)]
     pub step_bytes: u64,
     /// The runs through the page cache.
@@ -86,19 +85,19 @@ pub struct Samples {
 pub struct Report {
     /// One row for each step.
     pub rows: Vec<Row>,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
-    /// Runs of each row and way.
+    /// Runs of each row, through the page cache and past it.
     pub runs: usize,
     /// The single runs.
     pub samples: Vec<Samples>,
 }
 
-/// The reference: step, seconds cached, seconds direct.
+/// The reference: bytes of a step, seconds cached, seconds direct.
 pub(crate) const REFERENCE: [(u64, f64, f64); 3] =
     [(1, 1.59, 185.27), (4 << 10, 21.18, 104.31), (10 << 20, 20.59, 6.81)];
 
-/// Makes the files, and measures every row.
+/// Creates the files, and measures every row.
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
@@ -111,7 +110,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let pace = progress::pace(&plan.directory);
     let bytes: u64 = plan.steps.iter().map(|step| row_bytes(*step, size)).sum();
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
-    // Both ways; small steps are taken for ten times as slow.
+    // Each round reads cached and direct. Small steps are estimated to be ten times as slow.
     let slow: u64 = plan.steps.iter().filter(|step| **step < SMALL_STEP).map(|step| row_bytes(*step, size)).sum();
     let round = time_for(2 * (bytes - slow), pace) + time_for(2 * slow, pace / 10.0);
     progress::begin(plan.steps.len() * plan.runs, making + round * plan.runs as u32);
@@ -134,7 +133,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report { rows, environment: Environment::of(path)?, runs: plan.runs, samples })
 }
 
-/// Refuses what measures nothing; returns how many bytes there are to read.
+/// Rejects a plan that measures nothing; returns the number of bytes to read.
 fn check(plan: &Plan) -> Result<u64, BenchError> {
     let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
     if plan.steps.is_empty() || plan.steps.contains(&0) || plan.runs == 0 || plan.size == 0 {
@@ -154,10 +153,10 @@ fn row_bytes(step: u64, size: u64) -> u64 {
     if step < SMALL_STEP { size.min(step * MOST_STEPS) } else { size }
 }
 
-/// Cached, direct, cached, direct, …, each cold, so that a drift of the machine hits both.
+/// Runs cached, direct, cached, direct, …, each cold, so that a drift of the machine affects both.
 fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples, BenchError> {
     let mut samples = Samples { step_bytes: step, cached: Vec::new(), direct: Vec::new() };
-    // What a process pays once, whatever it reads: the choice of an engine.
+    // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
     let mut buffer = vec![0; usize::try_from(step.min(bytes)).unwrap_or(usize::MAX)];
     for _ in 0..plan.runs {
@@ -170,7 +169,7 @@ fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples,
     Ok(samples)
 }
 
-/// What a program does that calls read(2) for every step. Opening and closing count.
+/// Reads as a program that calls read(2) for every step. The time includes opening and closing.
 fn read_cached(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
     let meter = Meter::start();
     let mut file = std::fs::File::open(path).map_err(BenchError::system("open", path))?;
@@ -179,7 +178,7 @@ fn read_cached(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
     Ok(meter.stop())
 }
 
-/// The same program with the library's stream. Opening and closing count here too.
+/// Reads as the same program with the library's stream. The time includes opening and closing too.
 fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
     let meter = Meter::start();
     let file = OpenOptions::new().read(true).mode(Mode::Direct).open(path)?;
@@ -189,8 +188,8 @@ fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
     Ok(meter.stop())
 }
 
-/// Reads in steps of the buffer's length and drops what was read; an early end of the file is an
-/// error.
+/// Reads `bytes` bytes in steps of the buffer's length and drops them. An early end of the file is
+/// an error.
 pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
     let mut left = bytes;
     while left > 0 {
@@ -199,7 +198,7 @@ pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], byt
         if count == 0 {
             return Err(BenchError::Asked(format!("'{}' ended {left} bytes early", path.display())));
         }
-        // The bytes are as good as used.
+        // Keeps the compiler from removing the reads.
         black_box(&buffer[..count]);
         left -= count as u64;
     }
@@ -222,7 +221,7 @@ fn row(samples: &Samples, bytes: u64) -> Row {
     }
 }
 
-/// One step with its runs.
+/// One step, with the row and its runs.
 struct Both<'a> {
     step: &'a Row,
     runs: &'a Samples,
@@ -242,7 +241,7 @@ impl Both<'_> {
         ratios(wall(&self.runs.cached), wall(&self.runs.direct))
     }
 
-    /// The same in the reference.
+    /// The same gain in the reference, if it has this step.
     fn published(&self) -> Option<f64> {
         let found = REFERENCE.iter().find(|(step, ..)| *step == self.step.step_bytes);
         found.map(|(_, cached, direct)| cached / direct)

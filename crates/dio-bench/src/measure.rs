@@ -1,4 +1,4 @@
-//! Meters: wall time, CPU time of the process, bytes that it had the storage deliver.
+//! Meters: wall time, CPU time of the process, and the bytes that storage delivered to it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::BenchError;
 use crate::study::meters::processors;
 
-/// What one run used.
+/// The resources that one run used.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Elapsed time in seconds.
     pub wall_seconds: f64,
-    /// User and system time of all threads of the process in seconds, the kernel's io_uring workers
-    /// included.
+    /// User and system time of all threads of the process in seconds, including the kernel's
+    /// io_uring workers.
     pub cpu_seconds: f64,
-    /// Bytes read from storage for this process; `None` where the kernel does not count them.
+    /// Bytes read from storage for this process; `None` if the kernel does not count them.
     pub device_bytes: Option<u64>,
 }
 
@@ -32,12 +32,13 @@ pub struct Meter {
 impl Meter {
     /// Starts measuring.
     pub fn start() -> Meter {
-        // The clock that everyone looks at is read last here and first in `stop`.
+        // The wall clock is read last here and first in `stop`, so that reading the other meters
+        // takes no measured time.
         let (device, cpu) = (device_bytes_read(), cpu_seconds());
         Meter { wall: Instant::now(), cpu, device }
     }
 
-    /// What was used since the start.
+    /// Returns the resources used since the start.
     pub fn stop(self) -> Usage {
         let wall_seconds = self.wall.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - self.cpu;
@@ -52,24 +53,24 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// User and system time of the commands that this process has started and waited for, and of those
-/// that they have; in steps of the clock tick, mostly 10 ms (`cutime` and `cstime` of
-/// `proc_pid_stat(5)`). `None` where /proc is missing.
+/// User and system time of the commands that this process has started and waited for, and of the
+/// commands that those have waited for. It advances in clock ticks, mostly of 10 ms (`cutime` and
+/// `cstime` of `proc_pid_stat(5)`). `None` if /proc is missing.
 pub fn children_cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the command may hold anything, blanks and parentheses too. After it, `state` is
-    // field 3.
+    // The name of the command may contain any characters, blanks and parentheses too. The field
+    // after it is `state`, number 3.
     let (_, fields) = text.rsplit_once(')')?;
     let ticks: Vec<u64> = fields.split_whitespace().skip(16 - 3).take(2).filter_map(|text| text.parse().ok()).collect();
     let [user, system] = ticks[..] else { return None };
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and
-/// their time appears in no process's account.
+/// CPU time of the whole machine since it started. It includes the kernel threads that write
+/// buffered pages back, whose time is charged to no process.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineCpu {
-    /// Seconds in which programs and the kernel worked, of all processors together.
+    /// Seconds in which programs and the kernel ran, summed over all processors.
     pub busy: f64,
     /// Seconds that other virtual machines took.
     pub steal: f64,
@@ -79,7 +80,7 @@ impl MachineCpu {
     /// Reads `/proc/stat` (`proc_stat(5)`).
     ///
     /// # Errors
-    /// The file cannot be read, or has no line of CPU times.
+    /// When the file cannot be read, or has no line of CPU times.
     pub fn now() -> Result<MachineCpu, BenchError> {
         let path = Path::new("/proc/stat");
         let text = std::fs::read_to_string(path).map_err(BenchError::system("read", path))?;
@@ -91,10 +92,10 @@ impl MachineCpu {
     }
 }
 
-/// Processors that are busy, over one second.
+/// The number of busy processors, averaged over one second.
 ///
 /// # Errors
-/// As [`MachineCpu::now`].
+/// As for [`MachineCpu::now`].
 pub fn busy_cpus() -> Result<f64, BenchError> {
     let (before, started) = (MachineCpu::now()?, Instant::now());
     std::thread::sleep(Duration::from_secs(1));
@@ -104,7 +105,7 @@ pub fn busy_cpus() -> Result<f64, BenchError> {
 /// `read_bytes` of `/proc/self/io` (`proc_pid_io(5)`): bytes of the block requests that this
 /// process sent, by read(2), read-ahead or io_uring alike, counted where they are submitted
 /// (`submit_bio` of `block/blk-core.c`). The counters of the device (`/sys/dev/block/*/stat`) would
-/// add what everybody else reads meanwhile.
+/// include the reads of all other processes.
 fn device_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()

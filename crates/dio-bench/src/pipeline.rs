@@ -1,4 +1,4 @@
-//! A command between a file and a file, with large direct I/O at neither end, at one, or at both.
+//! A command between two files, with large direct I/O at neither end, at one, or at both.
 //!
 //! The reference is the published measurement of `tar` and `gzip` on AIX: large reads and writes
 //! put at both ends of an unchanged command gained 16 to 21 %.
@@ -29,30 +29,30 @@ use std::time::Duration;
 pub struct Plan {
     /// Bytes of the file that is read.
     pub size: u64,
-    /// Where source and target are made.
+    /// The directory in which source and target are created.
     pub directory: PathBuf,
     /// An existing file to read instead, all of it.
     pub file: Option<PathBuf>,
-    /// The command in the middle, as the shell reads it; it reads its standard input and writes its
+    /// The command in the middle, in the shell's syntax. It reads its standard input and writes its
     /// standard output.
     pub command: String,
-    /// The program that has `cat` and `tee` with large direct I/O.
+    /// The program that provides `cat` and `tee` with large direct I/O.
     pub dio: PathBuf,
     /// Runs of each row.
     pub runs: usize,
-    /// What is made cold before each.
+    /// The caches that are emptied before each run.
     pub cold: Cold,
 }
 
-/// At which ends of the command there is large direct I/O.
+/// The ends of the command at which there is large direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ends {
-    /// `cat` of the system before it, and the shell's redirection behind.
+    /// The system's `cat` before it, and the shell's redirection after it.
     Plain,
     /// `dio cat` before it.
     Input,
-    /// `dio cat` before it and `dio tee` behind.
+    /// `dio cat` before it and `dio tee` after it.
     Both,
 }
 
@@ -71,11 +71,12 @@ impl Ends {
 /// One run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Until the target was durable; the CPU time of the commands and of the sync, what the
-    /// commands read.
+    /// Time until the target is durable, CPU time of the commands and of the sync, and the bytes
+    /// that the commands read.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Until the last command ended, which with the page cache is before its output is written.
+    /// Seconds until the last command ended. With the page cache, its output is not written yet at
+    /// that time.
     pub commands_seconds: f64,
     /// Bytes of the target.
     #[serde(default)]
@@ -91,7 +92,7 @@ pub struct Sample {
 /// One row of the table, with the medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Where there is large direct I/O.
+    /// The ends at which there is large direct I/O.
     pub ends: Ends,
     /// The commands, as a person would type them.
     pub line: String,
@@ -101,14 +102,14 @@ pub struct Row {
     /// Elapsed seconds, until the last command ended.
     #[serde(default)]
     pub commands_seconds: f64,
-    /// CPU seconds of the commands and of the sync; the kernel's own threads, which write dirty
-    /// pages, are not in it.
+    /// CPU seconds of the commands and of the sync. The kernel's own threads, which write dirty
+    /// pages, are not included.
     #[serde(default)]
     pub cpu_seconds: f64,
     /// Elapsed seconds of the plain row divided by those of this one.
     #[serde(default, deserialize_with = "number")]
     pub gain: f64,
-    /// Bytes that storage delivered for the commands; `None` where the kernel does not count them.
+    /// Bytes that storage delivered for the commands; `None` if the kernel does not count them.
     pub device_bytes: Option<u64>,
     /// Bytes of the target.
     pub target_bytes: u64,
@@ -129,16 +130,16 @@ pub struct Report {
     pub file_bytes: u64,
     /// The command in the middle.
     pub command: String,
-    /// What was made cold before each run; less than was asked for where the system's caches are
-    /// out of reach.
+    /// The caches that were emptied before each run; less than requested if this process may not
+    /// drop the system's caches.
     pub cold: Cold,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
     /// Runs of each row.
     pub runs: usize,
 }
 
-/// Runs the three ways in turns.
+/// Runs the three pipelines in turns.
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::Command`] when one of the commands fails, [`BenchError::NotCold`]
@@ -152,7 +153,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         None => plan.size,
     };
     let pace = progress::pace(&plan.directory);
-    // The command is taken for one that handles 40 MB a second, as gzip does.
+    // The estimate assumes that the command processes 40 MB per second, as gzip does.
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
     progress::begin(3 * plan.runs, making + time_for(bytes, pace.min(4e7)) * 3 * plan.runs as u32);
     let scratch = Scratch::new(&plan.directory)?;
@@ -184,7 +185,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     })
 }
 
-/// The commands of one way.
+/// The commands of one pipeline.
 fn parts(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Vec<Part> {
     let (cat, tee) = (OsStr::new("cat"), OsStr::new("tee"));
     let first = match ends {
@@ -198,7 +199,7 @@ fn parts(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Vec<Part> {
     parts
 }
 
-/// The line of one way as a person would type it, with short names.
+/// The command line of one pipeline as a person would type it, with short names.
 fn show(ends: Ends, plan: &Plan) -> String {
     let short = Plan { dio: PathBuf::from("dio"), ..plan.clone() };
     let parts = parts(ends, &short, Path::new("SOURCE"), Path::new("TARGET"));
@@ -206,7 +207,7 @@ fn show(ends: Ends, plan: &Plan) -> String {
     format!("{} > {}", line.join(" | "), if ends == Ends::Both { "/dev/null" } else { "TARGET" })
 }
 
-/// One run: everything from starting the commands to the sync of the target counts.
+/// Makes one run. Its time covers everything from starting the commands to the sync of the target.
 fn once(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Result<Sample, BenchError> {
     let parts = parts(ends, plan, source, target);
     let children = children_cpu_seconds();
@@ -260,7 +261,7 @@ impl Row {
         self.samples.iter().map(of)
     }
 
-    /// Time of the plain pipeline divided by this one's, run by run.
+    /// Time of the plain pipeline divided by that of this one, run by run.
     fn gains(&self, plain: &Row) -> Vec<f64> {
         let wall: fn(&Sample) -> f64 = |run| run.usage.wall_seconds;
         ratios(plain.runs(wall), self.runs(wall))
@@ -335,8 +336,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// `env cat FILE` and `env tee FILE` are what the system has: any program that runs its
-    /// arguments will do here.
+    /// The plan's `dio` program is `env`, so that `env cat FILE` and `env tee FILE` run the
+    /// system's tools: any program that runs its arguments will do here.
     fn plan(scratch: &Scratch, command: &str) -> Plan {
         Plan {
             size: 300_000,

@@ -1,9 +1,9 @@
-//! How far a measurement is, for whoever shows it: `dio bench` on standard error. Where nobody
-//! listens nothing happens.
+//! Reports the progress of a measurement to a listener, such as `dio bench`, which shows it on
+//! standard error. Without a listener nothing happens.
 //!
-//! A workload calls `begin` once, when it knows what it is going to measure, and `step` before each
-//! measurement. The time that is left is estimated from the plan at first, and from the
-//! measurements made as soon as there are some.
+//! A workload calls `begin` once, when it knows its measurements, and `step` before each
+//! measurement. The remaining time is first estimated from the plan, and from the finished
+//! measurements as soon as there are some.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -14,16 +14,16 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::BenchError;
 use crate::data::Scratch;
 
-/// Where a measurement is.
+/// The progress of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Measurements made.
+    /// Number of finished measurements.
     pub done: usize,
-    /// All of them.
+    /// Number of all measurements.
     pub all: usize,
-    /// About how long it still takes.
+    /// Estimate of the remaining time.
     pub left: Duration,
-    /// What is measured next; `None` when it begins.
+    /// Name of the next measurement; `None` at the beginning.
     pub next: Option<&'a str>,
 }
 
@@ -35,15 +35,15 @@ static STATE: Mutex<Option<State>> = Mutex::new(None);
 #[derive(Clone, Copy, Debug)]
 struct State {
     all: usize,
-    /// Steps begun.
+    /// Number of steps that have begun.
     begun: usize,
     estimate: Duration,
-    /// When the first of them began.
+    /// Time at which the first step began.
     first: Option<Instant>,
 }
 
 impl State {
-    /// What the steps that are over took, for those to come.
+    /// The remaining time, estimated from the duration of the finished steps.
     fn left(&self, now: Instant) -> Duration {
         let over = self.begun.saturating_sub(1);
         let rest = self.all.saturating_sub(over);
@@ -58,26 +58,26 @@ fn state() -> MutexGuard<'static, Option<State>> {
     STATE.lock()
 }
 
-/// Tells this function from now on. The first one stays.
+/// Registers a listener. Only the first one counts.
 pub fn listen(listener: impl Fn(Progress<'_>) + Send + Sync + 'static) {
     let _ = LISTENER.set(Box::new(listener));
 }
 
-/// A measurement begins that has `all` steps and takes about `estimate`.
+/// Reports the beginning of a measurement that has `all` steps and takes about `estimate`.
 pub(crate) fn begin(all: usize, estimate: Duration) {
     let Some(listener) = LISTENER.get() else { return };
     *state() = Some(State { all, begun: 0, estimate, first: None });
     listener(Progress { done: 0, all, left: estimate, next: None });
 }
 
-/// The next step begins.
+/// Reports the beginning of the next step.
 pub(crate) fn step(what: &str) {
     let Some(listener) = LISTENER.get() else { return };
     let told = state().as_mut().map(|state| {
         let now = Instant::now();
         state.begun += 1;
         state.first.get_or_insert(now);
-        // Steps that nobody planned make no share above the whole.
+        // More steps than planned must not give a share above the whole.
         state.all = state.all.max(state.begun);
         (state.begun - 1, state.all, state.left(now))
     });
@@ -86,9 +86,9 @@ pub(crate) fn step(what: &str) {
     }
 }
 
-/// The bytes that the disk below a directory takes in a second, roughly, for estimates. A usual
-/// rate where nobody listens, and where it cannot be measured: an estimate is no reason for a
-/// benchmark to fail.
+/// The bytes per second that the disk below a directory can write, roughly, for estimates. Without
+/// a listener, or if the measurement fails, it is a usual rate: a failed estimate is no reason for
+/// a benchmark to fail.
 pub(crate) fn pace(directory: &Path) -> f64 {
     const SAMPLE: u64 = 32 << 20;
     const USUAL: f64 = 1e9;
@@ -101,7 +101,7 @@ pub(crate) fn pace(directory: &Path) -> f64 {
     if LISTENER.get().is_none() { USUAL } else { measured().unwrap_or(USUAL) }
 }
 
-/// The time for so many bytes at so many a second.
+/// The time that `bytes` bytes take at `per_second` bytes per second.
 pub(crate) fn time_for(bytes: u64, per_second: f64) -> Duration {
     Duration::from_secs_f64((bytes as f64 / per_second.max(1.0)).min(1e6))
 }

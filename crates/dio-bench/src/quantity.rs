@@ -1,7 +1,7 @@
-//! Quantities with their units: how a column of a table and an axis of a plot show them, all in one
-//! unit.
+//! Formats quantities with their units. A column of a table or an axis of a plot shows all its
+//! values in one unit.
 
-/// What a number measures. Values are in base units: seconds, bytes, parts of one.
+/// The kind of a quantity. Values are in base units: seconds, bytes, fractions of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -12,13 +12,13 @@ pub enum Unit {
     BytesPerSecond,
     /// Events per second.
     PerSecond,
-    /// How many.
+    /// A number of things.
     Count,
-    /// A part of a whole, from 0 to 1.
+    /// A fraction of a whole, from 0 to 1.
     Part,
-    /// A number divided by another one.
+    /// A ratio of two numbers.
     Ratio,
-    /// How many times as much or as fast something is.
+    /// A factor: how many times as much or as fast something is.
     Times,
 }
 
@@ -29,11 +29,11 @@ pub struct Scale {
     /// The unit in print; empty for plain numbers.
     pub symbol: &'static str,
     digits: usize,
-    /// Each number has three digits of its own: ratios of one column may have nothing to do with
-    /// each other.
+    /// Whether each number is rounded to three digits by itself, since the ratios in one column may
+    /// be unrelated.
     own: bool,
-    /// What would show less than two digits gets them: not counts, and parts of a hundred are exact
-    /// enough.
+    /// Whether a number that would show fewer than two digits gets two. Not so for counts, nor for
+    /// percentages, which are exact enough.
     fine: bool,
 }
 
@@ -47,8 +47,8 @@ const SIZES: [(f64, &str, &str); 5] = [
 ];
 
 impl Unit {
-    /// One scale for all these values: the greatest of them decides on the unit, and has three
-    /// digits.
+    /// One scale for all these values. The greatest value determines the unit, and is shown with
+    /// three digits.
     pub fn scale(self, values: impl IntoIterator<Item = f64>) -> Scale {
         let most = values.into_iter().filter(|value| value.is_finite()).map(f64::abs).fold(0.0, f64::max);
         let sized = |unit: f64| most >= unit * 0.9995 || unit == 1.0;
@@ -84,7 +84,7 @@ impl Unit {
 }
 
 impl Unit {
-    /// A mark of an axis on which numbers are so far apart that each has a unit of its own.
+    /// A mark of an axis whose numbers are so far apart that each has a unit of its own.
     pub fn alone(self, value: f64) -> String {
         let scale = self.scale([value]);
         match scale.symbol {
@@ -103,7 +103,7 @@ impl Scale {
         }
         let least = 10f64.powi(i32::from(self.fine) - self.digits as i32);
         let small = value != 0.0 && value.abs() < 0.95 * least;
-        // The second digit that is not nothing; below a billionth nobody looks.
+        // Small numbers are shown up to their second significant digit, but not beyond a billionth.
         let digits = if self.own && !small {
             if value.abs() < 9.995 { 2 } else { usize::from(value.abs() < 99.95) }
         } else if small {
@@ -123,7 +123,7 @@ impl Scale {
         }
     }
 
-    /// A mark of an axis: as many digits as it takes, and no more.
+    /// A mark of an axis, with no more digits than needed.
     pub fn mark(&self, value: f64) -> String {
         // Rounded, since 3 × 0.1 is not 0.3.
         let value = (value * self.factor * 1e6).round() / 1e6;
@@ -141,7 +141,7 @@ impl Scale {
     }
 }
 
-/// Thousands apart, from five digits on, by narrow spaces that lines are not broken at.
+/// Separates thousands by narrow no-break spaces, in numbers of five digits or more.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("−", whole));

@@ -1,5 +1,5 @@
-//! Random aligned reads through a queue: the rate of requests, their latency, and the CPU time of
-//! each.
+//! Measures random aligned reads through a queue: the rate of requests, their latency, and the CPU
+//! time of each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use dio_common::units::{seconds, size};
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Bytes of the file; of an existing file, at most how much of it is read.
+    /// Bytes of the file; for an existing file, the most bytes to spread the reads over.
     pub size: u64,
     /// Bytes of each read.
     pub block: usize,
-    /// Reads in flight, one row for each.
+    /// Numbers of reads in flight, one row for each.
     pub depths: Vec<usize>,
-    /// How long each run takes.
+    /// Duration of each run.
     pub time: Duration,
     /// Runs of each row.
     pub runs: usize,
@@ -43,15 +43,16 @@ pub struct Plan {
     pub mode: Mode,
     /// The engine; `None` to let the library choose.
     pub engine: Option<EngineKind>,
-    /// Nothing is read: the engine completes at once, which measures the harness.
+    /// Whether a null engine completes every read at once without reading, which measures the
+    /// harness.
     pub null: bool,
-    /// Where the file is made.
+    /// The directory in which the file is created.
     pub directory: PathBuf,
     /// An existing file to read instead.
     pub file: Option<PathBuf>,
 }
 
-/// One depth: medians of its runs, latencies of all of them.
+/// The results of one depth: medians of its runs, and the latencies of all runs together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes of each read.
@@ -66,9 +67,10 @@ pub struct Row {
     /// CPU seconds of the process for each read, kernel time included.
     #[serde(deserialize_with = "number")]
     pub cpu_seconds_per_read: f64,
-    /// From the call that queues a read to the return of the call that gives it back, in seconds.
+    /// Seconds from the call that queues a read to the return of the call that hands out its
+    /// completion.
     pub latency: Latency,
-    /// How the latencies are spread.
+    /// The distribution of the latencies.
     #[serde(default)]
     pub histogram: Vec<Bucket>,
     /// Reads per second of the single runs.
@@ -84,11 +86,11 @@ pub struct Report {
     pub mode: String,
     /// The engine that ran the reads.
     pub engine: String,
-    /// Bytes of the file among which the reads are spread.
+    /// Bytes of the file over which the reads are spread.
     pub file_bytes: u64,
     /// Runs of each row.
     pub runs: usize,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }
 
@@ -99,10 +101,10 @@ struct Run {
     cpu: f64,
 }
 
-/// Measures every depth, all depths in turns.
+/// Measures all depths in turns.
 ///
 /// # Errors
-/// [`BenchError`]; EOPNOTSUPP where the file system has no direct I/O.
+/// [`BenchError`]; EOPNOTSUPP if the file system has no direct I/O.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let bad = plan.runs == 0 || plan.depths.is_empty() || plan.depths.contains(&0) || plan.block == 0;
     if bad || plan.time.is_zero() {
@@ -115,7 +117,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let path = match (&plan.file, plan.null) {
         (Some(path), _) => path.clone(),
-        // The harness alone needs a file only to learn its alignment.
+        // The null engine needs a file only for its alignment.
         (None, true) => scratch.random_file("data", 1 << 20)?,
         (None, false) => scratch.random_file("data", plan.size)?,
     };
@@ -154,7 +156,8 @@ fn engine(plan: &Plan) -> Result<Io, BenchError> {
     match plan.engine {
         None => Ok(Io::new(Limits::default())?),
         Some(kind) => {
-            // The library would fall back to threads; here that would be a wrong label.
+            // Without this check the library would fall back to threads, and the report would name
+            // the wrong engine.
             if kind == EngineKind::Uring {
                 Uring::new(1).map_err(|error| BenchError::Asked(error.to_string()))?;
             }
@@ -177,8 +180,8 @@ fn open(plan: &Plan, io: &Io, path: &Path) -> Result<File, BenchError> {
     Ok(options.open_medium(path, medium, geometry)?)
 }
 
-/// Where the kernel does not tell whether direct I/O is direct, one read outside the queue shows
-/// it.
+/// Makes one read outside the queue. If the kernel does not report whether direct I/O is really
+/// direct, the library finds out by this read.
 fn settle_trial(file: &File, block: usize) -> Result<(), BenchError> {
     let pool = Pool::new(block, 1).map_err(BenchError::system("map memory for", file.path()))?;
     let mut memory = pool.try_take().expect("nobody else takes from this pool");
@@ -186,19 +189,19 @@ fn settle_trial(file: &File, block: usize) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Reads of one run.
+/// The reads of one run.
 struct Load<'a> {
     file: &'a Arc<File>,
     block: usize,
-    /// Blocks of the file.
+    /// Number of blocks in the file.
     blocks: u64,
     depth: usize,
     time: Duration,
 }
 
 impl Load<'_> {
-    /// Keeps `depth` reads in flight until the time is over. Each finished block is used for the
-    /// next read at once.
+    /// Keeps `depth` reads in flight until the time is over. The memory of a finished read is used
+    /// for the next read at once.
     fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<Run, BenchError> {
         let failed = BenchError::system("read", self.file.path());
         let mut queue =

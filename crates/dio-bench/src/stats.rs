@@ -1,11 +1,11 @@
-//! Statistics of a few repeated runs. Of so few, only the median and the extremes mean anything.
+//! Statistics of a few repeated runs. From so few, only the median and the extremes are meaningful.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The middle and the extremes of some measurements, in their unit.
+/// The median and the extremes of some measurements, in their unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
-    /// The median: of an even number, the mean of the middle two.
+    /// The median; for an even number of values, the mean of the middle two.
     pub median: f64,
     /// The least.
     pub min: f64,
@@ -30,22 +30,23 @@ impl Summary {
     }
 }
 
-/// The quotients `ours / theirs`, pair by pair: both of a pair were measured in the same round, so
-/// a disk that drifts over the minutes moves both. A pair with zero below the line says nothing and
-/// is left out.
+/// The quotients `ours / theirs`, pair by pair. Both values of a pair were measured in the same
+/// round, so a disk whose speed drifts over the minutes affects both. Pairs whose divisor is zero
+/// are left out.
 pub fn ratios(ours: impl IntoIterator<Item = f64>, theirs: impl IntoIterator<Item = f64>) -> Vec<f64> {
     ours.into_iter().zip(theirs).filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
 }
 
-/// The middle of some counts: of an even number, the greater of the middle two. 0 when there are
-/// none.
+/// The median of some counts; for an even number of counts, the greater of the middle two. 0 if
+/// there are none.
 pub fn median_count(values: impl IntoIterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.into_iter().collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// Reads a number of a result. What is no number, such as a quotient by zero, is `null` in JSON.
+/// Reads a number of a result. JSON has `null` for a value that is not a number, such as a quotient
+/// by zero.
 pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
@@ -66,8 +67,8 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        // The disk slows down tenfold: medians of the columns would say the same, a wrong pairing
-        // would not.
+        // The disk slows down tenfold. The medians of the columns would give the same quotient, but
+        // pairing values of different rounds would not.
         let ratio = Summary::of(ratios([1.0, 10.0, 100.0], [2.0, 20.0, 200.0]));
         assert_eq!(ratio, Summary { median: 0.5, min: 0.5, max: 0.5 });
         assert!(ratios([1.0], [0.0]).is_empty());

@@ -1,5 +1,5 @@
-//! What a benchmark set up in the system, mounts, loop devices and limits, and how it is taken down
-//! again, however it ends.
+//! Keeps track of everything that a benchmark sets up in the system (mounts, loop devices, limits),
+//! and undoes it however the benchmark ends.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -17,42 +17,43 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::BenchError;
 use crate::commands::said;
 
-/// Attempts to take something down, and the time between them: what was used a moment ago may still
-/// be busy.
+/// Number of attempts to undo a step, and the time between them: a resource may still be busy
+/// shortly after its use.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes something down; the flag says that it may still be in use by this process, which is about
-/// to end.
+/// Undoes a step. The flag says that this process is about to end and may still be using the
+/// resource.
 type Call = dyn Fn(bool) -> Result<(), String> + Send + Sync;
 
-/// Something that is to be taken down.
+/// A step of the setup that has to be undone.
 struct Step {
-    /// No two things that were set up have the same, however alike they are.
+    /// A unique number; two equal steps have different numbers.
     number: u64,
     call: Arc<Call>,
-    /// Everything else is slow, or waits for ever, as long as it is there.
+    /// Whether to undo this step before all others: while it is in force, the others are slow or
+    /// block for ever.
     ahead: bool,
-    /// A thread is at it.
+    /// Whether a thread is undoing it now.
     claimed: bool,
 }
 
-/// What there is to be taken down, in the order in which it was set up.
+/// The steps to undo, in the order of their setup.
 struct Steps {
     list: Vec<Step>,
     last: u64,
 }
 
-/// The steps, and who waits for a thread that is at one.
+/// The steps, with a condition variable for threads that wait for a claimed step.
 struct Registry {
     steps: Mutex<Steps>,
     released: Condvar,
 }
 
-/// Those of the process.
+/// The steps of this process.
 static REGISTRY: Registry = Registry::new();
 
-/// A step that this thread is at, and no other.
+/// A step that only this thread may undo now.
 struct Claim<'a> {
     registry: &'a Registry,
     number: u64,
@@ -89,9 +90,9 @@ impl Registry {
         Undo { number, registry: self }
     }
 
-    /// Takes a step for this thread, when nobody else is at it any more; `None` if it is done. Two
-    /// that took down the same loop device would be one too many: the second would get at whatever
-    /// somebody else has attached there meanwhile.
+    /// Claims a step for this thread, after waiting until no other thread is undoing it; `None` if
+    /// it is undone already. Two threads must not detach the same loop device: the second one could
+    /// hit a device that another program has attached under the same name in the meantime.
     fn claim(&self, number: u64) -> Option<Claim<'_>> {
         let mut steps = self.steps();
         loop {
@@ -104,9 +105,9 @@ impl Registry {
         }
     }
 
-    /// Takes something down if nobody has yet. Between two attempts another thread may, so that a
-    /// process that is ended by a signal does in a hurry what is still busy. What cannot be taken
-    /// down stays known.
+    /// Undoes a step unless it is undone already. Between two attempts another thread may claim it,
+    /// so that a process that is ended by a signal can force the removal of a busy resource. A step
+    /// that cannot be undone stays in the list.
     fn perform(&self, number: u64, hurry: bool) -> Result<(), String> {
         let mut said = String::new();
         for _ in 0..ATTEMPTS {
@@ -124,7 +125,8 @@ impl Registry {
         Err(said)
     }
 
-    /// Takes down whatever is there, the last first, in a hurry; what is left is returned, and why.
+    /// Undoes all steps in a hurry, the last one first. Returns the errors of the steps that
+    /// remain.
     fn all(&self) -> Vec<String> {
         let mut failed = Vec::new();
         let mut tried = Vec::new();
@@ -141,7 +143,7 @@ impl Registry {
     }
 }
 
-/// Something that is taken down when dropped, by [`undo_rest`] or by [`undo_all`].
+/// A step that is undone when this is dropped, by [`undo_rest`] or by [`undo_all`].
 pub(crate) struct Undo {
     number: u64,
     registry: &'static Registry,
@@ -154,47 +156,46 @@ impl std::fmt::Debug for Undo {
 }
 
 impl Undo {
-    /// `words` is the command that takes it down.
+    /// Registers a command that undoes a step.
     pub(crate) fn by<const N: usize>(words: [OsString; N]) -> Undo {
         Undo::by_either(words.clone(), words)
     }
 
-    /// As [`by`](Self::by), with another command for when it may still be in use.
+    /// As [`by`](Self::by), with another command for a resource that may still be in use.
     pub(crate) fn by_either<const N: usize, const M: usize>(words: [OsString; N], hurried: [OsString; M]) -> Undo {
         Undo::calling(move |hurry| if hurry { run(&hurried) } else { run(&words) })
     }
 
-    /// `call` takes it down; the flag says that it may still be in use by this process, which is
-    /// about to end.
+    /// Registers a function that undoes a step. Its flag says that this process is about to end and
+    /// may still be using the resource.
     pub(crate) fn calling(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
         REGISTRY.add(false, Arc::new(call))
     }
 
-    /// As [`calling`](Self::calling), for what would hold up everything else that is to be taken
-    /// down.
+    /// As [`calling`](Self::calling), for a step that would delay the undoing of all others.
     pub(crate) fn calling_ahead(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
         REGISTRY.add(true, Arc::new(call))
     }
 
-    /// A mount, which another may have taken down before.
+    /// Registers a mount, which another process may unmount before.
     pub(crate) fn unmounting(at: &Path) -> Undo {
         let at = PathBuf::from(at);
         Undo::calling(move |hurry| {
             let flags = if hurry { UnmountFlags::DETACH } else { UnmountFlags::empty() };
             match unmount(&at, flags | UnmountFlags::NOFOLLOW) {
-                // Nothing is mounted there, or there is no such place (umount(2)).
+                // Nothing is mounted there, or the path does not exist (umount(2)).
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
                 Err(errno) => Err(format!("cannot unmount '{}': {}", at.display(), std::io::Error::from(errno))),
             }
         })
     }
 
-    /// Runs the command that sets something up; `undo` makes of what it said how that is taken
-    /// down. A signal that comes meanwhile waits until both are known; Ctrl-C, which goes to all
-    /// processes of the terminal, does not reach the command.
+    /// Runs the command that sets something up; `undo` derives the undo step from its output. A
+    /// signal that arrives meanwhile waits until both are done. Ctrl-C, which goes to all processes
+    /// of the terminal, does not reach the command.
     ///
     /// # Errors
-    /// The command cannot be started, or did not end well: then nothing was set up.
+    /// When the command cannot be started or fails: then nothing was set up.
     pub(crate) fn of(command: &mut Command, undo: impl FnOnce(&str) -> Undo) -> Result<(String, Undo), BenchError> {
         let _turn = SETTING_UP.lock();
         let shown = command.get_program().to_string_lossy().into_owned();
@@ -204,10 +205,10 @@ impl Undo {
         Ok((said, undo))
     }
 
-    /// Takes it down.
+    /// Undoes the step.
     ///
     /// # Errors
-    /// What was said at the last attempt; it is tried again at the end of the process.
+    /// The error of the last attempt; the step is tried again at the end of the process.
     pub(crate) fn now(self) -> Result<(), BenchError> {
         let undo = ManuallyDrop::new(self);
         undo.registry.perform(undo.number, false).map_err(BenchError::Asked)
@@ -216,13 +217,13 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // What fails is tried again by `undo_rest` or `undo_all`, which tell if it is left for
-        // good.
+        // A failed step is tried again by `undo_rest` or `undo_all`, which report it if it fails
+        // for good.
         let _ = self.registry.perform(self.number, false);
     }
 }
 
-/// Runs a command that takes something down.
+/// Runs a command that undoes a step.
 fn run(words: &[OsString]) -> Result<(), String> {
     let output = Command::new(&words[0]).args(&words[1..]).process_group(0).stdin(Stdio::null()).output();
     let said = match output {
@@ -234,21 +235,21 @@ fn run(words: &[OsString]) -> Result<(), String> {
     Err(format!("'{}' failed: {said}", shown.join(" ")))
 }
 
-/// Held while something is being set up, of which nobody knows yet how it is taken down.
+/// Held while a command sets something up and its undo step is not registered yet.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-/// Tells what was set up and is still there.
+/// Reports the steps that could not be undone.
 fn tell(failed: &[String]) {
     failed.iter().for_each(|text| eprintln!("dio: not taken down: {text}"));
 }
 
-/// Takes down what could not be taken down in its time, for a process whose work is done.
+/// Undoes the steps that could not be undone earlier; for a process whose work is done.
 pub fn undo_rest() {
     tell(&REGISTRY.all());
 }
 
-/// Takes everything down, the last first: for a process that is about to end by a signal. Nothing
-/// is set up any more.
+/// Undoes all steps, the last one first; for a process that is about to end by a signal. Nothing
+/// can be set up afterwards.
 pub fn undo_all() {
     std::mem::forget(SETTING_UP.lock());
     tell(&REGISTRY.all());
@@ -260,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// One of a test's own: what other tests set up is not touched.
+    /// A registry of the test's own, so that the steps of other tests are not touched.
     fn registry() -> &'static Registry {
         Box::leak(Box::new(Registry::new()))
     }
@@ -294,7 +295,7 @@ mod tests {
             thread::sleep(2 * PAUSE);
             REGISTRY.perform(number, true).unwrap();
             assert!(!busy.exists());
-            // The other one finds nothing to take down; what it says no longer counts.
+            // The other thread finds that the step is undone; its own error no longer counts.
             std::fs::create_dir(&busy).unwrap();
             slow.join().unwrap().unwrap();
         });
@@ -334,7 +335,7 @@ mod tests {
             assert_eq!(count.load(Ordering::SeqCst), 1);
         });
         assert_eq!(count.load(Ordering::SeqCst), 1);
-        // One that looks like it is another one.
+        // A step that looks the same is a different step.
         let counted = Arc::clone(&count);
         let same = registry.add(
             false,

@@ -1,11 +1,11 @@
 //! Memory for direct I/O.
 
-/// What offset, length and memory of direct I/O are a multiple of on every file system.
+/// The alignment of offset, length and memory that direct I/O accepts on every file system.
 pub(super) const ALIGNMENT: usize = 4096;
 
-/// Bytes in memory that direct I/O may use.
+/// Memory that is suitable for direct I/O.
 pub(super) struct Aligned {
-    /// Longer than `bytes` by [`ALIGNMENT`], so that an aligned part of that length is in it.
+    /// Longer than `bytes` by [`ALIGNMENT`], so that it contains an aligned part of that length.
     memory: Vec<u8>,
     bytes: usize,
 }

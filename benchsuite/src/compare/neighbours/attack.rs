@@ -1,4 +1,4 @@
-//! What the hostile user does, each attack by many processes, and the load of one such process.
+//! The attacks of the hostile user, each made by many processes, and the work of one such process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, Write};
@@ -18,13 +18,13 @@ use crate::Result;
 use dio_bench::data::Random;
 use dio_common::size::MIB;
 
-/// Bytes that small requests move.
+/// Bytes of a small request.
 const SMALL: usize = 4096;
-/// Bytes that a process writes before it goes back to the beginning of its file, in small requests.
+/// Bytes that a process writes in small requests before it returns to the beginning of its file.
 const SMALL_FILE: u64 = MIB;
 /// Bytes that `bigsync` writes before each sync.
 const SYNCED: u64 = 16 * MIB;
-/// Bytes that one `copy_file_range(2)` is asked to copy.
+/// Bytes of one `copy_file_range(2)`.
 const COPIED: u64 = 16 * MIB;
 /// Bytes that one `fallocate(2)` allocates.
 const ALLOCATED: u64 = 64 * MIB;
@@ -63,25 +63,26 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    /// As it stands in tables and on command lines.
+    /// The name in tables and on command lines.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
     }
 
-    /// Whether it is an attack on the file system itself too; the others are on what dio does for
-    /// its users.
+    /// Whether the attack concerns the underlying file system too. The other attacks concern
+    /// features of dio only.
     pub(super) fn concerns_source(self) -> bool {
         !matches!(self, Attack::Wide | Attack::Lease | Attack::Lock)
     }
 
-    /// Whether a process in the source holds what the others wait for.
+    /// Whether the attack needs a process that holds leases or locks in the source.
     pub(super) fn has_holder(self) -> bool {
         matches!(self, Attack::Lease | Attack::Lock)
     }
 }
 
-/// `hostile DIR ATTACK NUMBER`: attacks below DIR from the end of its input until it is killed, and
-/// prints how many requests ended and failed since the line before.
+/// `hostile DIR ATTACK NUMBER`: waits for the end of its input, then attacks in DIR until it is
+/// killed. Each line that it prints has the number of requests that ended, and of those that
+/// failed, since the previous line.
 pub(crate) fn serve(attack: Attack, dir: &Path, number: u32) -> Result<()> {
     // A request that never ends must not outlive the comparison.
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -94,7 +95,7 @@ pub(crate) fn serve(attack: Attack, dir: &Path, number: u32) -> Result<()> {
             Err(_) => failed += 1,
         }
         if reported.elapsed() >= REPORTED {
-            // One write, because all processes share one pipe.
+            // A single write, because all processes share one pipe.
             io::stdout().write_all(format!("{done} {failed}\n").as_bytes())?;
             (done, failed, reported) = (0, 0, Instant::now());
         }
@@ -104,7 +105,7 @@ pub(crate) fn serve(attack: Attack, dir: &Path, number: u32) -> Result<()> {
 
 type Step = Box<dyn FnMut(u64) -> io::Result<()>>;
 
-/// What a process does in a turn of this number.
+/// A function that makes the request of a turn.
 fn step(attack: Attack, dir: &Path, number: u32) -> io::Result<Step> {
     let own = dir.join(WORK).join(format!("own.{number}"));
     match attack {
@@ -117,7 +118,7 @@ fn step(attack: Attack, dir: &Path, number: u32) -> io::Result<Step> {
     }
 }
 
-/// The attacks that are on names.
+/// The attacks that work on names.
 fn names(attack: Attack, dir: &Path, number: u32) -> Step {
     let (dir, work) = (dir.to_path_buf(), dir.join(WORK));
     let leased = leased(&dir, number);
@@ -198,8 +199,8 @@ fn leased(dir: &Path, number: u32) -> PathBuf {
     dir.join(WORK).join(format!("leased.{number}"))
 }
 
-/// `hold DIR ATTACK PROCESSES`: holds in DIR, the source, what all processes of an attack will wait
-/// for; prints a line when it does, and ends with its input.
+/// `hold DIR ATTACK PROCESSES`: holds the leases or locks in DIR, the source, that all processes of
+/// an attack will wait for. Prints a line when it holds them, and ends when its input ends.
 pub(crate) fn hold(attack: Attack, dir: &Path, processes: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let held = if attack == Attack::Lease { leases(dir, processes) } else { locks(dir) };
@@ -210,7 +211,7 @@ pub(crate) fn hold(attack: Attack, dir: &Path, processes: u32) -> Result<()> {
     Ok(())
 }
 
-/// What [`hold`] prints.
+/// The line that [`hold`] prints.
 pub(super) const READY: &str = "ready";
 
 fn leases(dir: &Path, processes: u32) -> io::Result<Vec<File>> {

@@ -1,4 +1,4 @@
-//! The processes of the hostile user, while an attack lasts.
+//! The processes of the hostile user during an attack.
 
 use std::io::{self, BufRead, BufReader, PipeReader};
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use crate::Result;
 /// How long killed processes may take to end. The kernel breaks a lease after 45 seconds.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// Requests of all processes so far.
+/// Numbers of requests of all processes so far.
 #[derive(Default)]
 struct Counts {
     done: AtomicU64,
@@ -23,7 +23,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Adds what a process reports in a line: requests that ended and those that failed.
+    /// Adds a line that a process reports: the numbers of requests that ended and that failed.
     fn add(&self, line: &str) {
         let mut numbers = line.split_whitespace().map(str::parse);
         if let (Some(Ok(done)), Some(Ok(failed))) = (numbers.next(), numbers.next()) {
@@ -33,17 +33,17 @@ impl Counts {
     }
 }
 
-/// All processes of an attack. They are ended when this is dropped.
+/// All processes of an attack. They are killed when this is dropped.
 pub(super) struct Crowd {
-    /// Holds what the others wait for, so it ends first.
+    /// The process that holds leases or locks; it is killed first, since the others wait for them.
     holder: Option<Child>,
     processes: Vec<Child>,
     counts: Arc<Counts>,
 }
 
 impl Crowd {
-    /// Starts a process that becomes [`super::attack::hold`], if there is to be one, and waits
-    /// until it holds what it is for; then those that become [`super::attack::serve`].
+    /// Starts the holder, if there is one, which runs [`super::attack::hold`], and waits until it
+    /// holds its leases or locks. Then it starts the processes that run [`super::attack::serve`].
     pub(super) fn start(holder: Option<Command>, processes: impl Iterator<Item = Command>) -> Result<Crowd> {
         let mut crowd = Crowd { holder: None, processes: Vec::new(), counts: Arc::default() };
         if let Some(mut command) = holder {
@@ -56,8 +56,8 @@ impl Crowd {
             }
         }
         let (reader, writer) = io::pipe()?;
-        // All begin when this pipe ends: those that begin earlier would take the processors from
-        // the start of the rest.
+        // All processes begin when this pipe is closed. Processes that began earlier would take
+        // processor time from the start of the others.
         let (gate, begin) = io::pipe()?;
         for mut command in processes {
             crowd.processes.push(command.stdin(gate.try_clone()?).stdout(writer.try_clone()?).spawn()?);
@@ -67,7 +67,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Counts what the processes report, until the last of them has ended.
+    /// Adds up the reports of the processes until the last of them has ended.
     fn listen(&self, reader: PipeReader) {
         let counts = self.counts.clone();
         thread::spawn(move || {
@@ -75,12 +75,12 @@ impl Crowd {
         });
     }
 
-    /// Requests that ended and that failed so far.
+    /// Numbers of requests that ended and that failed so far.
     pub(super) fn requests(&self) -> (u64, u64) {
         (self.counts.done.load(Ordering::Relaxed), self.counts.failed.load(Ordering::Relaxed))
     }
 
-    /// Fails when a process has ended by itself: then this was not the attack that the table names.
+    /// Fails if a process has ended by itself, because then the attack is not complete.
     pub(super) fn still_attacks(&mut self) -> Result<()> {
         for child in self.holder.iter_mut().chain(&mut self.processes) {
             if let Some(status) = child.try_wait()? {
@@ -98,11 +98,11 @@ impl Drop for Crowd {
     }
 }
 
-/// Kills processes and waits for their ends; says so if one does not end.
+/// Kills processes and waits until they have ended; prints a message if one does not end.
 pub(super) fn end_all<'a>(children: impl IntoIterator<Item = &'a mut Child>) {
     let mut children: Vec<&mut Child> = children.into_iter().collect();
     for child in &mut children {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = child.kill();
     }
     let begun = Instant::now();
@@ -117,8 +117,8 @@ pub(super) fn end_all<'a>(children: impl IntoIterator<Item = &'a mut Child>) {
     }
 }
 
-/// This program itself, run by another user. That user need not be able to enter the directory of
-/// its file: the kernel keeps a link to it.
+/// A command that runs this program as another user. That user need not have access to the
+/// program's directory, since the path is the kernel's own link to the file.
 pub(super) fn as_user(id: u32, subcommand: &str, dir: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     // The standard library clears the supplementary groups when root becomes another user.

@@ -1,5 +1,5 @@
-//! The honest user: a process that reads at random places and makes small files, with a rest
-//! between, and the times that this takes.
+//! The honest user: a process that reads at random offsets and creates small files, with a pause in
+//! between, and measures the time that each takes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,12 +24,11 @@ use dio_bench::suite::Sample;
 pub(super) const DATA: &str = "data";
 /// Bytes of one read.
 const PIECE: usize = 4096;
-/// Bytes of a file that it makes.
+/// Bytes of a file that it creates.
 const SMALL: usize = 100;
-/// Between two turns.
+/// Pause between two turns.
 const REST: Duration = Duration::from_millis(1);
-/// How much later than at the end of its seconds its report may come, on a machine whose processors
-/// are all taken.
+/// How late the report may be after the end of the run, on a machine whose processors are all busy.
 const LATE: Duration = Duration::from_secs(20);
 /// The quantities of its report.
 const KEYS: [&str; 8] = [
@@ -50,8 +49,8 @@ enum Work {
     Create,
 }
 
-/// What was measured so far. The working thread counts, and the main thread reports when the time
-/// is over, because an operation may never return.
+/// The measurements so far. The working thread counts, and the main thread reports when the time is
+/// over, because an operation may never return.
 #[derive(Default)]
 struct Measured {
     reads: Histogram,
@@ -59,7 +58,7 @@ struct Measured {
     turns: u64,
     errors: u64,
     first_error: Option<String>,
-    /// The operation that has not returned yet, and when it began.
+    /// The operation in progress, and the time at which it began.
     under_way: Option<(Work, Instant)>,
 }
 
@@ -73,8 +72,8 @@ impl Measured {
         }
     }
 
-    /// The report. An operation that has not returned counts with the time that it has taken so
-    /// far; the open before the first read counts as a read then.
+    /// The report. An operation in progress counts with the time that it has taken so far. If that
+    /// is the open before the first read, it counts as a read.
     fn report(&mut self, time: Duration) -> Value {
         if let Some((work, begun)) = self.under_way.take() {
             self.add(if let Work::Open = work { Work::Read } else { work }, begun.elapsed());
@@ -101,7 +100,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Measured> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `honest DIR`: reads and makes files for so many seconds, and prints one JSON object.
+/// `honest DIR`: reads and creates files for `seconds` seconds, and prints one JSON object.
 pub(crate) fn serve(dir: &Path, seconds: u64) -> Result<()> {
     let (shared, time) = (Shared::default(), Duration::from_secs(seconds));
     let working = shared.clone();
@@ -138,13 +137,13 @@ fn work(dir: &Path, shared: &Shared) {
     }
 }
 
-/// Makes a file of a few bytes and removes it.
+/// Creates a file of a few bytes and removes it.
 fn create(path: &Path) -> io::Result<()> {
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(&[7; SMALL]);
     written.and(fs::remove_file(path))
 }
 
-/// Does something and counts its time, or its error.
+/// Runs an operation and counts its time, or its error.
 fn timed<T>(shared: &Shared, work: Work, what: impl FnOnce() -> io::Result<T>) -> Option<T> {
     let begun = Instant::now();
     lock(shared).under_way = Some((work, begun));
@@ -173,7 +172,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Reads the line that the process printed. Without one, the process could not even report in
+    /// Parses the line that the process printed. `None` means that the process did not report in
     /// time.
     fn of(line: Option<&str>) -> Result<Outcome> {
         let none = r#"{"turns_per_second": 0, "errors": 0}"#;
@@ -186,7 +185,7 @@ impl Outcome {
         Ok(Outcome { sample, first_error: report["first_error"].as_str().map(str::to_string) })
     }
 
-    /// Fails unless the honest user made progress without errors: alone, it must.
+    /// Fails unless the honest user made progress without errors, as it must without an attack.
     pub(super) fn undisturbed(&self) -> Result<()> {
         if self.sample["no_progress"] == 0.0 && self.sample["errors"] == 0.0 {
             return Ok(());
@@ -196,14 +195,14 @@ impl Outcome {
     }
 }
 
-/// The other side: the running process. It is ended when this is dropped.
+/// The running process, as the comparison sees it. It is killed when this is dropped.
 pub(super) struct Honest {
     child: Child,
     lines: mpsc::Receiver<io::Result<String>>,
 }
 
 impl Honest {
-    /// Starts `command`, which must become [`serve`].
+    /// Starts `command`, which must run [`serve`].
     pub(super) fn start(mut command: Command) -> Result<Honest> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or("the honest user has no output")?;
@@ -211,13 +210,13 @@ impl Honest {
         thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(output).read_line(&mut line);
-            // Nobody listens any more if it comes too late.
+            // If the line comes too late, there is no receiver any more.
             let _ = sender.send(read.map(|_| line));
         });
         Ok(Honest { child, lines })
     }
 
-    /// Waits for the report of a run of so many seconds.
+    /// Waits for the report of a run of `seconds` seconds.
     pub(super) fn outcome(&self, seconds: u64) -> Result<Outcome> {
         match self.lines.recv_timeout(Duration::from_secs(seconds) + LATE) {
             Ok(line) => Outcome::of(Some(&line?)),

@@ -1,5 +1,5 @@
-//! Two users of one directory: the response times of an honest one beside a hostile one, in the
-//! source itself and below `dio mount -o allow_other`.
+//! Two users of one directory: measures the response times of an honest user beside a hostile one,
+//! in the source itself and below `dio mount -o allow_other`.
 
 mod aligned;
 pub(crate) mod attack;
@@ -65,24 +65,24 @@ impl Users {
     }
 }
 
-/// Seconds of a run, without the option.
+/// Default seconds of a run.
 const SECONDS: u64 = 2;
-/// Between the beginning of the attack and the start of the honest user's process.
+/// Time between the beginning of the attack and the start of the honest user's process.
 const SETTLING: Duration = Duration::from_millis(300);
-/// What a run takes beside its seconds: mounting, starting and ending processes, removing files.
-/// For the estimate.
+/// Time of a run in addition to its seconds, for the estimate: mounting, starting and ending
+/// processes, removing files.
 const AROUND: Duration = Duration::from_secs(1);
 /// The options of the mount.
 const SERVER: Server = Server::Dio("allow_other");
-/// What is compared with the first row.
+/// Quantities that are compared with the first row.
 const COMPARED: [&str; 2] = ["read_p99_nanoseconds", "create_p99_nanoseconds"];
 
 #[derive(Clone, Copy)]
 struct Row {
-    /// Both users work below the mount, not in its source, where the kernel alone is fair or is
-    /// not.
+    /// Whether both users work below the mount. Otherwise they work in its source, where fairness
+    /// depends on the kernel alone.
     mounted: bool,
-    /// Without an attack the honest user is alone.
+    /// The attack; `None` if the honest user is alone.
     attack: Option<Attack>,
 }
 
@@ -105,12 +105,12 @@ struct Bench<'a> {
     users: &'a Users,
     scene: &'a Scene,
     seconds: u64,
-    /// The first error of the honest user by the name of the row.
+    /// The first error of the honest user, by the name of the row.
     first_errors: RefCell<BTreeMap<String, String>>,
 }
 
 impl Bench<'_> {
-    /// What a reader would type.
+    /// The command as a reader would type it.
     fn shown(&self, row: Row) -> String {
         let at = if row.mounted { "$DIR-mnt" } else { "$DIR" };
         let Users { honest, hostile, processes, .. } = self.users;
@@ -149,7 +149,7 @@ impl Bench<'_> {
         self.scene.renew()?;
         let mounted = row.mounted.then(|| Mounted::new(self.lab, SERVER)).transpose()?;
         let at = if mounted.is_some() { mount_point(self.lab) } else { self.lab.dir.clone() };
-        // Processes end before the mount does that they use.
+        // Processes must end before the mount that they use.
         let mut crowd = self.crowd(row, &at)?;
         let requests = |crowd: &Option<Crowd>| crowd.as_ref().map_or((0, 0), Crowd::requests);
         let ((done, failed), started) = (requests(&crowd), Instant::now());
@@ -166,7 +166,7 @@ impl Bench<'_> {
             }
             None => outcome.undisturbed()?,
         }
-        // What the honest user waits for may be what the hostile one holds.
+        // The hostile user is ended first, since the honest one may be waiting for its locks.
         drop(crowd);
         drop(honest);
         drop(mounted);
@@ -187,7 +187,7 @@ fn sum(contender: &Contender, key: &str) -> f64 {
     contender.column(key).iter().sum()
 }
 
-/// Says below the table where the honest user made no progress, and where it met errors.
+/// Remarks below the table: rows in which the honest user made no progress or met errors.
 fn remarks(group: &Group, first_errors: &BTreeMap<String, String>) -> Vec<String> {
     let mut remarks = Vec::new();
     for contender in &group.contenders {
@@ -207,7 +207,7 @@ fn remarks(group: &Group, first_errors: &BTreeMap<String, String>) -> Vec<String
     remarks
 }
 
-/// Below the mount the honest user is never without progress and meets no error; not known where a
+/// Targets: below the mount the honest user always makes progress and meets no error. `None` if a
 /// row was left out.
 fn goals(group: &Group) -> [Option<Goal>; 2] {
     let all = |key: &str| {
@@ -220,7 +220,7 @@ fn goals(group: &Group) -> [Option<Goal>; 2] {
     ]
 }
 
-/// `neighbours`.
+/// The comparison `neighbours`.
 pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<Report> {
     if users.honest == users.hostile {
         return Err("the honest and the hostile user must be two".into());

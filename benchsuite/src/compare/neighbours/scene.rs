@@ -1,4 +1,4 @@
-//! The directory that two users share, and what is in it.
+//! The directory that the two users share, and its contents.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,9 +12,10 @@ use crate::lab::Lab;
 use crate::tool::{output, tool};
 use dio_common::size::{GIB, MIB};
 
-/// Of the hostile user, below its directory: where it makes files, made anew for each run.
+/// The directory, below that of the hostile user, in which it creates files; it is created anew for
+/// each run.
 pub(super) const WORK: &str = "work";
-/// A file that it reads and copies.
+/// A file that the hostile user reads and copies.
 pub(super) const BIG: &str = "big";
 /// A directory with many names.
 pub(super) const MANY: &str = "many";
@@ -31,21 +32,21 @@ const DIRECTORIES: [&str; 2] = ["honest", "hostile"];
 const HONEST_BYTES: u64 = 64 * MIB;
 /// Names in [`MANY`].
 const NAMES: u32 = 10_000;
-/// The directory of the objects of [`WIDE`], beside the users': its path stands in the descriptor
-/// for each object.
+/// The directory of the objects of [`WIDE`], beside those of the users. The name is short, since
+/// the path is in the descriptor once for each object.
 const WIDE_OBJECTS: &str = "w";
-/// Objects of [`WIDE`] at most.
+/// The most objects of [`WIDE`].
 const OBJECTS: usize = 256;
 
 /// The directory of the lab, with a directory for each user; removed when dropped.
 pub(super) struct Scene {
-    /// The directory that they share.
+    /// The directory that both users share.
     dir: PathBuf,
     users: Users,
 }
 
 impl Scene {
-    /// Makes what `attacks` need. `lab` keeps the large files for the next comparison.
+    /// Creates the files that `attacks` need. `lab` keeps the large files for the next comparison.
     pub(super) fn new(lab: &Lab, dir: &Path, users: &Users, attacks: &[Attack]) -> Result<Scene> {
         remove(dir)?;
         let scene = Scene { dir: dir.to_path_buf(), users: users.clone() };
@@ -71,27 +72,26 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The directory of a user as programs see it below `at`, the shared directory or a mount of
-    /// it.
+    /// The directory of the honest user below `at`, which is the shared directory or a mount of it.
     pub(super) fn honest(at: &Path) -> PathBuf {
         at.join(DIRECTORIES[0])
     }
 
-    /// The same of the hostile user.
+    /// The directory of the hostile user below `at`.
     pub(super) fn hostile(at: &Path) -> PathBuf {
         at.join(DIRECTORIES[1])
     }
 
-    /// How many objects the striped file has that has many: as many as its descriptor has room for,
-    /// in a directory with a name of this length.
+    /// Number of objects of [`WIDE`]: as many as fit in its descriptor, given the length of their
+    /// directory's name.
     pub(super) fn objects(&self) -> usize {
-        // 8171 bytes, of which all lines but those of the targets take less than 300; `target `,
-        // the name, a line feed.
+        // The descriptor has 8171 bytes. All lines but those of the targets take less than 300. A
+        // target's line has `target `, the name, and a line feed.
         let line = self.dir.join(WIDE_OBJECTS).as_os_str().len() + 8;
         OBJECTS.min((8171 - 300) / line)
     }
 
-    /// Striped files of the hostile user: the files and their objects belong to it.
+    /// Creates striped files of the hostile user, who owns the files and their objects.
     fn striped(&self, lab: &Lab, objects: &Path, count: usize, files: &[PathBuf]) -> Result<()> {
         private(objects, self.users.hostile)?;
         let mut set = tool(&lab.dio);
@@ -103,7 +103,7 @@ impl Scene {
         files.iter().try_for_each(|file| own(file, self.users.hostile))
     }
 
-    /// Removes what runs before have made, and lets the disk finish with that.
+    /// Removes the files of earlier runs, and waits until the disk has finished that.
     pub(super) fn renew(&self) -> Result<()> {
         let work = Scene::hostile(&self.dir).join(WORK);
         remove(&work)?;
@@ -125,14 +125,14 @@ fn own(path: &Path, user: u32) -> Result<()> {
     Ok(chown(path, Some(user), Some(user)).map_err(|e| format!("{}: {e}", path.display()))?)
 }
 
-/// Makes a directory that only a user may enter.
+/// Creates a directory that only one user may enter.
 fn private(dir: &Path, user: u32) -> Result<()> {
     fs::create_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     own(dir, user)
 }
 
-/// Makes the directory that all may enter.
+/// Creates a directory that all users may enter.
 fn open_to_others(dir: &Path) -> Result<()> {
     fs::create_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     Ok(fs::set_permissions(dir, Permissions::from_mode(0o755))?)

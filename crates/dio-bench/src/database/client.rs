@@ -1,4 +1,4 @@
-//! The load generator of a database, and what it says.
+//! Runs the load generator of a database and reads its output.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::commands::Running;
 /// The time between two reports of a load generator, and the length of a slot of the time series.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who loads a server.
+/// The load generator of a server.
 pub(super) struct Client<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) place: &'a Place,
@@ -22,16 +22,17 @@ pub(super) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Loads the server for some whole seconds.
+    /// Loads the server for a whole number of seconds.
     pub(super) fn load(&self, time: Duration) -> Result<Loaded, BenchError> {
         let mut command = self.engine.client(self.place, self.workload, time.as_secs());
         let shown = command.get_program().to_string_lossy().into_owned();
         let failed = || BenchError::system("read from", Path::new(&shown));
-        // Both streams in one pipe: pgbench tells its progress on standard error.
+        // Both streams go into one pipe, since pgbench reports its progress on standard error.
         let (reader, writer) = std::io::pipe().map_err(failed())?;
         let copy = writer.try_clone().map_err(failed())?;
         let mut running = Running::start(command.stdin(Stdio::null()).stdout(writer).stderr(copy), &shown)?;
-        // The command keeps the ends for writing: without them, the end of the output is seen.
+        // The command holds the write ends of the pipe: only when they are closed does the reader
+        // reach the end of the output.
         drop(command);
         let mut said = String::new();
         let mut series = Vec::new();
@@ -52,8 +53,8 @@ impl Client<'_> {
     }
 }
 
-/// The rate in the slot of the time series with this number, which is a second long: that of the
-/// report that covers its middle.
+/// The rate in the slot with this number of the time series. A slot is one second long, and its
+/// rate is that of the report that covers the slot's middle.
 pub(super) fn tps_of_slot(series: &[(f64, f64)], slot: usize) -> f64 {
     let middle = slot as f64 + 0.5;
     let covers = |(end, _): &&(f64, f64)| (*end - 1.0..*end).contains(&middle);

@@ -1,4 +1,4 @@
-//! What a study has to know of a database.
+//! The operations that a study needs of a database.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::BenchError;
 use crate::study::{Bucket, Response};
 
-/// What a load gave.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// Transactions per second.
@@ -17,39 +17,39 @@ pub(super) struct Loaded {
     /// Their response times.
     pub(super) response: Response,
     pub(super) histogram: Vec<Bucket>,
-    /// Transactions per second of each second that ended at so many seconds after the run's
-    /// beginning.
+    /// The end of each reported second, in seconds since the beginning of the run, and the
+    /// transactions per second in it.
     pub(super) series: Vec<(f64, f64)>,
 }
 
 impl Loaded {
-    /// Of response times in nanoseconds.
+    /// Creates a result from response times in nanoseconds, without a time series.
     pub(super) fn new(tps: f64, nanos: &Histogram<u64>) -> Loaded {
         Loaded { tps, response: Response::of(nanos), histogram: Bucket::of(nanos), series: Vec::new() }
     }
 }
 
-/// What a server is started with.
+/// The directories and settings that a server is started with.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The directory of its data.
+    /// The server's data directory.
     pub(super) data: PathBuf,
-    /// The device of its tables.
+    /// The block device of its tables, if they are on one.
     pub(super) raw: Option<PathBuf>,
     /// The directory for sockets, logs and settings.
     pub(super) run: PathBuf,
-    /// Bytes of its cache.
+    /// Bytes of the server's own cache.
     pub(super) pool: u64,
-    /// Whether its data go through the page cache where it has the choice.
+    /// Whether its data go through the page cache, if the server can choose.
     pub(super) buffered: bool,
-    /// Clients that will come.
+    /// Number of clients that will connect.
     pub(super) clients: usize,
     /// More settings of the server, each `name=value`.
     pub(super) settings: Vec<String>,
 }
 
 impl Place {
-    /// Where the server complains.
+    /// The file that receives the server's error messages.
     pub(super) fn complaints(&self) -> PathBuf {
         self.run.join("server.log")
     }
@@ -57,40 +57,41 @@ impl Place {
 
 /// A database.
 pub(super) trait Engine {
-    /// Whether all programs are installed; the error says what to install.
+    /// Checks that all programs are installed; the error names the packages to install.
     fn check_programs(&self) -> Result<(), BenchError>;
     /// The server's version.
     fn version(&self) -> Result<String, BenchError>;
     /// Gives a directory to the user that the server runs as.
     fn own(&self, directory: &Path) -> Result<(), BenchError>;
-    /// Makes a database of about so many bytes in an empty directory, and leaves no server behind.
+    /// Creates a database of about `bytes` bytes in an empty directory. No server is running at the
+    /// end.
     fn make(&self, place: &Place, bytes: u64) -> Result<(), BenchError>;
-    /// The command that is the server.
+    /// The command that runs the server.
     fn server(&self, place: &Place) -> Result<Command, BenchError>;
-    /// A command that succeeds when the server answers.
+    /// A command that succeeds once the server answers.
     fn question(&self, place: &Place) -> Command;
-    /// The signal by which it ends in order, whoever is connected.
+    /// The signal that ends the server in order, even while clients are connected.
     fn stop_signal(&self) -> Signal;
-    /// The signal by which it ends at once, whatever becomes of its data, and leaves nothing in the
-    /// system.
+    /// The signal that ends the server immediately, with no regard for its data, but leaving
+    /// nothing (such as shared memory) behind in the system.
     fn last_signal(&self) -> Signal;
-    /// What is done before a load so that each begins with the same.
+    /// Cleans up before a load, so that every load begins in the same state.
     fn tidy(&self, place: &Place) -> Result<(), BenchError>;
-    /// The command that loads the server for some whole seconds.
+    /// The command that loads the server for `seconds` seconds.
     fn client(&self, place: &Place, workload: &str, seconds: u64) -> Command;
-    /// The transactions per second in a line by which the client reports a second.
+    /// Parses a progress line of the client and returns its transactions per second.
     fn progress(&self, line: &str) -> Option<f64>;
-    /// What the client said, and wrote, when it had ended.
+    /// Reads the result from the output of the client and from the files that it wrote.
     fn result(&self, place: &Place, said: &str) -> Result<Loaded, BenchError>;
 }
 
-/// The last of what a program said, in one line.
+/// The last four non-empty lines of a program's output, in one line.
 pub(super) fn last_words(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join("; ")
 }
 
-/// Whether programs are there; `cure` says how to get them.
+/// Checks that programs are installed; `cure` says how to install them.
 pub(super) fn check(programs: &[&Path], cure: &str) -> Result<(), BenchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> = std::env::split_paths(&path).chain(["/usr/sbin".into()]).collect();

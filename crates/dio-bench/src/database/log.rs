@@ -1,11 +1,11 @@
-//! PostgreSQL by `wal_sync_method`: transactions with its log on the bare file system, cached and
-//! direct, and below a mount.
+//! PostgreSQL by `wal_sync_method`: transactions per second with the log on the file system itself,
+//! cached and direct, and below a mount.
 //!
-//! Tables and everything else stay where they are, on the file system itself; `pg_wal` alone is
-//! elsewhere, by a symbolic link. PostgreSQL up to 15 opens its log with `O_DIRECT` under
-//! `open_sync` and `open_datasync` where nothing but itself is to read it (`wal_level=minimal`, no
-//! WAL senders: `get_sync_bit` of `xlog.c`); from 16 on it does so for every method when told
-//! (`debug_io_direct=wal`).
+//! Only `pg_wal` is moved, by a symbolic link; tables and everything else stay on the file system
+//! itself. PostgreSQL up to 15 opens its log with `O_DIRECT` under `open_sync` and `open_datasync`
+//! if nothing but itself reads the log (`wal_level=minimal`, no WAL senders: `get_sync_bit` of
+//! `xlog.c`). From version 16 on it does so for every method if the setting `debug_io_direct=wal`
+//! asks for it.
 
 use std::borrow::Cow;
 use std::os::unix::fs::symlink;
@@ -26,13 +26,13 @@ use crate::stats::Summary;
 use crate::study::mount::{Mounted, Mounter};
 use crate::study::{Contender, Response, turns};
 
-/// The values of `wal_sync_method` that Linux has.
+/// The values of `wal_sync_method` that are available on Linux.
 pub const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_sync"];
 
-/// A load before those that are measured.
+/// Length of the load that warms the server up before the measured loads.
 const WARM: Duration = Duration::from_secs(1);
 
-/// Where the log is.
+/// The place of the log, which determines how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogPlace {
@@ -57,7 +57,8 @@ impl LogPlace {
         }
     }
 
-    /// Settings of a server of this major version that write its log so; `None` where it cannot.
+    /// The settings with which a server of this major version writes its log in this mode; `None`
+    /// if the version cannot.
     fn settings(self, version: u32, method: &str) -> Option<Vec<String>> {
         let more: &[&str] = match self {
             LogPlace::Cached | LogPlace::Mount => &[],
@@ -74,13 +75,13 @@ impl LogPlace {
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct LogPlan {
-    /// Where files are made; absolute.
+    /// The directory in which files are created; absolute.
     pub directory: PathBuf,
     /// Values of `wal_sync_method`.
     pub methods: Vec<&'static str>,
-    /// Where the log is.
+    /// Places of the log.
     pub places: Vec<LogPlace>,
-    /// Clients: a load for each.
+    /// Numbers of clients; each number gets a load of its own.
     pub clients: Vec<usize>,
     /// A builtin script of pgbench.
     pub workload: String,
@@ -90,7 +91,7 @@ pub struct LogPlan {
     pub pool: u64,
     /// How long each load takes, in whole seconds.
     pub time: Duration,
-    /// Runs of each way, in turns.
+    /// Runs of each method and place, in turns.
     pub rounds: usize,
     /// More options of the mount.
     pub mount_options: Vec<String>,
@@ -111,15 +112,15 @@ impl LogPlan {
         Ok(())
     }
 
-    /// How many runs there are at most, and about how long they take: a server starts and stops in
-    /// four seconds, and there is half a minute of preparing it.
+    /// The greatest possible number of runs, and about how long they take. A server starts and
+    /// stops in four seconds, and the preparation takes half a minute.
     pub(crate) fn expected(&self) -> (usize, Duration) {
         let runs = self.methods.len() * self.places.len() * self.rounds;
         let each = self.time * self.clients.len() as u32 + Duration::from_secs(4);
         (runs, Duration::from_secs(30) + each * runs as u32)
     }
 
-    /// Every way that a server of this version has.
+    /// All combinations of method and place that a server of this version supports.
     fn ways(&self, version: u32) -> Vec<Way> {
         let mut ways = Vec::new();
         for &method in &self.methods {
@@ -130,7 +131,7 @@ impl LogPlan {
     }
 }
 
-/// One way to write the log.
+/// One combination of method and place, with the settings for it.
 #[derive(Clone, Debug)]
 struct Way {
     method: &'static str,
@@ -138,14 +139,14 @@ struct Way {
     settings: Vec<String>,
 }
 
-/// Transactions in one way with so many clients: medians of the runs.
+/// The results of one method, place and number of clients: medians of the runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogRow {
     /// The value of `wal_sync_method`.
     pub method: Cow<'static, str>,
-    /// Where the log is.
+    /// The place of the log.
     pub place: LogPlace,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
     /// Transactions per second.
     #[serde(default)]
@@ -154,7 +155,7 @@ pub struct LogRow {
     pub response_seconds: Summary,
     /// 99th percentile of each run, in seconds.
     pub p99_seconds: Summary,
-    /// Pages of the log in the page cache after a load, at most.
+    /// The most pages of the log that were in the page cache after a load.
     pub resident_pages: u64,
     /// Transactions per second of the single runs.
     pub samples: Vec<f64>,
@@ -171,16 +172,16 @@ pub struct LogReport {
     pub bytes: u64,
     /// Seconds of each load.
     pub seconds: f64,
-    /// Runs of each way.
+    /// Runs of each method and place.
     pub rounds: usize,
     /// More options of the mount.
     #[serde(default)]
     pub mount_options: Vec<String>,
-    /// One row for each way and number of clients.
+    /// One row for each method, place and number of clients.
     pub rows: Vec<LogRow>,
 }
 
-/// What the runs of one way with so many clients add up to.
+/// The results of all runs of one method, place and number of clients.
 #[derive(Clone, Default)]
 struct Sum {
     tps: Vec<f64>,
@@ -188,7 +189,7 @@ struct Sum {
     resident: u64,
 }
 
-/// Where it is made.
+/// The directories of a measurement.
 struct Ground<'a> {
     plan: &'a LogPlan,
     data: PathBuf,
@@ -197,11 +198,11 @@ struct Ground<'a> {
     scratch: Scratch,
 }
 
-/// Runs every way in turns.
+/// Runs every combination of method and place in turns.
 ///
 /// # Errors
-/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load
-/// that fails, a mount without the right to one.
+/// [`BenchError`]: a program is not installed, a server does not start or stop, a load fails, or
+/// this process may not mount.
 pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     plan.check()?;
     Postgres.check_programs()?;
@@ -234,7 +235,7 @@ pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     })
 }
 
-/// The number before the first point.
+/// The major version: the number before the first point.
 fn major(version: &str) -> u32 {
     version.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
@@ -255,7 +256,7 @@ impl LogRow {
 }
 
 impl<'a> Ground<'a> {
-    /// Makes the data, and takes the log out of them.
+    /// Creates the data, and moves the log out of them.
     fn prepare(plan: &'a LogPlan) -> Result<Ground<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let [data, log, at] = ["data", "log", "at"].map(|name| scratch.path(name));
@@ -271,7 +272,7 @@ impl<'a> Ground<'a> {
         Ok(ground)
     }
 
-    /// The name of the log in the data.
+    /// The path of the log inside the data directory.
     fn inside(&self) -> PathBuf {
         self.data.join("pg_wal")
     }
@@ -281,7 +282,7 @@ impl<'a> Ground<'a> {
         Place { data, raw: None, run, pool: self.plan.pool, buffered: true, clients, settings }
     }
 
-    /// One run: a server, and a load for each number of clients.
+    /// Makes one run: starts a server, and loads it with each number of clients.
     fn run(&self, way: &Way, sums: &mut [Sum]) -> Result<(), BenchError> {
         make_tree_cold(&self.log)?;
         let mount = self.enter(way.place)?;
@@ -303,12 +304,12 @@ impl<'a> Ground<'a> {
         mount.map_or(Ok(()), Mounted::leave)
     }
 
-    /// Leads to the log, or to its mount.
+    /// Points the symbolic link `pg_wal` to the log, or to its mount.
     fn enter(&self, place: LogPlace) -> Result<Option<Mounted>, BenchError> {
         let inside = self.inside();
         let mount = match place {
             LogPlace::Mount => {
-                // The server may be of another user.
+                // As root, the server runs as another user.
                 let root = rustix::process::geteuid().is_root();
                 let allow = root.then(|| "allow_other".to_owned());
                 let options: Vec<String> = self.plan.mount_options.iter().cloned().chain(allow).collect();
@@ -317,7 +318,7 @@ impl<'a> Ground<'a> {
             }
             LogPlace::Cached | LogPlace::Direct => None,
         };
-        // There is none before the first run.
+        // Before the first run there is no link.
         let _ = std::fs::remove_file(&inside);
         let to = if mount.is_some() { &self.at } else { &self.log };
         symlink(to, &inside).map_err(BenchError::system("link", &inside))?;
@@ -325,7 +326,8 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Pages of the segments that are in the page cache. A server may remove or rename one meanwhile.
+/// Pages of the log's segments that are in the page cache. The server may remove or rename a
+/// segment meanwhile; such a segment is skipped.
 fn resident(log: &Path) -> Result<u64, BenchError> {
     let entries = std::fs::read_dir(log).map_err(BenchError::system("read", log))?;
     let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -337,7 +339,7 @@ fn resident(log: &Path) -> Result<u64, BenchError> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Rows of one client, and of 16.
+    /// A report with rows for 1 client and for 16.
     pub(crate) fn report() -> LogReport {
         let row = |method: &'static str, place, clients, tps: f64| LogRow {
             method: method.into(),

@@ -1,5 +1,5 @@
-//! MariaDB with InnoDB: one table space of fixed size, so that a lock of its file is met by all
-//! requests, or a raw device. Loaded by sysbench.
+//! MariaDB with InnoDB, loaded by sysbench. Its data are in one table space of fixed size, so that
+//! all requests meet the lock of the same file, or on a raw device.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +16,10 @@ use crate::study::said_by;
 /// The file of all tables, in the directory of the data.
 pub(super) const SPACE: &str = "ibdata1";
 
-/// Tables of the load.
+/// Number of tables of the load.
 const TABLES: u64 = 2;
 
-/// Bytes of a row of sysbench with its index, about; and what a table space holds besides.
+/// Bytes of a row of sysbench with its index, about; and bytes of everything else in a table space.
 const ROW: u64 = 250;
 const BESIDE: u64 = 256 << 20;
 
@@ -27,7 +27,7 @@ const BESIDE: u64 = 256 << 20;
 pub(super) struct Mariadb;
 
 impl Mariadb {
-    /// The settings of a server, in a file of the run's directory.
+    /// Writes the settings of a server to a file in the run's directory.
     fn settings(place: &Place) -> Result<std::path::PathBuf, BenchError> {
         let run = |name: &str| place.run.join(name).display().to_string();
         let size = std::fs::read_to_string(place.run.join("space")).unwrap_or_default();
@@ -63,8 +63,8 @@ impl Mariadb {
         command
     }
 
-    /// The program for single statements, with no settings of the user's: they may name another
-    /// server.
+    /// The program that runs single statements. It ignores the user's settings, which may name
+    /// another server.
     fn client_program() -> Command {
         let mut command = Command::new("mariadb");
         command.arg("--no-defaults");
@@ -92,7 +92,7 @@ impl Engine for Mariadb {
     }
 
     fn own(&self, _directory: &Path) -> Result<(), BenchError> {
-        // Told to, it runs as root: whoever may open a raw device.
+        // The server is told to run as root, which may open a raw device.
         Ok(())
     }
 
@@ -111,14 +111,14 @@ impl Engine for Mariadb {
         said_by(
             Self::client_program().arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", create]),
         )?;
-        // One thread for each table, by sysbench's way of preparing.
+        // sysbench prepares each table in one thread.
         said_by(Self::sysbench(place, "oltp_read_write", rows).arg(format!("--threads={TABLES}")).arg("prepare"))?;
         server.stop()
     }
 
     fn server(&self, place: &Place) -> Result<Command, BenchError> {
         let mut command = Command::new("mariadbd");
-        // Nothing but these settings.
+        // The server reads no other settings file.
         command.arg(option("defaults-file", &Self::settings(place)?));
         Ok(command)
     }
@@ -138,7 +138,7 @@ impl Engine for Mariadb {
     }
 
     fn tidy(&self, _place: &Place) -> Result<(), BenchError> {
-        // It stopped in order: everything is written, nothing is to be recovered.
+        // The server stopped in order: everything is written, and there is nothing to recover.
         Ok(())
     }
 

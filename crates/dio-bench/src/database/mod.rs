@@ -1,9 +1,9 @@
-//! What a real database makes of its storage: MariaDB or PostgreSQL as Debian has them, in a
-//! private directory, with the load generators that their people use.
+//! Measures MariaDB or PostgreSQL (Debian's packages) on different kinds of storage, in a private
+//! directory and with the load generators that their developers use.
 //!
-//! The data are made once, on the file system itself. Each run starts the server on them as the
-//! contender has it: through a mount, through the page cache, on a block device; nothing of the
-//! data is cached then. A first load, which is not measured, warms the server up.
+//! The data are created once, on the file system itself. Each run starts the server on the storage
+//! of one contender: through a mount, through the page cache, or on a block device. None of the
+//! data is cached when a run starts. A first load, which is not measured, warms the server up.
 
 mod client;
 mod engine;
@@ -37,7 +37,7 @@ pub use plan::{Kind, Plan};
 pub use report::{Report, Section};
 
 impl Kind {
-    /// The programs of this database.
+    /// The implementation of [`Engine`] for this database.
     fn engine(self) -> Box<dyn Engine> {
         match self {
             Kind::Mariadb => Box::new(mariadb::Mariadb),
@@ -46,14 +46,15 @@ impl Kind {
     }
 }
 
-/// Where a study is made.
+/// The directories and devices of a study.
 struct Ground<'a> {
     plan: &'a Plan,
     engine: Box<dyn Engine>,
-    /// The data, and where they are mounted.
+    /// The data directory; `at` is its mount point.
     data: PathBuf,
     at: PathBuf,
-    /// The raw device, and the directory of what is not on it.
+    /// The raw device, the directory of everything that is not on it, and its loop device if it has
+    /// one.
     raw: Option<(PathBuf, PathBuf, Option<Loop>)>,
     scratch: Scratch,
 }
@@ -77,7 +78,7 @@ impl<'a> Ground<'a> {
         Ok(ground)
     }
 
-    /// Puts the table space on a device; everything else goes to a directory of its own.
+    /// Moves the table space to a device; everything else is copied to a directory of its own.
     fn prepare_raw(&mut self) -> Result<(), BenchError> {
         let aside = self.scratch.path("beside");
         let space = self.data.join(mariadb::SPACE);
@@ -108,7 +109,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// What the server of a contender is started with.
+    /// The settings and directories that a contender's server is started with.
     fn place(&self, contender: Contender, pool: u64) -> Place {
         let (data, raw) = match (&self.raw, contender) {
             (Some((device, aside, _)), Contender::Raw) => (aside.clone(), Some(device.clone())),
@@ -120,7 +121,7 @@ impl<'a> Ground<'a> {
         Place { data, raw, run, pool, buffered, clients, settings: Vec::new() }
     }
 
-    /// Mounts what is a mount, after nothing of the data is cached any more.
+    /// Makes the data cold, then mounts them if the contender is a mount.
     fn enter(&self, contender: Contender) -> Result<Option<Mounted>, BenchError> {
         make_tree_cold(&self.data)?;
         if let Some((_, beside, _)) = &self.raw {
@@ -128,7 +129,7 @@ impl<'a> Ground<'a> {
         }
         let plan = self.plan;
         let mut options = plan.mount_options.clone();
-        // The server may be of another user.
+        // As root, the server may run as another user.
         if rustix::process::geteuid().is_root() {
             options.push("allow_other".to_owned());
         }
@@ -137,17 +138,16 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Runs every contender in turns, for each workload and size of the database's cache.
+/// Runs all contenders in turns, for each workload and each size of the database's cache.
 ///
 /// # Errors
-/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load
-/// that fails.
+/// [`BenchError`]: a program is not installed, a server does not start or stop, or a load fails.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     plan.kind.engine().check_programs()?;
     let runs = plan.workloads.len() * plan.pools.len() * plan.rounds * plan.contenders.len();
-    // A server starts and stops in about four seconds; loading takes some ten times as long as
-    // writing as many bytes.
+    // A server starts and stops in about four seconds. Loading data takes some ten times as long as
+    // writing the same number of bytes.
     let each = plan.ramp_up + plan.steady + Duration::from_secs(4);
     let loads = 1 + u32::from(plan.contenders.contains(&Contender::Raw));
     let making = time_for(plan.size, progress::pace(&plan.directory) / 10.0) * loads;
@@ -174,7 +174,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report::new(plan, ground.engine.version()?, sections, notes, environment))
 }
 
-/// One run being made.
+/// One run in progress.
 struct Study<'a> {
     ground: &'a Ground<'a>,
     contender: Contender,

@@ -1,4 +1,4 @@
-//! The databases, and the measurements that are asked for.
+//! The supported databases, and the measurements that a user asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,17 +28,17 @@ impl Kind {
         }
     }
 
-    /// The storages that it can use.
+    /// The kinds of storage that it can use.
     pub fn contenders(self) -> Vec<Contender> {
         let can = |contender: &Contender| match self {
             Kind::Mariadb => true,
-            // It has no direct I/O of its own, and no tables on devices.
+            // PostgreSQL has no direct I/O of its own for tables, and cannot put tables on devices.
             Kind::Postgresql => !matches!(contender, Contender::Raw | Contender::Bare),
         };
         Contender::ALL.into_iter().filter(can).collect()
     }
 
-    /// The script of sysbench, or of pgbench, that runs unless others are asked for.
+    /// The default script of sysbench or pgbench.
     pub fn workload(self) -> &'static str {
         match self {
             Kind::Mariadb => "oltp_update_non_index",
@@ -52,11 +52,11 @@ impl Kind {
 pub struct Plan {
     /// The database.
     pub kind: Kind,
-    /// The ways to store its data.
+    /// The kinds of storage to compare.
     pub contenders: Vec<Contender>,
     /// Scripts of the load generator.
     pub workloads: Vec<String>,
-    /// A block device whose contents are overwritten, instead of a loop device of ours.
+    /// A block device whose contents are overwritten; `None` uses a new loop device.
     pub raw: Option<PathBuf>,
     /// The directory in which files are made.
     pub directory: PathBuf,
@@ -64,15 +64,15 @@ pub struct Plan {
     pub size: u64,
     /// Bytes of the database's own cache: one study for each.
     pub pools: Vec<u64>,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// A load that is not measured.
+    /// Length of the load that warms the server up and is not measured.
     pub ramp_up: Duration,
-    /// What is measured.
+    /// Length of the measured load.
     pub steady: Duration,
     /// Runs of each contender, in turns.
     pub rounds: usize,
-    /// Mounts whose writes need not take turns get their requests by io_uring.
+    /// Whether mounts whose writes need not take turns receive their requests by io_uring.
     pub io_uring: bool,
     /// More options of all mounts.
     pub mount_options: Vec<String>,

@@ -17,13 +17,14 @@ use crate::study::said_by;
 /// Bytes of data for each unit of pgbench's scale, indexes included, about.
 const SCALE: u64 = 15 << 20;
 
-/// Names of the files in which pgbench tells each transaction begin so.
+/// Prefix of the files in which pgbench logs each transaction.
 const TOLD: &str = "pgbench_log";
 
 /// PostgreSQL.
 pub(super) struct Postgres;
 
-/// Where Debian has the programs of the newest version, if they are not in `PATH`.
+/// The path of a program: the newest version that Debian installed, or the name alone if there is
+/// none.
 fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.parse::<f64>().ok();
@@ -35,7 +36,8 @@ fn program(name: &str) -> PathBuf {
     place.unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// The user and the group that it runs as where it would be root, which it refuses.
+/// The user and group that the server runs as if this process is root, since PostgreSQL refuses to
+/// run as root.
 fn user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -44,10 +46,11 @@ fn user() -> Option<(u32, u32)> {
     Some((id("-u")?, id("-g")?))
 }
 
-/// One of its programs, as its user.
+/// A command that runs one of PostgreSQL's programs as its user.
 fn command(name: &str, place: &Place) -> Command {
     let mut command = Command::new(program(name));
-    // Nothing that was set for another server may lead there (libpq: PGHOSTADDR, PGSERVICE, …).
+    // Variables that were set for another server must not redirect the client (libpq: PGHOSTADDR,
+    // PGSERVICE, …).
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("PG")) {
         command.env_remove(variable);
     }
@@ -112,12 +115,12 @@ impl Engine for Postgres {
     }
 
     fn last_signal(&self) -> Signal {
-        // Immediate shutdown: killed, it would leave its shared memory behind.
+        // Immediate shutdown. SIGKILL would leave the server's shared memory behind.
         Signal::QUIT
     }
 
     fn tidy(&self, place: &Place) -> Result<(), BenchError> {
-        // Rows that the last run left dead; the tables are there once they have been made.
+        // Removes the dead rows of the last run, if the tables exist already.
         let told = "SELECT count(*) FROM pg_class WHERE relname = 'pgbench_branches'";
         let there = said_by(command("psql", place).args(["-U", "postgres", "-Atc", told]))?;
         if there.trim() == "1" {
@@ -154,13 +157,13 @@ impl Engine for Postgres {
     }
 }
 
-/// `tps = RATE (without initial connection time)`.
+/// Parses the line `tps = RATE (without initial connection time)`.
 fn rate(said: &str) -> Option<f64> {
     let line = said.lines().find_map(|line| line.strip_prefix("tps = "))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The third field of a line of the log:
+/// Parses the third field of a line of pgbench's transaction log:
 /// `client transaction microseconds script seconds microseconds`.
 fn microseconds(line: &str) -> Option<u64> {
     line.split(' ').nth(2)?.parse().ok()

@@ -27,7 +27,7 @@ impl Section {
         Section { workload: workload.to_owned(), pool_bytes: pool, rows: Row::all(contenders, results) }
     }
 
-    /// What it is of, in words.
+    /// A title of the section.
     pub fn title(&self) -> String {
         format!("{}, cache of {}", self.workload, size(self.pool_bytes))
     }
@@ -44,10 +44,10 @@ pub struct Report {
     pub sections: Vec<Section>,
     /// The settings.
     pub settings: Map<String, Value>,
-    /// What was missing.
+    /// Remarks on what could not be measured.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }
 
@@ -62,7 +62,7 @@ impl Report {
         let settings = named([
             ("bytes", plan.size.into()),
             ("clients", plan.clients.into()),
-            // Of the load before, of the load that is measured, and none after it.
+            // The warm-up load, the measured load, and no load after it.
             ("seconds", vec![plan.ramp_up.as_secs_f64(), plan.steady.as_secs_f64(), 0.0].into()),
             ("rounds", plan.rounds.into()),
             ("io_uring", plan.io_uring.into()),
@@ -81,7 +81,7 @@ impl Report {
     }
 }
 
-/// Findings of each workload that the top of a page has room for.
+/// Number of findings of each workload that are shown at the top of a page.
 const FINDINGS: usize = 3;
 
 impl Benchmark for Report {

@@ -1,4 +1,4 @@
-//! A database's server that runs for a study.
+//! The server of a database, as a child process.
 
 use std::process::Stdio;
 use std::thread;
@@ -10,11 +10,11 @@ use super::engine::{Engine, Place, last_words};
 use crate::BenchError;
 use crate::commands::Running;
 
-/// How long a server may take to start or stop; recovery of a log or a full cache that is written
-/// may take a while.
+/// How long a server may take to start or stop. The recovery of a log, or writing a full cache
+/// back, may take a while.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server that runs; ended when dropped.
+/// A running server; ended when dropped.
 pub(super) struct Server<'a> {
     running: Running,
     signal: Signal,
@@ -50,15 +50,15 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(super) fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Ends it in order: its cache is written, its data are whole.
+    /// Ends the server in order, so that its cache is written and its data are complete.
     pub(super) fn stop(mut self) -> Result<(), BenchError> {
         if let Some(process) = Pid::from_raw(self.running.id().cast_signed()) {
-            // It may have ended by itself, which is told below.
+            // The signal fails if the server has ended by itself, which the loop below reports.
             let _ = kill_process(process, self.signal);
         }
         let begin = Instant::now();
@@ -72,7 +72,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// An error with the last of what the server said.
+    /// An error that quotes the last lines of the server's log.
     fn failed(&self, what: &str) -> BenchError {
         let said = std::fs::read_to_string(self.place.complaints()).unwrap_or_default();
         BenchError::Asked(format!("{what}: {}", last_words(&said)))

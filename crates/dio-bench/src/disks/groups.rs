@@ -1,32 +1,33 @@
-//! The control group whose limits hold a device, in either version of control groups.
+//! The control group whose limits apply to a device, in either version of control groups.
 //!
-//! Version 1 (`Documentation/admin-guide/cgroup-v1/blkio-controller.rst`): the *root* group of
-//! `blkio`. What is written through the page cache goes to the device from threads of the kernel,
-//! which are in it; a limit of a group of the program alone would let that pass.
+//! Version 1 (`Documentation/admin-guide/cgroup-v1/blkio-controller.rst`): the limits are those of
+//! the *root* group of `blkio`. Writes through the page cache reach the device from kernel threads,
+//! which are in that group; a limit on a group of the program alone would not apply to them.
 //!
 //! Version 2 (`Documentation/admin-guide/cgroup-v2.rst`, "IO"): the root group has no limits, so a
-//! group is made below it. What is written through the page cache belongs to the group that wrote
-//! it where that has the memory controller as well ("Writeback").
+//! group is created below it. Writes through the page cache count for the group that wrote the data
+//! if that group has the memory controller as well ("Writeback").
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::BenchError;
 
-/// A version of control groups, with the file system that its controller is mounted as.
+/// A version of control groups. Each has a file system type of its own that its controllers are
+/// mounted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     First,
     Second,
 }
 
-/// Where the limits are written.
+/// The control group that the limits are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) version: Version,
-    /// Where the controller is mounted.
+    /// The mount point of the controller.
     pub(super) root: PathBuf,
-    /// The group that this process is in.
+    /// The group that this process is in at the start.
     pub(super) home: PathBuf,
     /// The group with the limits.
     pub(super) group: PathBuf,
@@ -41,8 +42,8 @@ fn mounted<'a>(mounts: &'a str, file_system: &'a str) -> impl Iterator<Item = (P
     })
 }
 
-/// The group that a process is in, by its `/proc/PID/cgroup`. Inside of a container the path may
-/// lead out of what is mounted; then the root of the mount is home.
+/// The group that a process is in, by its `/proc/PID/cgroup`. Inside a container the path may not
+/// exist below the mount point; then the root of the mount is used.
 fn home(groups: &str, root: &Path, is_ours: impl Fn(&str) -> bool) -> PathBuf {
     let path = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -57,11 +58,11 @@ fn has_word(text: &str, separator: char, word: &str) -> bool {
 }
 
 impl Place {
-    /// Finds the place by `/proc/self/mounts` and `/proc/self/cgroup`; `name` is that of a group to
-    /// make.
+    /// Finds the control group by `/proc/self/mounts` and `/proc/self/cgroup`; `name` is the name
+    /// of a group to create, if one is needed.
     ///
     /// # Errors
-    /// Neither version has the controller.
+    /// When neither version has the controller.
     pub(super) fn find(mounts: &str, groups: &str, name: &str) -> Result<Place, BenchError> {
         let first = mounted(mounts, "cgroup").find(|(_, options)| has_word(options, ',', "blkio"));
         if let Some((root, _)) = first {
@@ -87,17 +88,17 @@ impl Place {
         }
     }
 
-    /// The group to make and to remove, if it is one of ours.
+    /// The group that this process creates and removes, if any.
     pub(super) fn own(&self) -> Option<&Path> {
         (self.version == Version::Second).then_some(&*self.group)
     }
 
-    /// Whether this process has to be moved to be bound by the limits.
+    /// Whether this process has to be moved to another group for the limits to apply to it.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.home != self.group
     }
 
-    /// The files that limits are written to.
+    /// The files that hold the limits.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let names: &[&str] = match self.version {
             Version::First => &["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"],
@@ -106,7 +107,7 @@ impl Place {
         names.iter().map(|name| self.group.join(name)).collect()
     }
 
-    /// What is written there behind the number of a device, for a rate or for none.
+    /// The text that follows a device number in such a file, for a rate or for no limit.
     pub(super) fn words(&self, rate: Option<u64>) -> String {
         match (self.version, rate) {
             (Version::First, rate) => rate.unwrap_or(0).to_string(),
@@ -115,19 +116,20 @@ impl Place {
         }
     }
 
-    /// Makes the group, where it is to be made, with its controllers. They stay enabled for groups
-    /// below the root when it is removed: another one may use them by then.
+    /// Creates the group with its controllers, if one has to be created. The controllers stay
+    /// enabled for groups below the root after the group is removed, since another group may use
+    /// them by then.
     ///
     /// # Errors
-    /// No right to, or processes in the root group, which a container has and a machine's own root
-    /// does not mind.
+    /// When this process has no right to, or when the root group contains processes. The latter
+    /// fails in a container only: the root group of a machine may contain processes.
     pub(super) fn make(&self) -> Result<(), BenchError> {
         let Some(group) = self.own() else { return Ok(()) };
         let control = self.root.join("cgroup.subtree_control");
         let there = fs::read_to_string(&control).unwrap_or_default();
         if !has_word(&there, ' ', "memory") {
-            // Without it, what is written through the page cache is not limited, which the report
-            // tells.
+            // Without the memory controller, writes through the page cache are not limited, which
+            // the report says.
             let _ = fs::write(&control, "+memory");
         }
         if !has_word(&there, ' ', "io") {
@@ -137,19 +139,20 @@ impl Place {
             })?;
         }
         match fs::create_dir(group) {
-            // One of a process of the same number, which is gone.
+            // A process with the same id left it behind.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => made.map_err(BenchError::system("create the control group", group))?,
         }
         Ok(())
     }
 
-    /// Moves this process, with all its threads and whatever it starts from now on.
+    /// Moves this process, with all its threads, into a group. Processes that it starts from now on
+    /// are in the group too.
     pub(super) fn join(group: &Path) -> std::io::Result<()> {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string())
     }
 
-    /// Moves this process home, and removes the group that was made.
+    /// Moves this process back to its original group, and removes the group that was created.
     pub(super) fn leave(&self) -> Result<(), String> {
         let failed =
             |what: &str, at: &Path, error: std::io::Error| format!("cannot {what} '{}': {error}", at.display());
@@ -169,7 +172,7 @@ impl Place {
 pub(super) mod tests {
     use super::*;
 
-    /// What looks like version 2 with these controllers, and the list of mounts.
+    /// A directory that looks like version 2 with these controllers, and the list of mounts.
     pub(in crate::disks) fn second(controllers: &str) -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("cgroup.controllers"), format!("{controllers}\n")).unwrap();

@@ -1,5 +1,5 @@
-//! A child that knows which limits there are, and lifts them when this process has ended without
-//! having done so itself, by SIGKILL or a second Ctrl-C.
+//! A child process that keeps a list of the limits in force, and lifts them if this process ends
+//! without doing so itself, by SIGKILL or a second Ctrl-C.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use super::groups::Place;
 use crate::BenchError;
 
-/// Reads what is held and what is free, and at the end of its input lifts the rest and removes the
-/// group. Its arguments: what lifts a limit, the group or nothing, the files of limits.
+/// Reads `hold` and `free` lines. At the end of its input it lifts the limits that are still held
+/// and removes the group. Its arguments: the text that lifts a limit, the group or nothing, the
+/// files of limits.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 off=$0 group=$1 held=
@@ -36,12 +37,12 @@ while [ -n "$group" ] && [ -d "$group" ] && ! rmdir "$group" 2>/dev/null; do
 done
 "#;
 
-/// That child. It ends when this is dropped, and when the process does.
+/// The child process. It ends when this is dropped or when the process ends.
 #[derive(Debug)]
 pub(super) struct Holder(Mutex<Child>);
 
 impl Holder {
-    /// Starts it, where neither a key of the terminal nor a limit reaches it.
+    /// Starts the child. Keys of the terminal do not reach it, nor does a limit.
     pub(super) fn start(place: &Place) -> Result<Holder, BenchError> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, &place.words(None)]).arg(place.own().unwrap_or(Path::new(""))).args(place.files());
@@ -49,19 +50,19 @@ impl Holder {
         Ok(Holder(Mutex::new(command.spawn().map_err(BenchError::system("start", Path::new("sh")))?)))
     }
 
-    /// Has it lift the limits of a device, given as `MAJOR:MINOR`.
+    /// Adds a device, given as `MAJOR:MINOR`, to the list of devices whose limits the child lifts.
     pub(super) fn hold(&self, number: &str) -> Result<(), BenchError> {
         self.say("hold", number).map_err(BenchError::system("tell", Path::new("the holder of limits")))
     }
 
-    /// The limits of a device are lifted: it is somebody else's from now on.
+    /// Removes a device from that list: its limits are lifted, and another program may use it.
     pub(super) fn free(&self, number: &str) -> std::io::Result<()> {
         self.say("free", number)
     }
 
     fn say(&self, word: &str, number: &str) -> std::io::Result<()> {
         let mut child = self.0.lock();
-        // One write, which a pipe takes as a whole.
+        // A single write of this length to a pipe is atomic.
         let line = format!("{word} {number}\n");
         child.stdin.as_mut().map_or(Ok(()), |input| input.write_all(line.as_bytes()))
     }
@@ -95,8 +96,8 @@ mod tests {
         }
         holder.free("7:1").unwrap();
         holder.free("7:12").unwrap();
-        // The kernel's file is no obstacle to removing the group; this one is, until what was
-        // written has been seen.
+        // The files in a real control group do not prevent its removal. This regular file does,
+        // until the content has been read below.
         let tidy = std::thread::spawn(move || {
             let begin = Instant::now();
             let mut said = String::new();

@@ -1,10 +1,10 @@
 //! Sequential reading and writing over 1, 2, 4, 6, 8 disks, through the page cache, past it, and on
-//! the raw devices: throughput, and what it costs the processors.
+//! the raw devices: the throughput and the processor time.
 //!
-//! The disks are loop devices, each limited to the same rate in each direction, so that eight of
-//! them together are slower than what is below. Cached and direct use one file that is striped over
-//! a file system on each; raw uses the devices themselves, each at its own pace. All three send the
-//! same requests, as many of them at a time.
+//! The disks are loop devices. Each is limited to the same rate in each direction, so that eight of
+//! them together are slower than the storage below. The cached and direct runs use one file that is
+//! striped over a file system on each disk. The raw runs use the devices themselves, each at its
+//! own pace. All three send the same requests with the same queue depth.
 //!
 //! The reference is the published measurement of sequential reading with JFS on AIX, cached, direct
 //! and raw.
@@ -37,10 +37,10 @@ use work::Work;
 /// Measures every way with every number of disks.
 ///
 /// # Errors
-/// [`BenchError`]: what cannot be set up, which takes root, or I/O that failed.
+/// [`BenchError`]: the setup failed (it needs root), or I/O failed.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
-    // What a process pays once, whatever it does: the choice of an engine.
+    // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
     let cases = plan.targets.len() * plan.directions.len() * plan.ways.len();
     let runs = cases * plan.rounds;
@@ -73,7 +73,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report::new(plan, rig.limited_by(), results, environment))
 }
 
-/// One run of one way.
+/// Makes one run of one way.
 fn run_once(plan: &Plan, rig: &Rig<'_>, case: Case) -> Result<Run, BenchError> {
     let Case { targets, direction, way } = case;
     let entered = rig.enter(targets, way, direction)?;

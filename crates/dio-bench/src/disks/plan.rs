@@ -1,4 +1,4 @@
-//! The measurements that are asked for.
+//! The measurements that a user asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// How bytes travel.
+/// The path that data take to the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -15,7 +15,7 @@ pub enum Way {
     Cached,
     /// A striped file, past the page cache.
     Direct,
-    /// The devices.
+    /// The raw devices.
     Raw,
 }
 
@@ -33,13 +33,13 @@ impl Way {
     }
 }
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From the disks, nothing cached before.
+    /// From the disks; nothing is cached at the beginning.
     Read,
-    /// To the disks, over what is there, durable at the end.
+    /// To the disks, over existing data; all of it is durable at the end.
     Write,
 }
 
@@ -59,46 +59,46 @@ impl Direction {
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Numbers of disks.
+    /// Numbers of disks to measure.
     pub targets: Vec<usize>,
-    /// Ways.
+    /// The ways to measure.
     pub ways: Vec<Way>,
-    /// Directions.
+    /// The directions to measure.
     pub directions: Vec<Direction>,
     /// Bytes per second of each disk, in each direction.
     pub rate: u64,
     /// Bytes of a stripe, and of each request to one disk.
     pub stripe: u64,
-    /// Requests to each disk that are in flight.
+    /// Requests in flight to each disk.
     pub depth: usize,
-    /// What is not measured at the beginning of a run: a limit that was not used for a while lets
-    /// more pass.
+    /// Length of the beginning of a run that is not measured: a limit that was idle for a while
+    /// lets more bytes pass at first.
     pub warm_up: Duration,
-    /// What is measured: as many bytes as the limit lets pass in this time.
+    /// Length of the measured part: as many bytes are moved as the limit lets pass in this time.
     pub steady: Duration,
     /// Runs of each way, in turns.
     pub rounds: usize,
-    /// Where the images are made.
+    /// The directory in which the images are created.
     pub directory: PathBuf,
 }
 
 impl Plan {
-    /// Stripes of each disk that pass in this time, at least one.
+    /// Number of stripes that pass through each disk in this time, at least one.
     pub(super) fn stripes(&self, time: Duration) -> u64 {
         (((self.rate as f64 * time.as_secs_f64()) / self.stripe as f64).round() as u64).max(1)
     }
 
-    /// Stripes of each disk.
+    /// Number of stripes on each disk.
     pub(super) fn blocks(&self) -> u64 {
         self.stripes(self.warm_up) + self.stripes(self.steady)
     }
 
-    /// Bytes of each disk.
+    /// Bytes used on each disk.
     pub(super) fn bytes_of_each(&self) -> u64 {
         self.blocks() * self.stripe
     }
 
-    /// Disks that there have to be.
+    /// The number of disks to set up.
     pub(super) fn most(&self) -> usize {
         self.targets.iter().copied().max().unwrap_or(0)
     }

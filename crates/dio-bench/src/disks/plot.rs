@@ -1,4 +1,4 @@
-//! Plots: throughput and processors' time over the number of disks, a line for each way.
+//! Plots of throughput and processor time over the number of disks, with a line for each way.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::plot::{Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
 use crate::{BenchError, plot};
 
-/// Colours of the ways, those that cached and direct have in other plots.
+/// Colours of the ways; cached and direct have the same colours as in other plots.
 pub(crate) fn tone(way: Way) -> usize {
     match way {
         Way::Cached => 1,
@@ -16,21 +16,21 @@ pub(crate) fn tone(way: Way) -> usize {
     }
 }
 
-/// Colour of what the disks could do at best.
+/// Colour of the line for the disks' combined limits.
 const IDEAL: usize = 6;
 
-/// What is drawn over the number of disks.
+/// A figure that is plotted over the number of disks.
 struct Figure<'a> {
     name: &'a str,
     about: &'a str,
     y: Unit,
     of: fn(&Row) -> f64,
-    /// What each disk adds at best.
+    /// The throughput that each disk adds at best.
     ideal: Option<f64>,
 }
 
 impl Figure<'_> {
-    /// A plot of one direction, if that was measured.
+    /// A plot of one direction, if that direction was measured.
     fn plot(&self, rows: &[Row], direction: Direction) -> Option<Plot> {
         let sorted = |rows: &mut dyn Iterator<Item = (f64, f64)>| {
             let mut points: Vec<(f64, f64)> = rows.collect();
@@ -50,7 +50,7 @@ impl Figure<'_> {
         if let Some(each) = self.ideal {
             let mut points = sorted(&mut all().map(|row| (row.case.targets as f64, row.case.targets as f64 * each)));
             points.dedup();
-            // Below the others: where they reach it they are what is seen.
+            // Drawn first, so that the measured lines cover it where they reach it.
             series.insert(0, Series { name: "limits of the disks together".to_owned(), tone: IDEAL, points });
         }
         let title = format!("{} {}, by disks", direction.name(), self.name);
@@ -64,8 +64,8 @@ impl Figure<'_> {
     }
 }
 
-/// Throughput in each direction over the number of disks, each of which has the limit `rate`; and
-/// the processors' time for it.
+/// Plots throughput in each direction over the number of disks, each of which has the limit `rate`,
+/// and the processor time for it.
 pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
     let figures = [
         Figure {
@@ -87,7 +87,7 @@ pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
     figures.iter().flat_map(of).flatten().collect()
 }
 
-/// Writes them into a directory, which is made.
+/// Writes the plots into a directory, which is created.
 ///
 /// # Errors
 /// [`BenchError`], such as no space.

@@ -1,9 +1,9 @@
-//! The processors' time of the kernel's own threads: those of loop devices, of file systems, of
-//! writing back.
+//! The processor time of the kernel's own threads: those of loop devices, of file systems and of
+//! writeback.
 //!
-//! The counters of the whole machine (`/proc/stat`) would add what other programs do meanwhile.
-//! `/proc/PID/schedstat` has nanoseconds (`Documentation/scheduler/sched-stats.rst`), so many
-//! threads that each do little add up to the truth.
+//! The counters of the whole machine (`/proc/stat`) would include other programs.
+//! `/proc/PID/schedstat` counts nanoseconds (`Documentation/scheduler/sched-stats.rst`), so the sum
+//! stays exact even over many threads that each run briefly.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,12 +11,12 @@ use std::fs;
 /// `PF_KTHREAD` of `include/linux/sched.h`: the task is a thread of the kernel.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Nanoseconds that each of the kernel's threads has run, by its number.
+/// Nanoseconds that each kernel thread has run, by thread id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads(HashMap<u32, u64>);
 
 impl Threads {
-    /// What they have run so far; empty where the kernel does not tell.
+    /// Reads the current values; empty if the kernel does not report them.
     pub(super) fn read() -> Threads {
         let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -31,8 +31,8 @@ impl Threads {
         Threads(numbers.filter_map(run).collect())
     }
 
-    /// Seconds that they have run since an earlier reading. What threads did that have ended
-    /// meanwhile is missing; there are few.
+    /// Seconds that the threads have run since an earlier reading. The time of threads that have
+    /// ended meanwhile is missing; there are few such threads.
     pub(super) fn since(&self, earlier: &Threads) -> f64 {
         let before = |number: &u32| earlier.0.get(number).copied().unwrap_or(0);
         let nanos: u64 = self.0.iter().map(|(number, nanos)| nanos.saturating_sub(before(number))).sum();
@@ -40,8 +40,8 @@ impl Threads {
     }
 }
 
-/// `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9; after the name, which may hold
-/// anything, `state` is field 3.
+/// Reads `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9. The fields are counted from the
+/// end of the name, which may contain any character; the field after it is `state`, number 3.
 fn flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(9 - 3)?.parse().ok()
 }

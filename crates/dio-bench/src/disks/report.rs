@@ -6,17 +6,17 @@ use super::plan::{Direction, Plan, Way};
 use crate::environment::Environment;
 use crate::stats::Summary;
 
-/// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors'
-/// time in percent.
+/// Published figures of sequential reading over 8 disks (JFS on AIX): throughput in KB/s, and
+/// processor utilisation in percent.
 pub const REFERENCE: [(Way, f64, f64); 3] =
     [(Way::Cached, 17_892.0, 98.3), (Way::Direct, 30_062.0, 54.4), (Way::Raw, 32_165.0, 24.5)];
 
-/// Disks of the reference.
+/// Number of disks in the reference.
 pub(crate) const REFERENCE_TARGETS: usize = 8;
 
-/// What is faster than the limits together by more than this got past them, beside the bytes that a
-/// limit which was not used lets pass at once: those of some slices of a tenth of a second
-/// (`block/blk-throttle.c`).
+/// A run that is faster than the combined limits by more than `ESCAPED` got past them.
+/// `CREDIT_SECONDS` allows for the bytes that a limit lets pass at once after it was idle: those of
+/// some slices of a tenth of a second (`block/blk-throttle.c`).
 const ESCAPED: f64 = 1.05;
 const CREDIT_SECONDS: f64 = 0.3;
 
@@ -25,17 +25,17 @@ const CREDIT_SECONDS: f64 = 0.3;
 pub struct Run {
     /// Bytes that were measured.
     pub bytes: u64,
-    /// Elapsed seconds; of writing, until all of it is durable.
+    /// Elapsed seconds. For writing, they end when all data are durable.
     pub seconds: f64,
-    /// CPU seconds of the benchmark, what the kernel does in its threads included.
+    /// CPU seconds of the benchmark process, including kernel code that runs in its threads.
     pub own_cpu_seconds: f64,
-    /// CPU seconds of the kernel's own threads: loop devices, writing back, completions.
+    /// CPU seconds of the kernel's own threads: loop devices, writeback, completions.
     pub kernel_cpu_seconds: f64,
-    /// Both, as a part of all processors' time.
+    /// The sum of both, as a share of all processors' time.
     pub busy: f64,
-    /// Part of all processors' time that anybody worked in, other programs included.
+    /// Share of all processors' time that any program used, the benchmark included.
     pub machine_busy: f64,
-    /// Bytes that the devices moved meanwhile, those of metadata included.
+    /// Bytes that the devices moved during the run, metadata included.
     pub device_bytes: u64,
 }
 
@@ -49,37 +49,38 @@ impl Run {
 /// One way with one number of disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Case {
-    /// Disks.
+    /// Number of disks.
     pub targets: usize,
     /// Direction.
     pub direction: Direction,
-    /// How bytes travel.
+    /// The path that the data took.
     pub way: Way,
 }
 
 /// The runs of one way with one number of disks.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
-    /// What was run.
+    /// The case that was run.
     #[serde(flatten)]
     pub case: Case,
     /// Throughput.
     pub bytes_per_second: Summary,
-    /// Throughput divided by that of the same way with one disk; `None` where one was not measured.
+    /// Throughput divided by that of the same way with one disk; `None` if one disk was not
+    /// measured.
     pub to_one: Option<f64>,
-    /// Throughput divided by that of the raw devices in the same round, the median of that.
+    /// Throughput divided by that of the raw devices in the same round; the median of all rounds.
     pub to_raw: Option<f64>,
-    /// Part of all processors' time that the benchmark and the kernel's threads worked in, median.
+    /// Share of all processors' time that the benchmark and the kernel's threads used; the median.
     pub busy: f64,
-    /// CPU seconds of both for each GiB, median.
+    /// CPU seconds of the benchmark and the kernel's threads for each GiB; the median.
     pub cpu_seconds_per_gib: f64,
-    /// CPU seconds of the benchmark alone for each GiB, median.
+    /// CPU seconds of the benchmark alone for each GiB; the median.
     pub own_cpu_seconds_per_gib: f64,
     /// Single runs.
     pub runs: Vec<Run>,
 }
 
-/// What the measurement was asked for.
+/// The settings of the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Settings {
     /// Bytes per second of each disk, in each direction.
@@ -89,9 +90,9 @@ pub struct Settings {
     pub limited_by: String,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
-    /// Requests to each disk in flight.
+    /// Requests in flight to each disk.
     pub depth: usize,
-    /// Seconds before what is measured, and of it, at the limit.
+    /// Seconds of the warm-up and of the measured part, at the limit.
     pub seconds: [f64; 2],
     /// Runs of each row.
     pub rounds: usize,
@@ -104,9 +105,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The settings.
     pub settings: Settings,
-    /// What to know before believing it.
+    /// Warnings that a reader needs to judge the result.
     pub notes: Vec<String>,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }
 
@@ -142,7 +143,7 @@ impl Row {
     }
 }
 
-/// What earlier results were limited by.
+/// The controller of earlier results, which do not name it.
 fn blkio() -> String {
     "blkio".to_owned()
 }
@@ -168,7 +169,7 @@ impl Report {
     }
 }
 
-/// Says so where the limits did not hold.
+/// A warning if the limits did not hold.
 fn escaped(row: &Row, plan: &Plan) -> Option<String> {
     let Case { targets, direction, way } = row.case;
     let part = row.bytes_per_second.median / (plan.rate * targets as u64) as f64;
@@ -198,7 +199,7 @@ pub(crate) mod tests {
         Run { bytes, seconds, own_cpu_seconds, kernel_cpu_seconds, busy, machine_busy: busy, device_bytes: bytes }
     }
 
-    /// One disk gives 100 MB/s, eight give what `eight` says, by way.
+    /// A report in which one disk gives up to 100 MB/s and eight disks up to 800 MB/s, by way.
     pub(crate) fn report() -> Report {
         let mut results = Vec::new();
         for (targets, rates) in [(1, [90e6, 99e6, 100e6]), (8, [400e6, 784e6, 800e6])] {

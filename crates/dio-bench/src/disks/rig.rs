@@ -1,5 +1,5 @@
-//! The disks: loop devices over images, each made as slow as a disk, with a file system on the
-//! first part of each and nothing on the rest, which is what the raw way reads and writes.
+//! The disks: loop devices over images, each limited to the speed of a disk. A file system is on
+//! the first part of each. The raw way reads and writes the rest.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,15 +19,16 @@ use crate::undo::Undo;
 /// Bytes of a block of the file systems.
 const BLOCK: u64 = 4096;
 
-/// Bytes that a file system needs for itself: its journal, and one in 16 for inodes and the like.
+/// Bytes that a file system needs for its journal. It needs one byte in 16 more for inodes and the
+/// like, see [`Rig::prepare`].
 const OWN: u64 = 96 << 20;
 
-/// One disk. What is dropped first was set up last.
+/// One disk. The fields are dropped in the reverse order of their setup.
 #[derive(Debug)]
 struct Disk {
     rule: Rule,
     device: Loop,
-    /// Where its file system is mounted while it is in use.
+    /// The mount point of its file system while it is in use.
     at: PathBuf,
     name: String,
 }
@@ -37,17 +38,17 @@ struct Disk {
 pub(super) struct Rig<'a> {
     plan: &'a Plan,
     disks: Vec<Disk>,
-    /// Where the part without a file system begins on each.
+    /// The offset on each disk at which the part without a file system begins.
     raw: u64,
     controller: Controller,
     scratch: Scratch,
 }
 
-/// A file system that is mounted; unmounted when dropped.
+/// A mounted file system; unmounted when dropped.
 #[derive(Debug)]
 struct Mounted(Undo);
 
-/// What a way reads or writes, open.
+/// The open files or devices that a way reads or writes.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) lanes: Vec<Lane>,
@@ -72,10 +73,11 @@ impl Disk {
 }
 
 impl<'a> Rig<'a> {
-    /// Makes the images, the devices and the file systems, at full speed.
+    /// Creates the images, the devices and the file systems, at full speed.
     ///
     /// # Errors
-    /// No space, no loop devices, no controller, no right to any of them.
+    /// When there is no space, no loop device or no controller, or when this process has no right
+    /// to one of them.
     pub(super) fn prepare(plan: &'a Plan) -> Result<Rig<'a>, BenchError> {
         let controller = Controller::enter()?;
         let scratch = Scratch::new(&plan.directory)?;
@@ -83,7 +85,8 @@ impl<'a> Rig<'a> {
         let raw = (each + each / 16 + OWN).next_multiple_of(1 << 20);
         let mut rig = Rig { plan, disks: Vec::new(), raw, controller, scratch };
         for index in 0..plan.most() {
-            // Written, not only allocated: extents without bytes would never reach the disk below.
+            // The image is written, not only allocated: reads of unwritten extents would never
+            // reach the disk below.
             let image = rig.scratch.random_file(&format!("image{index}"), raw + each)?;
             let at = rig.scratch.path(&format!("disk{index}"));
             std::fs::create_dir(&at).map_err(BenchError::system("create", &at))?;
@@ -98,12 +101,12 @@ impl<'a> Rig<'a> {
         Ok(rig)
     }
 
-    /// The controller of control groups that limits them.
+    /// The controller of control groups that limits the disks.
     pub(super) fn limited_by(&self) -> &'static str {
         self.controller.name()
     }
 
-    /// An image, to tell what is below all of them.
+    /// The first image; the storage below it is that of all images.
     pub(super) fn image(&self) -> PathBuf {
         self.scratch.path("image0")
     }
@@ -121,13 +124,13 @@ impl<'a> Rig<'a> {
         self.disks[..targets].iter().map(Disk::mount).collect()
     }
 
-    /// Slows all disks down, or lets them run.
+    /// Puts the limits of all disks in force, or lifts them.
     pub(super) fn throttle(&self, on: bool) -> Result<(), BenchError> {
         self.disks.iter().try_for_each(|disk| disk.rule.set(on))
     }
 
-    /// Makes the file that is striped over the first disks, with all its bytes written, at full
-    /// speed.
+    /// Creates the file that is striped over the first `targets` disks, and writes all its bytes,
+    /// at full speed.
     pub(super) fn make(&self, targets: usize) -> Result<(), BenchError> {
         self.throttle(false)?;
         let mounts = self.mount(targets)?;
@@ -151,7 +154,7 @@ impl<'a> Rig<'a> {
         self.throttle(true)
     }
 
-    /// Removes that file.
+    /// Removes the file that [`Rig::make`] created.
     pub(super) fn remove(&self, targets: usize) -> Result<(), BenchError> {
         self.throttle(false)?;
         let mounts = self.mount(targets)?;
@@ -159,7 +162,8 @@ impl<'a> Rig<'a> {
         Entered { lanes: Vec::new(), mounts }.leave()
     }
 
-    /// Opens what a way works on. Nothing of it is in the page cache: it was mounted for this.
+    /// Opens the files or devices of a way. None of their data is in the page cache, since the file
+    /// systems were mounted just now.
     pub(super) fn enter(&self, targets: usize, way: Way, direction: Direction) -> Result<Entered, BenchError> {
         let mut options = OpenOptions::new();
         options.read(true).write(direction == Direction::Write);
@@ -182,14 +186,14 @@ fn name_of(device: &Path) -> String {
     device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// `MAJOR:MINOR` of a block device.
+/// Returns `MAJOR:MINOR` of a block device.
 fn number_of(name: &str) -> Result<String, BenchError> {
     let path = Path::new("/sys/class/block").join(name).join("dev");
     let text = std::fs::read_to_string(&path).map_err(BenchError::system("read", &path))?;
     Ok(text.trim().to_owned())
 }
 
-/// Bytes that devices have read and written so far (`/sys/class/block/NAME/stat`,
+/// The sum of the bytes that devices have read and written so far (`/sys/class/block/NAME/stat`,
 /// `Documentation/block/stat.rst`).
 pub(super) fn moved(names: &[String]) -> u64 {
     let of = |name: &String| {

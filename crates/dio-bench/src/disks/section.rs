@@ -1,4 +1,4 @@
-//! The section that shows a result.
+//! The section of a page that shows a result.
 
 use dio_common::units::{rate, size};
 
@@ -19,8 +19,8 @@ impl Report {
         self.rows.iter().filter(|row| row.case.direction == direction).collect()
     }
 
-    /// The number of disks that is compared with the reference: that of the reference, or else the
-    /// greatest.
+    /// The number of disks that is compared with the reference: the reference's own number, or else
+    /// the greatest that was measured.
     fn compared(&self) -> Option<usize> {
         let counts = || self.rows.iter().map(|row| row.case.targets);
         counts().find(|count| *count == REFERENCE_TARGETS).or_else(|| counts().max())
@@ -32,7 +32,7 @@ impl Report {
         self.rows.iter().filter(|row| Some(row.case.targets) == compared).collect()
     }
 
-    /// Throughput divided by that of the raw devices in the same round; nothing where they were not
+    /// Throughput divided by that of the raw devices in the same round; empty if those were not
     /// measured.
     fn to_raw(&self, row: &Row) -> Vec<f64> {
         let is_raw = |other: &&Row| {
@@ -44,7 +44,8 @@ impl Report {
     }
 }
 
-/// The published part of the raw devices' throughput, and of the processors' time.
+/// The published figures of a row: throughput as a part of the raw devices', and processor
+/// utilisation as a part of 1.
 fn published(row: &Row) -> Option<(f64, f64)> {
     reference(&row.case).map(|(rate, busy)| (rate / RAW_KB, busy / 100.0))
 }
@@ -60,7 +61,7 @@ impl Benchmark for Report {
     fn section(&self) -> Section {
         let Settings { rate_bytes_per_second, seconds: [warm, steady], rounds, .. } = self.settings;
         let mut blocks = Vec::new();
-        // Over one number of disks there is no line.
+        // A single number of disks gives no line.
         if self.rows.iter().any(|row| row.case.targets != self.rows[0].case.targets) {
             blocks.push(Block::Plots(plot::plots(&self.rows, rate_bytes_per_second)));
         }
@@ -92,14 +93,14 @@ impl Benchmark for Report {
     }
 }
 
-/// Colours as over the number of disks.
+/// A dot in the colour that the row's way has in the plots over the number of disks.
 fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
     let name = format!("{}, {}", row.case.direction.name(), row.case.way.name());
     Dot::new(name, plot::tone(row.case.way), values).beside(published)
 }
 
-/// Every run on one number of disks, beside the published figures: as a part of raw, in bytes per
-/// second, and what it costs.
+/// Plots of every run on one number of disks, beside the published figures: throughput as a part of
+/// raw, throughput in bytes per second, and CPU time.
 fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
     let share = rows.iter().filter(|row| row.case.way != Way::Raw).filter_map(|row| {
         let values = report.to_raw(row);
@@ -150,7 +151,7 @@ fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
         let label = format!("{}, {}, {}", row.case.direction.name(), row.case.way.name(), disks(row.case.targets));
         Finding::new(label, value, note)
     };
-    // What is past the cache first: that is what it is about.
+    // Direct comes first, since it is the subject of the comparison.
     let of = |way: Way| compared.iter().filter(move |row| row.case.way == way);
     let all: Vec<&&Row> = of(Way::Direct).chain(of(Way::Cached)).collect();
     all.iter().map(finding).collect()

@@ -1,8 +1,8 @@
-//! Block devices that are made as slow as a disk: a limit to the bytes per second of each
-//! direction, by control groups.
+//! Limits block devices to the speed of a disk: a number of bytes per second in each direction, by
+//! control groups.
 //!
-//! While there are limits, this process is in the group that has them, so all its ways to the
-//! device meet the same one.
+//! While there are limits, this process is in the group that has them, so all its accesses to the
+//! device share the same limit.
 
 use std::fs;
 use std::path::Path;
@@ -15,15 +15,15 @@ use super::holder::Holder;
 use crate::BenchError;
 use crate::undo::Undo;
 
-/// The group with the limits, with this process in it until it is dropped: it goes home before the
-/// holder ends.
+/// The control group with the limits. This process is in it until this is dropped; it leaves the
+/// group before the holder ends.
 #[derive(Debug)]
 pub(super) struct Controller {
     _home: Option<Undo>,
     limits: Arc<Limits>,
 }
 
-/// Where limits are written, and who lifts them if this process cannot.
+/// The group that limits are written to, and the child that lifts them if this process cannot.
 #[derive(Debug)]
 struct Limits {
     place: Place,
@@ -34,7 +34,7 @@ impl Controller {
     /// Finds the controller and enters the group.
     ///
     /// # Errors
-    /// Without the controller, or the right to change groups.
+    /// When there is no controller, or when this process has no right to change groups.
     pub(super) fn enter() -> Result<Controller, BenchError> {
         let read = |path: &str| fs::read_to_string(path).map_err(BenchError::system("read", Path::new(path)));
         let name = format!("dio-bench-disks-{}", std::process::id());
@@ -42,7 +42,8 @@ impl Controller {
     }
 
     fn in_place(place: Place) -> Result<Controller, BenchError> {
-        // Before this process is in the group, so that the holder is not.
+        // The holder is started before this process enters the group, so that the holder stays
+        // outside it.
         let holder = Holder::start(&place)?;
         place.make()?;
         let home = place.is_elsewhere().then(|| {
@@ -65,13 +66,13 @@ impl Controller {
         self.limits.place.controller()
     }
 
-    /// A rule for a device, not in force yet. `number` is its `MAJOR:MINOR`.
+    /// Creates a rule for a device, not in force yet. `number` is its `MAJOR:MINOR`.
     ///
     /// # Errors
-    /// The group takes no limits of this device.
+    /// When the group accepts no limits for this device.
     pub(super) fn rule(&self, number: &str, rate: u64) -> Result<Rule, BenchError> {
         self.limits.holder.hold(number)?;
-        // What somebody who was killed has left there is not ours.
+        // A killed process may have left limits of its own there.
         self.limits.write(number, None)?;
         let limit =
             Arc::new(Limit { limits: self.limits.clone(), number: number.to_owned(), rate, over: Mutex::default() });
@@ -81,7 +82,7 @@ impl Controller {
 }
 
 impl Limits {
-    /// Writes the limits of a device to all files, whatever becomes of one of them.
+    /// Writes the limits of a device to all files, even if one of them fails.
     fn write(&self, number: &str, rate: Option<u64>) -> Result<(), BenchError> {
         let line = format!("{number} {}", self.place.words(rate));
         let write = |file: &std::path::PathBuf| fs::write(file, &line).map_err(BenchError::system("write", file));
@@ -90,7 +91,7 @@ impl Limits {
     }
 }
 
-/// The limit of one device; gone when dropped.
+/// The limit of one device; lifted when dropped.
 #[derive(Debug)]
 pub(super) struct Rule {
     limit: Arc<Limit>,
@@ -101,7 +102,8 @@ impl Rule {
     /// Puts the rule in force, or lifts it.
     ///
     /// # Errors
-    /// The group does not take it; or it was lifted for good, by a signal that ends the process.
+    /// When the group does not accept it, or when the limit was lifted for good by a signal that
+    /// ends the process.
     pub(super) fn set(&self, on: bool) -> Result<(), BenchError> {
         self.limit.set(on)
     }
@@ -112,8 +114,8 @@ struct Limit {
     limits: Arc<Limits>,
     number: String,
     rate: u64,
-    /// It was lifted for good. Held while the limit is written, so that nobody puts it in force
-    /// behind who lifts it.
+    /// Set when the limit was lifted for good. The lock is held while the limit is written, so that
+    /// no thread puts the limit in force again after another thread lifted it.
     over: Mutex<bool>,
 }
 
@@ -127,12 +129,13 @@ impl Limit {
         self.limits.write(&self.number, on.then_some(self.rate))
     }
 
-    /// Lifts it for good, and has the holder forget it: the device will be somebody else's.
+    /// Lifts the limit for good, and takes the device off the holder's list, since another program
+    /// may use it.
     fn lift(&self) -> Result<(), String> {
         let mut over = self.over.lock();
         *over = true;
         self.limits.write(&self.number, None).map_err(|error| error.to_string())?;
-        // A holder that is gone has lifted it as well.
+        // A holder that has ended has lifted the limit as well.
         let _ = self.limits.holder.free(&self.number);
         Ok(())
     }
@@ -167,7 +170,7 @@ mod tests {
         assert_eq!(said(&files), ["7:3 1000", "7:3 1000"]);
         drop(rule);
         assert_eq!(said(&files), ["7:3 0", "7:3 0"]);
-        // Nobody writes it once more: the device is another's.
+        // The limit is not written again, since the device may belong to another program by now.
         files.iter().for_each(|file| fs::write(file, "").unwrap());
         drop(controller);
         assert_eq!(said(&files), ["", ""]);
@@ -178,7 +181,7 @@ mod tests {
         let (_directory, controller, files) = controller();
         let rule = controller.rule("7:3", 1000).unwrap();
         rule.set(true).unwrap();
-        // As a signal does, while whoever measures goes on.
+        // A signal lifts the limit while the measuring thread goes on.
         rule.limit.lift().unwrap();
         let error = rule.set(true).unwrap_err().to_string();
         assert!(error.contains("7:3 was lifted for good"), "{error}");

@@ -1,4 +1,4 @@
-//! The same requests for every way: some lanes, each read or written from front to back with a
+//! Sends the same requests for every way: each lane is read or written from front to back with a
 //! fixed number of requests in flight.
 
 use std::ops::Range;
@@ -12,13 +12,13 @@ use super::plan::Direction;
 use crate::BenchError;
 use crate::data::Random;
 
-/// A file or device that is passed through in blocks.
+/// A file or device that is read or written sequentially in blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     file: Arc<File>,
-    /// Where the first block is.
+    /// The offset of the first block.
     base: u64,
-    /// Bytes of a request: a stripe of each disk that the lane is on.
+    /// Bytes of a request: one stripe of each disk that the lane spans.
     block: u64,
 }
 
@@ -28,18 +28,18 @@ impl Lane {
     }
 }
 
-/// Lanes with their requests.
+/// The lanes with their request queue.
 pub(super) struct Work<'a> {
     lanes: &'a [Lane],
     depth: usize,
     queue: Queue,
-    /// Blocks of no request, filled with random bytes: kept here, since what a pool has taken back
-    /// is zeroed before it is seen.
+    /// Blocks that no request uses, filled with random bytes. They are kept here because a block
+    /// that was returned to a pool is zeroed before its next use.
     idle: Vec<Block>,
 }
 
 impl<'a> Work<'a> {
-    /// `depth` is the number of requests in flight of each lane.
+    /// Creates the queue; `depth` is the number of requests in flight of each lane.
     pub(super) fn new(lanes: &'a [Lane], depth: usize) -> Result<Work<'a>, BenchError> {
         let block = lanes.iter().map(|lane| lane.block).max().unwrap_or(0) as usize;
         let count = depth * lanes.len();
@@ -51,8 +51,8 @@ impl<'a> Work<'a> {
         Ok(Work { lanes, depth, queue, idle })
     }
 
-    /// Moves these blocks of every lane. Each lane goes on as its own requests end, whatever the
-    /// others do.
+    /// Reads or writes these blocks of every lane. Each lane starts its next request when one of
+    /// its own ends, independently of the other lanes.
     pub(super) fn run(&mut self, direction: Direction, blocks: Range<u64>) -> Result<(), BenchError> {
         let mut next = vec![blocks.start; self.lanes.len()];
         let mut completions: Vec<Completion> = Vec::new();
@@ -89,7 +89,7 @@ impl<'a> Work<'a> {
         let started = match direction {
             Direction::Read => self.queue.read(file, block, at, len, lane as u64),
             Direction::Write => {
-                // No two blocks of the disks are alike.
+                // Each block gets different contents.
                 block.bytes_mut()[..8].copy_from_slice(&at.to_le_bytes());
                 self.queue.write(file, block, at, len, lane as u64)
             }
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
         started.map_err(|refused| refused.error.into())
     }
 
-    /// What was written is on the disks when this returns.
+    /// Makes the written data durable.
     pub(super) fn finish(&mut self, direction: Direction) -> Result<(), BenchError> {
         if direction == Direction::Write {
             self.lanes.iter().try_for_each(|lane| lane.file.sync_data())?;

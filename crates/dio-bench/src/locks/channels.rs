@@ -1,10 +1,10 @@
-//! What the threads of a command sleep in, looked at again and again: the way that needs no
+//! Samples the kernel functions in which the threads of a command sleep. This method needs no
 //! privileges.
 //!
-//! `/proc/PID/task/TID/wchan` names the function in which a thread of one's own sleeps
-//! (`proc_pid_wchan(5)`); the functions of locks are skipped, so that it is the one that wants the
-//! lock. Sleeps between two looks are not seen, hence blocks are a lower bound, and times an
-//! estimate.
+//! `/proc/PID/task/TID/wchan` names the function in which a thread of the same user sleeps
+//! (`proc_pid_wchan(5)`). The kernel skips the functions of locks, so it names the function that
+//! wants the lock. Sleeps between two samples are missed, hence the blocks are a lower bound, and
+//! the times an estimate.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,13 +17,13 @@ use super::class::{Class, Side, of_function};
 use super::kernel::{Count, Kernel, Method, Sums};
 use super::processes::{family, threads};
 
-/// Time between two looks.
+/// Time between two samples.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Looks after which the processes are listed anew.
+/// Samples after which the processes are listed again.
 const LIST: u32 = 10;
 
-/// Functions in which threads sleep for other things than locks, by their beginnings.
+/// Beginnings of the names of functions in which threads sleep for other reasons than locks.
 const NO_LOCK: [&str; 8] = [
     "pipe_",
     "jbd2_log_wait",
@@ -35,11 +35,12 @@ const NO_LOCK: [&str; 8] = [
     "kjournald",
 ];
 
-/// A look at one thread.
+/// A sample of one thread.
 #[derive(Debug, PartialEq, Eq)]
 struct Look {
     function: String,
-    /// How often it was put on a processor: whether it is still the same sleep.
+    /// How often the thread was put on a processor. If it is unchanged, the thread is still in the
+    /// same sleep.
     runs: u64,
 }
 
@@ -52,7 +53,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Notes what a thread sleeps in, which it was seen to do for `passed`.
+    /// Counts a sample of a thread; a sleep is assumed to have lasted for `passed`, the time since
+    /// the last sample.
     fn see(&mut self, thread: u32, look: Option<Look>, passed: Duration) {
         let Some(look) = look else {
             self.before.remove(&thread);
@@ -90,8 +92,8 @@ impl Watcher {
     }
 }
 
-/// The lock that a thread waits for; none if it runs or waits for something else. An error where
-/// that may not be seen.
+/// The lock that a thread waits for; `None` if it runs or waits for something else. An error if
+/// this process may not see it.
 fn look(process: u32, thread: u32) -> Result<Option<Look>, ()> {
     let at = |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}"));
     let function = match at("wchan") {
@@ -107,7 +109,7 @@ fn look(process: u32, thread: u32) -> Result<Option<Look>, ()> {
     Ok(Some(Look { function, runs }))
 }
 
-/// The class of the lock that a thread waits for which sleeps in this function.
+/// The class of the lock that a thread waits for if it sleeps in this function.
 fn class_of(function: &str) -> Option<Class> {
     if NO_LOCK.iter().any(|begin| function.starts_with(begin)) {
         return None;
@@ -115,7 +117,7 @@ fn class_of(function: &str) -> Option<Class> {
     of_function(function)
 }
 
-/// Threads are being watched.
+/// A sampler that is running in a thread.
 #[derive(Debug)]
 pub(super) struct Channels {
     stop: Arc<AtomicBool>,
@@ -123,7 +125,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Begins to watch a process and its descendants.
+    /// Starts to sample a process and its descendants.
     pub(super) fn start(root: u32) -> std::io::Result<Channels> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -132,7 +134,7 @@ impl Channels {
         Ok(Channels { stop, thread })
     }
 
-    /// What was seen, in so many seconds.
+    /// Stops, and returns the result for a command that ran for `seconds` seconds.
     pub(super) fn finish(self, seconds: f64) -> Kernel {
         self.stop.store(true, Ordering::Release);
         let watcher = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,26 +1,25 @@
-//! What a lock of the kernel is, by the functions that wanted it.
+//! Classifies the kernel's locks by the functions that wanted them.
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel's locks guard, as far as it matters for I/O.
+/// The objects that the kernel's locks guard, as far as they matter for I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The contents of a file: `i_rwsem` of its inode, which reads, writes and changes of the size
-    /// take.
+    /// The contents of a file: `i_rwsem` of its inode, which reads, writes and size changes take.
     Inode,
-    /// The names in a directory: `i_rwsem` of the directory, the lock of renames.
+    /// The names in a directory: `i_rwsem` of the directory, and the lock of renames.
     Directory,
-    /// Where the contents of a file lie on the device, and its pages against removal: `i_data_sem`,
-    /// `ILOCK`, `invalidate_lock`.
+    /// The mapping of a file's contents to the device, and the protection of its pages against
+    /// removal: `i_data_sem`, `ILOCK`, `invalidate_lock`.
     Extents,
     /// The journal or the log of a file system.
     Journal,
-    /// The memory map of a process: `mmap_lock`, locks of its areas.
+    /// The memory map of a process: `mmap_lock`, and the locks of its areas.
     Mmap,
     /// A pipe.
     Pipe,
-    /// Everything else: the functions are named.
+    /// Every other lock; the report names the functions.
     Other,
 }
 
@@ -39,19 +38,20 @@ impl Class {
     }
 }
 
-/// How a lock is waited for (`include/trace/events/lock.h`, `LCB_F_…`).
+/// The kind of lock and the mode in which a thread waits for it (`include/trace/events/lock.h`,
+/// `LCB_F_…`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// A read-write semaphore, exclusively.
+    /// A read-write semaphore, wanted exclusively.
     Write,
-    /// A read-write semaphore, shared.
+    /// A read-write semaphore, wanted shared.
     Read,
-    /// A mutex, or another lock of one holder.
+    /// A mutex, or another lock with a single holder.
     Mutex,
     /// A per-processor read-write semaphore.
     Percpu,
-    /// Not known: only what threads sleep in is seen.
+    /// Unknown, since only the function in which a thread sleeps was recorded.
     #[default]
     Any,
 }
@@ -73,7 +73,8 @@ impl Side {
         }
     }
 
-    /// By the flags of `lock:contention_begin`; `None` for one that spins, and so does not block.
+    /// The side according to the flags of `lock:contention_begin`; `None` for a lock that spins,
+    /// since that does not block.
     pub(super) fn of(flags: u32) -> Option<Side> {
         match flags {
             flags if flags & SPIN != 0 => None,
@@ -85,7 +86,7 @@ impl Side {
     }
 }
 
-/// Functions of the locks themselves, and of those who trace them.
+/// Beginnings of the names of functions of the locks themselves, and of tracing.
 const MACHINERY: [&str; 22] = [
     "rwsem_",
     "__rwsem_",
@@ -111,7 +112,8 @@ const MACHINERY: [&str; 22] = [
     "ftrace_",
 ];
 
-/// Functions that take the lock on behalf of others and say nothing of what for.
+/// Functions that take a lock for their caller, so that their names do not say what the lock is
+/// for.
 const HELPERS: [&str; 8] = [
     "xfs_ilock",
     "xfs_ilock_iocb",
@@ -123,7 +125,8 @@ const HELPERS: [&str; 8] = [
     "btrfs_inode_lock",
 ];
 
-/// Beginnings of names of functions, the most telling first, and what the lock they take is.
+/// Beginnings of function names, with the class of the lock that such a function takes. The first
+/// match counts, so the most specific ones come first.
 const FUNCTIONS: [(&str, Class); 64] = [
     ("jbd2_", Class::Journal),
     ("start_this_handle", Class::Journal),
@@ -191,8 +194,7 @@ const FUNCTIONS: [(&str, Class); 64] = [
     ("__get_user_pages", Class::Mmap),
 ];
 
-/// Parts of names of functions that read, write or change a file as a whole, whichever file system
-/// they belong to.
+/// Parts of the names of functions that read, write or change a whole file, in any file system.
 const WHOLE_FILE: [&str; 13] = [
     "write_iter",
     "read_iter",
@@ -209,21 +211,22 @@ const WHOLE_FILE: [&str; 13] = [
     "llseek",
 ];
 
-/// Whether a function is one of the locks themselves.
+/// Whether a function belongs to the implementation of locks.
 fn is_machinery(name: &str) -> bool {
     MACHINERY.iter().any(|begin| name.starts_with(begin))
 }
 
-/// What one function says of the lock it wants.
+/// The class of the lock that a function wants; `None` if its name does not say.
 pub(super) fn of_function(name: &str) -> Option<Class> {
     let known = FUNCTIONS.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, class)| *class);
     known.or_else(|| WHOLE_FILE.iter().any(|part| name.contains(part)).then_some(Class::Inode))
 }
 
-/// What the lock is, and the function that wanted it, by the functions from the innermost outwards.
+/// The class of a lock and the function that wanted it, from a stack whose first element is the
+/// innermost function.
 ///
-/// The innermost function that is not part of the lock decides; helpers that lock for others leave
-/// it to the next.
+/// The innermost function outside the implementation of locks decides. If it is a helper that locks
+/// for its caller, the caller decides.
 pub(super) fn of_stack<'a>(functions: &[&'a str]) -> (Class, &'a str) {
     let mut outside = functions.iter().skip_while(|name| is_machinery(name));
     let Some(first) = outside.next() else { return (Class::Other, functions.last().copied().unwrap_or("?")) };

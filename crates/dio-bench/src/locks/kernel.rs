@@ -1,4 +1,4 @@
-//! Blocks on locks of the kernel: what is reported, however it was seen.
+//! Blocks on the kernel's locks: the report, for either method of measuring.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::class::{Class, Side};
 
-/// Functions named for each class.
+/// The most functions that are named for each class.
 const TOLD: usize = 4;
 
-/// How the kernel's locks were seen.
+/// How blocks on the kernel's locks were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -17,34 +17,34 @@ pub enum Method {
     /// kernel stacks.
     #[default]
     Tracepoint,
-    /// What the command's threads sleep in, looked at again and again: blocks are a lower bound,
+    /// Samples of the functions in which the command's threads sleep: blocks are a lower bound,
     /// times an estimate.
     WaitChannels,
 }
 
-/// A function that wanted locks of a class.
+/// A function that wanted a lock of a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// Times it was blocked.
+    /// Number of times that it was blocked.
     pub blocks: u64,
 }
 
-/// Locks of one class, waited for in one way.
+/// Locks of one class that were wanted in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What they guard.
+    /// The objects that the locks guard.
     pub class: Class,
-    /// How they were wanted.
+    /// The mode in which they were wanted.
     #[serde(default)]
     pub side: Side,
-    /// Times that a thread was blocked.
+    /// Number of times that a thread was blocked.
     #[serde(default)]
     pub blocks: u64,
-    /// The same for each second.
+    /// Blocks per second.
     pub blocks_per_second: f64,
-    /// Time of all waits together, in seconds.
+    /// Sum of the times of all waits, in seconds.
     #[serde(default)]
     pub waited_seconds: f64,
     /// The functions that wanted them, the most frequent first.
@@ -52,28 +52,28 @@ pub struct Row {
     pub functions: Vec<Function>,
 }
 
-/// The kernel's locks in a stretch of time.
+/// Blocks on the kernel's locks during a period of time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kernel {
-    /// How they were seen.
+    /// How they were measured.
     #[serde(default)]
     pub method: Method,
-    /// What is worth knowing about it: why it is not the better method, what is missing.
+    /// Remarks: why the better method was not used, and which data are missing.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// By class and side, the most blocks first.
+    /// Rows by class and side, those with the most blocks first.
     pub rows: Vec<Row>,
 }
 
 impl Kernel {
-    /// Blocks per second on locks of a class, wanted in any way.
+    /// Blocks per second on locks of a class, in all modes together.
     pub fn rate(&self, class: Class) -> f64 {
-        // From 0, as the sum of no numbers would be -0.
+        // The sum starts from 0, since the `sum` of an empty iterator would be -0.
         self.rows.iter().filter(|row| row.class == class).fold(0.0, |sum, row| sum + row.blocks_per_second)
     }
 }
 
-/// Counts of one place that waits.
+/// Number and total time of some waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) blocks: u64,
@@ -92,7 +92,7 @@ impl Sums {
         *functions.entry(function.to_owned()).or_default() += count.blocks;
     }
 
-    /// The rows of a stretch of so many seconds.
+    /// The rows of a period of `seconds` seconds.
     pub(super) fn rows(self, seconds: f64) -> Vec<Row> {
         let row = |((class, side), (count, functions)): ((Class, Side), (Count, HashMap<String, u64>))| {
             let mut functions: Vec<Function> =

@@ -1,5 +1,5 @@
-//! Blocks on the library's own locks in the processes of a command, as far as they are programs of
-//! dio: each reports its own when it ends ([`dio_common::lock_waits`]).
+//! Blocks on the library's own locks in those processes of a command that are programs of dio: each
+//! reports its own blocks when it ends ([`dio_common::lock_waits`]).
 
 use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
@@ -9,51 +9,52 @@ use dio_common::lock_waits::{ProcessWaits, VARIABLE};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
-/// Most that is read.
+/// The most bytes of reports that are read.
 const MOST: u64 = 16 << 20;
 
-/// Blocks by what asked for the lock.
+/// Blocks of one kind of lock request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `read`, `write`, `resize` or `misaligned`.
     pub class: String,
-    /// Times that a thread was blocked.
+    /// Number of times that a thread was blocked.
     pub blocks: u64,
-    /// The same for each second.
+    /// Blocks per second.
     pub blocks_per_second: f64,
-    /// Time of all waits together, in seconds.
+    /// Sum of the times of all waits, in seconds.
     pub waited_seconds: f64,
 }
 
 /// The library's locks in the processes of a command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Library {
-    /// Processes that told of theirs: those of dio that ended of their own accord.
+    /// Number of processes that reported: programs of dio that ended by themselves.
     pub processes: u64,
-    /// Their blocks by class; classes without any are left out.
+    /// Their blocks by class; classes without blocks are left out.
     pub rows: Vec<Row>,
 }
 
-/// The file to which processes tell: it has no name but that of our descriptor.
+/// The file that processes write their reports to. It has no name; they open it through our
+/// descriptor in `/proc`.
 #[derive(Debug)]
 pub(super) struct Ear(std::fs::File);
 
 impl Ear {
     /// # Errors
-    /// What `memfd_create(2)` answers.
+    /// Any error of `memfd_create(2)`.
     pub(super) fn new() -> io::Result<Ear> {
         Ok(Ear(memfd_create("dio-locks", MemfdFlags::CLOEXEC)?.into()))
     }
 
-    /// The variable of the environment for a command.
+    /// The environment variable that tells a command where to report.
     pub(super) fn variable(&self) -> (&'static str, String) {
         (VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()))
     }
 
-    /// What was told, with rates of so many seconds.
+    /// The reports of a run of `seconds` seconds.
     pub(super) fn finish(mut self, seconds: f64) -> Library {
         let mut text = String::new();
-        // Where it cannot be read nobody has told anything.
+        // If the file cannot be read, no process has reported.
         let _ = self.0.rewind().and_then(|()| (&self.0).take(MOST).read_to_string(&mut text));
         summed(&text, seconds)
     }

@@ -1,7 +1,7 @@
-//! Blocks on locks, by class, while a command runs: those that the mounts of dio count, those of
-//! the library in programs of dio, and those of the kernel.
+//! Counts blocks on locks, by class, while a command runs: those that the mounts of dio count,
+//! those of the library in programs of dio, and those of the kernel.
 //!
-//! A *block* is a thread, or a request, that could not have a lock at once and waited.
+//! A *block* is a thread or a request that could not take a lock immediately and had to wait.
 
 mod channels;
 pub mod class;
@@ -32,12 +32,12 @@ use library::{Ear, Library};
 use mounts::{Mount, Mounts};
 use trace::{Tracer, Watch};
 
-/// How the kernel's locks are to be seen.
+/// The requested method of measuring blocks on the kernel's locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// By tracepoint where that is allowed, else by wait channels.
+    /// By tracepoint if that is allowed, otherwise by wait channels.
     Best,
-    /// By tracepoint, or not at all.
+    /// By tracepoint; an error if that is not allowed.
     Tracepoint,
     /// By wait channels.
     WaitChannels,
@@ -48,13 +48,15 @@ pub enum By {
 pub struct Plan {
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Mounts to ask; all that there are if there are none.
+    /// Mounts to query; if empty, all mounts of dio.
     pub mounts: Vec<PathBuf>,
-    /// How the kernel's locks are seen.
+    /// How blocks on the kernel's locks are measured.
     pub by: By,
-    /// Of all processes, not only the command and its descendants: such as the servers of mounts.
+    /// Whether all processes are counted, such as the servers of mounts, not only the command and
+    /// its descendants.
     pub system: bool,
-    /// What the command prints goes to standard error, so that the report is alone.
+    /// Whether the command's output goes to standard error, so that standard output has the report
+    /// only.
     pub alone: bool,
 }
 
@@ -67,23 +69,25 @@ pub struct Report {
     pub status: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// How long it ran.
+    /// Seconds that it ran.
     pub seconds: f64,
-    /// Locks of the mounts of dio, counted by their servers.
+    /// Blocks in the mounts of dio, counted by their servers.
     pub mounts: Vec<Mount>,
-    /// Locks of the library in the command's processes, told by themselves.
+    /// Blocks on the library's locks in the command's processes, reported by the processes
+    /// themselves.
     pub library: Library,
-    /// Locks of the kernel.
+    /// Blocks on the kernel's locks.
     pub kernel: Kernel,
-    /// Of all processes, or of the command's only.
+    /// Whether all processes were counted, or the command's only.
     #[serde(default)]
     pub system: bool,
 }
 
-/// What sees the kernel's locks.
+/// The method of measuring blocks on the kernel's locks.
 enum Eye {
     Tracer(Tracer),
-    /// To be started with the number of the command's process; why it is not the tracepoint.
+    /// The sampler, which starts once the command's process id is known; with the reason why
+    /// tracepoints are not used.
     Channels(Option<String>),
 }
 
@@ -105,11 +109,11 @@ impl Eye {
     }
 }
 
-/// Runs a command and counts what it was blocked on.
+/// Runs a command and counts blocks on locks while it runs.
 ///
 /// # Errors
-/// The command cannot be started, a mount that was named cannot be asked, or the kernel's locks
-/// cannot be seen in the way that was asked for. A command that fails is none.
+/// When the command cannot be started, when a named mount cannot be queried, or when blocks on the
+/// kernel's locks cannot be measured by the requested method. A command that fails is not an error.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let words: Vec<String> = plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let Some((program, arguments)) = plan.command.split_first() else {
@@ -126,7 +130,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         command.stdout(Stdio::from(std::io::stderr()));
     }
     let begin = Instant::now();
-    // By the thread that opened the events: those that it starts are watched.
+    // This thread has opened the events, so the kernel watches the commands that it starts.
     let mut running = Running::start(&mut command, &shown)?;
     let channels = match &eye {
         Eye::Tracer(_) => None,
@@ -157,7 +161,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     })
 }
 
-/// Blocks of one class, wherever they were counted.
+/// Blocks of one class, from any of the sources.
 struct Blocked<'a> {
     name: String,
     tone: usize,
@@ -168,7 +172,7 @@ struct Blocked<'a> {
 }
 
 impl Blocked<'_> {
-    /// The functions that wanted the locks, with how often each was blocked.
+    /// The functions that wanted the locks, each with its number of blocks.
     fn wanted_by(&self) -> Option<String> {
         let words = self.functions.iter().map(|function| format!("{} {}", function.name, function.blocks));
         (!self.functions.is_empty()).then(|| words.collect::<Vec<_>>().join(", "))

@@ -1,4 +1,4 @@
-//! Blocks that the mounts of dio count themselves, asked for through their control sockets.
+//! Blocks that the mounts of dio count themselves, read through their control sockets.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -16,21 +16,21 @@ use serde::{Deserialize, Serialize};
 
 use super::processes::family;
 
-/// Time between two looks for mounts that have come, and at all that are there: one that goes is
-/// known as it was then.
+/// Time between two rounds. Each round looks for new mounts and reads the counters of all known
+/// mounts; if a mount disappears, its last counters count.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Blocks by what was waited for.
+/// Blocks of one kind of wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `file`, `range`, `queue`, `room` or `device`, as `dio stat` has them.
+    /// `file`, `range`, `queue`, `room` or `device`, with the meaning that they have in `dio stat`.
     pub class: Cow<'static, str>,
-    /// Requests that began to wait.
+    /// Number of requests that began to wait.
     #[serde(default)]
     pub blocks: u64,
-    /// The same for each second.
+    /// Blocks per second.
     pub blocks_per_second: f64,
-    /// Time of all waits together, in seconds; not known for the queue.
+    /// Sum of the times of all waits, in seconds; not known for the queue.
     #[serde(default)]
     pub waited_seconds: Option<f64>,
 }
@@ -38,17 +38,17 @@ pub struct Row {
 /// One mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where it is.
+    /// Its mount point.
     pub mountpoint: PathBuf,
-    /// Its mode, as the server says it.
+    /// Its mode, as its server reports it.
     pub mode: String,
-    /// What it counted; those classes that nobody waited for are left out.
+    /// Its counters; classes in which no request waited are left out.
     pub rows: Vec<Row>,
-    /// Why it could not be asked, or not until the end.
+    /// Why the mount could not be queried, or could not be queried until the end.
     pub error: Option<String>,
 }
 
-/// The rows of what a mount counted, with rates of so many seconds.
+/// The rows of a mount's counters in a period of `seconds` seconds.
 pub fn rows(change: &Interval, seconds: f64) -> Vec<Row> {
     let total = &change.change.total;
     let row = |wait: Wait| {
@@ -60,7 +60,7 @@ pub fn rows(change: &Interval, seconds: f64) -> Vec<Row> {
     Wait::ALL.into_iter().map(row).filter(|row| row.blocks > 0).collect()
 }
 
-/// A mount that is followed.
+/// A mount whose counters are read again and again.
 #[derive(Debug)]
 struct Followed {
     at: PathBuf,
@@ -71,8 +71,9 @@ struct Followed {
 }
 
 impl Followed {
-    /// `began`: when the command did, in microseconds since 1970. What a later mount has done was
-    /// done since.
+    /// `began` is the time at which the command began, in microseconds since 1970. The counters of
+    /// a mount that started later count from zero; those of an earlier mount count from its first
+    /// snapshot.
     fn new(at: PathBuf, client: Result<Client, ControlError>, began: u64) -> Followed {
         let mut followed = Followed { at, client: None, first: None, last: None, error: None };
         match client {
@@ -111,13 +112,13 @@ impl Followed {
 #[derive(Debug)]
 struct Roll {
     began: u64,
-    /// Mounts to ask; all there are if there are none.
+    /// Whether the caller named the mounts. If not, every mount that appears is followed.
     named: bool,
     mounts: BTreeMap<u64, Followed>,
 }
 
 impl Roll {
-    /// Adds what a process, or this one, sees and was not known.
+    /// Adds the mounts that are visible to a process, or to this process, and are not followed yet.
     fn add(&mut self, process: Option<u32>) {
         let pid = process.and_then(|process| Pid::from_raw(process.cast_signed()));
         let seen: Vec<Entry> = table::mounts_of(pid).unwrap_or_default();
@@ -133,7 +134,8 @@ impl Roll {
         }
     }
 
-    /// Looks for mounts that have come, here and in the namespaces of a command, and at all.
+    /// Reads the counters of all followed mounts. Unless the caller named the mounts, it then looks
+    /// for new ones, in this process's mount namespace and in those of the command's processes.
     fn look(&mut self, root: u32) {
         self.mounts.values_mut().for_each(Followed::look);
         if self.named {
@@ -149,23 +151,23 @@ impl Roll {
     }
 }
 
-/// What tells the mount namespace of a process from others.
+/// Identifies the mount namespace of a process.
 fn namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
 }
 
-/// Mounts are being followed.
+/// Mounts whose counters were read before a command starts.
 #[derive(Debug)]
 pub(super) struct Mounts {
     roll: Roll,
 }
 
 impl Mounts {
-    /// Takes down what the mounts that are there have counted so far: those named, or all that this
-    /// process sees.
+    /// Records what the mounts have counted so far: the named mounts, or all that this process can
+    /// see.
     ///
     /// # Errors
-    /// [`ControlError`] of a mount that was named.
+    /// [`ControlError`] of a named mount.
     pub(super) fn before(named: &[PathBuf]) -> Result<Mounts, ControlError> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
@@ -181,7 +183,7 @@ impl Mounts {
         Ok(Mounts { roll })
     }
 
-    /// Follows them, and those that come, while a command runs.
+    /// Follows these mounts, and those that appear, while a command runs.
     pub(super) fn follow(mut self, root: u32) -> std::io::Result<Following> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -196,7 +198,7 @@ impl Mounts {
     }
 }
 
-/// Mounts that are followed while a command runs.
+/// A thread that follows mounts while a command runs.
 #[derive(Debug)]
 pub(super) struct Following {
     stop: Arc<AtomicBool>,
@@ -204,7 +206,7 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// What they counted, in so many seconds.
+    /// Stops, and returns what the mounts counted during `seconds` seconds.
     pub(super) fn finish(self, seconds: f64) -> Vec<Mount> {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-/// A process and its descendants, as far as they are seen now. One whose parent has ended is no
+/// A process and its current descendants. A process whose parent has ended does not count as a
 /// descendant any more.
 pub(crate) fn family(root: u32) -> Vec<u32> {
     let mut found = vec![root];

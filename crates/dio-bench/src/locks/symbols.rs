@@ -5,7 +5,7 @@ use std::io;
 /// The kernel's functions by address.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// Begin and name, ordered by address.
+    /// Start address and name, ordered by address.
     functions: Vec<(u64, Box<str>)>,
 }
 
@@ -13,7 +13,8 @@ impl Symbols {
     /// Reads the table.
     ///
     /// # Errors
-    /// There is none, or its addresses are hidden (`kptr_restrict` of `proc_sys_kernel(5)`).
+    /// When there is no table, or when its addresses are hidden (`kptr_restrict` of
+    /// `proc_sys_kernel(5)`).
     pub(super) fn read() -> io::Result<Symbols> {
         let symbols = Symbols::parse(&std::fs::read_to_string("/proc/kallsyms")?);
         if symbols.functions.is_empty() {
@@ -22,7 +23,7 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Lines of `address type name [module]`; functions are of type t or w.
+    /// Parses lines of `address type name [module]`; functions are of type t or w.
     fn parse(text: &str) -> Symbols {
         let function = |line: &str| {
             let mut words = line.split_ascii_whitespace();
@@ -35,7 +36,8 @@ impl Symbols {
         Symbols { functions }
     }
 
-    /// The function that holds an address, without what the compiler added behind a dot.
+    /// The name of the function that contains an address, without the suffix that the compiler adds
+    /// after a dot.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let behind = self.functions.partition_point(|(begin, _)| *begin <= address);
         let (_, name) = self.functions.get(behind.checked_sub(1)?)?;

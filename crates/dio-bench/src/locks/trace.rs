@@ -1,9 +1,9 @@
-//! Every block on a lock of the kernel, by its own tracepoints.
+//! Records every block on a lock of the kernel, by the kernel's own tracepoints.
 //!
-//! `lock:contention_begin` (Linux 5.19) says that a thread is about to wait for a lock, and how;
-//! `lock:contention_end` that it has it. Each processor has two rings of records, which one thread
-//! of this process empties. A wait may begin on one processor and end on another, so records are
-//! brought into the order of time first.
+//! `lock:contention_begin` (Linux 5.19) reports that a thread starts to wait for a lock, and in
+//! which mode; `lock:contention_end` reports that the wait is over. Each processor has two ring
+//! buffers of records, which one thread of this process empties. A wait may begin on one processor
+//! and end on another, so records are sorted by time first.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -30,30 +30,33 @@ use super::symbols::Symbols;
 /// How often the rings are emptied.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Bytes of a ring for begins, and for ends, which have no stack. Where memory may not be locked
-/// (`RLIMIT_MEMLOCK`), less.
+/// Bytes of a ring for begin records, and of a ring for end records, which have no stack. The
+/// second pair is tried if the first needs more memory than this process may lock
+/// (`RLIMIT_MEMLOCK`).
 const RINGS: [(usize, usize); 2] = [(1 << 20, 256 << 10), (32 << 10, 16 << 10)];
 
-/// Frames of a stack: the lock's own functions, and those that tell what for.
+/// Frames of a stack: enough for the lock's own functions and for their callers, which show the
+/// purpose of the lock.
 const FRAMES: u16 = 20;
 
-/// Numbers from here on mark whose addresses follow (`PERF_CONTEXT_MAX`).
+/// Values from here on are no addresses: they mark the context of the addresses that follow
+/// (`PERF_CONTEXT_MAX`).
 const MARKS: u64 = -4095i64 as u64;
 
-/// What spins does not block.
+/// Excludes locks that spin, since a spinning thread does not block.
 const FILTER: &CStr = c"!(flags & 1)";
 
-/// Whose blocks are counted.
+/// The processes whose blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Of the commands that the calling thread starts from now on, and of their descendants, from
-    /// their execution on.
+    /// The commands that the calling thread starts from now on, and their descendants, from their
+    /// `execve(2)` on.
     Commands,
-    /// Of all processes, from now on.
+    /// All processes, from now on.
     System,
 }
 
-/// One tracepoint: its number, and where its fields are.
+/// One tracepoint: its id, and the offsets of its fields.
 #[derive(Debug)]
 struct Point {
     id: u64,
@@ -63,7 +66,7 @@ struct Point {
 
 impl Point {
     fn find(name: &str) -> io::Result<Point> {
-        // Where it is not mounted, it is for this process, and for as long as this takes.
+        // If tracefs is not mounted, this process mounts it for itself until this function returns.
         let mut own = None;
         let path_of = |mount: OwnedFd| fd_path(own.insert(mount));
         let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter();
@@ -81,7 +84,7 @@ impl Point {
                     let lock = offset_of(&format, "lock_addr").ok_or_else(unknown)?;
                     return Ok(Point { id, lock, flags: offset_of(&format, "flags") });
                 }
-                // What is there and refused says more than what is not there.
+                // An error other than ENOENT is more informative than a path that does not exist.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && outcome.is_err() => {}
                 Err(error) => outcome = Err(error),
             }
@@ -90,15 +93,15 @@ impl Point {
     }
 }
 
-/// The file system of the tracepoints, mounted nowhere (`fsmount(2)`); `None` without the right to
-/// that.
+/// A mount of tracefs that is attached to no path (`fsmount(2)`); `None` if this process has no
+/// right to mount.
 fn mounted() -> Option<OwnedFd> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_create(context.as_fd()).ok()?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()
 }
 
-/// The place of a field in a record, by lines such as
+/// The offset of a field in a record, parsed from lines such as
 /// `field:void * lock_addr; offset:8; size:8; signed:0;`.
 fn offset_of(format: &str, field: &str) -> Option<usize> {
     let line = format.lines().find(|line| {
@@ -108,14 +111,14 @@ fn offset_of(format: &str, field: &str) -> Option<usize> {
     line.split("offset:").nth(1)?.split(';').next()?.trim().parse().ok()
 }
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Debug)]
 enum What {
     Begin { pid: u32, side: Side, stack: u32 },
     End,
 }
 
-/// A record.
+/// A record of a tracepoint.
 #[derive(Debug)]
 struct Record {
     time: u64,
@@ -124,10 +127,10 @@ struct Record {
     what: What,
 }
 
-/// Whose block it was, how, and where: the number of a stack.
+/// Process id of a block, its side, and the number of its stack.
 type Key = (u32, Side, u32);
 
-/// What the records said until now.
+/// Sums over the records so far.
 #[derive(Debug, Default)]
 struct Ledger {
     stacks: HashMap<Box<[u64]>, u32>,
@@ -137,7 +140,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Takes records in the order of time.
+    /// Adds a record. Records must come in the order of time.
     fn enter(&mut self, record: &Record) {
         let place = (record.tid, record.lock);
         match record.what {
@@ -164,19 +167,20 @@ impl Ledger {
     }
 }
 
-/// The two rings of a processor.
+/// The two ring buffers of a processor.
 struct Rings {
     begins: Sampler,
     ends: Sampler,
 }
 
-/// The thread that empties the rings, and what it works with.
+/// The state of the thread that empties the rings.
 struct Reader {
     rings: Vec<Rings>,
     begin: Point,
     end: Point,
     ledger: Ledger,
-    /// Records that may have earlier ones on other processors.
+    /// Records that are held back, since earlier records of other processors may still be in the
+    /// rings.
     recent: Vec<Record>,
 }
 
@@ -189,7 +193,7 @@ impl Reader {
                 let mut with_stack = builder(&begin, watch, cpu);
                 with_stack.sample(SampleFlag::CALLCHAIN).exclude_callchain_user(true).sample_max_stack(FRAMES);
                 let first = with_stack.build()?;
-                // Where it is refused, what spins is thrown away later.
+                // If the kernel refuses the filter, spinning locks are dropped later.
                 let _ = dio_sys::perf::set_filter(&first, FILTER);
                 let second = builder(&end, watch, cpu).build()?;
                 Ok(Rings { begins: first.sampled(begins)?, ends: second.sampled(ends)? })
@@ -203,7 +207,7 @@ impl Reader {
         Ok(Reader { rings: outcome?, begin, end, ledger: Ledger::default(), recent: Vec::new() })
     }
 
-    /// Takes what is in the rings, and enters what is older than `until`.
+    /// Reads all records from the rings, and adds those that are older than `until` to the ledger.
     fn empty(&mut self, until: u64) {
         for rings in &mut self.rings {
             take(&mut rings.begins, &self.begin, &mut self.ledger, &mut self.recent);
@@ -221,8 +225,8 @@ impl Reader {
         while !stop.load(Ordering::Acquire) {
             thread::sleep(EVERY);
             let this = now();
-            // What was recorded before the last round began is in the rings by now, of all
-            // processors.
+            // Records from before the beginning of the last round are in the rings of all
+            // processors by now.
             self.empty(before);
             before = this;
         }
@@ -231,7 +235,7 @@ impl Reader {
     }
 }
 
-/// An event of one processor.
+/// A builder of an event on one processor.
 fn builder(point: &Point, watch: Watch, cpu: usize) -> Builder<'static> {
     let mut builder = Builder::new(Tracepoint::with_id(point.id));
     builder.include_kernel().include_hv().one_cpu(cpu).sample_period(1).clockid(Clock::MONOTONIC);
@@ -243,7 +247,7 @@ fn builder(point: &Point, watch: Watch, cpu: usize) -> Builder<'static> {
     builder
 }
 
-/// Processors that are there (`/sys/devices/system/cpu/online`): ranges such as `0-3,6`.
+/// The processors that are online (`/sys/devices/system/cpu/online`): ranges such as `0-3,6`.
 fn processors() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, "the list of processors has an unknown form");
@@ -259,7 +263,7 @@ fn listed(text: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// Takes the records of one ring.
+/// Reads all records of one ring.
 fn take(ring: &mut Sampler, point: &Point, ledger: &mut Ledger, records: &mut Vec<Record>) {
     while let Some(raw) = ring.next_record() {
         match raw.parse_record() {
@@ -277,7 +281,7 @@ fn take(ring: &mut Sampler, point: &Point, ledger: &mut Ledger, records: &mut Ve
                 };
                 records.push(Record { time: sample.time().unwrap_or(0), tid: sample.tid().unwrap_or(0), lock, what });
             }
-            // Of ends only times are lost.
+            // A lost end record loses only a time, so only lost begin records are counted.
             Ok(Raw::Lost(lost)) if point.flags.is_some() => ledger.lost += lost.lost,
             Ok(_) => {}
             Err(_) => ledger.lost += 1,
@@ -289,13 +293,13 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// The clock of the records, in nanoseconds.
+/// The current time by the clock of the records, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Blocks are being counted.
+/// A tracer that is counting blocks.
 #[derive(Debug)]
 pub struct Tracer {
     stop: Arc<AtomicBool>,
@@ -304,11 +308,11 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Begins to count.
+    /// Starts to count.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to look into tracefs, `ENOENT` where
-    /// there are no such tracepoints.
+    /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to read tracefs, `ENOENT` if the
+    /// kernel has no such tracepoints.
     pub fn start(watch: Watch) -> io::Result<Tracer> {
         let reader = Reader::open(watch)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -317,8 +321,8 @@ impl Tracer {
         Ok(Tracer { stop, thread, since: Instant::now() })
     }
 
-    /// What was counted, of these processes or all that were watched. `seconds` is what rates are
-    /// of, or the time since the beginning.
+    /// Stops, and returns the blocks of these processes, or of all that were watched. Rates are per
+    /// second of `seconds`, or of the time since the start if that is `None`.
     pub fn finish(self, processes: Option<&[u32]>, seconds: Option<f64>) -> Kernel {
         let seconds = seconds.unwrap_or_else(|| self.since.elapsed().as_secs_f64());
         self.stop.store(true, Ordering::Release);
@@ -347,11 +351,11 @@ impl Tracer {
     }
 }
 
-/// The functions of a stack, the innermost first.
+/// The names of the functions of a stack, the innermost first.
 fn names<'a>(symbols: &'a Symbols, stack: &[u64]) -> Vec<&'a str> {
     let frames = stack.iter().filter(|address| **address < MARKS).enumerate();
-    // All but the innermost are addresses to return to, which may lie behind the end of the
-    // function that called.
+    // All addresses but the innermost are return addresses, which may lie just behind the end of
+    // the calling function.
     let name = |(depth, address): (usize, &u64)| symbols.name(address - u64::from(depth > 0));
     frames.filter_map(name).collect()
 }

@@ -1,4 +1,4 @@
-//! The clients: transactions of reads and writes of pages, each ended by a commit.
+//! The clients: each runs transactions that read and write pages and end with a commit.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,11 +19,11 @@ use crate::data::Random;
 use crate::study::run::histogram;
 use crate::study::{Bucket, Response};
 
-/// How often who waits looks whether a client has failed.
+/// How often a waiting thread checks whether a client has failed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Transactions and their response times, of the steady state only; transactions in each slot of
-/// all of the run.
+/// Transactions and their response times in the steady state only, and the transactions in each
+/// slot of the whole run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) transactions: u64,
@@ -41,7 +41,7 @@ pub(super) struct Load<'a> {
     pub(super) seed: u64,
 }
 
-/// What the clients of a run share.
+/// State that the clients of a run share.
 struct Hall<'a> {
     load: &'a Load<'a>,
     log: Log<'a>,
@@ -53,8 +53,8 @@ struct Hall<'a> {
 }
 
 impl Load<'_> {
-    /// Runs all clients. The calling thread calls `steady` twice: when the steady state begins, and
-    /// when it ends.
+    /// Runs all clients. The calling thread calls `steady` twice: at the beginning of the steady
+    /// state and at its end.
     pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<Outcome, BenchError> {
         let failed = |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
         let slots = (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
@@ -108,7 +108,7 @@ impl Load<'_> {
 }
 
 impl Hall<'_> {
-    /// Waits for a moment of the run, or a failure.
+    /// Waits until a time since the beginning of the run, or until a client fails.
     fn wait(&self, until: Duration) {
         while !self.over.load(Ordering::Relaxed) {
             let left = until.saturating_sub(self.begin.elapsed());
@@ -141,8 +141,8 @@ impl<'a> Client<'a> {
         Ok(Client { hall, number, random: Random::new(seed), pool, response: histogram() })
     }
 
-    /// One transaction after the other; clients come one by one while the load ramps up, and go
-    /// likewise.
+    /// Runs one transaction after the other. Clients start one after the other during the ramp-up,
+    /// and stop one after the other during the ramp-down.
     fn run(mut self) -> io::Result<Histogram<u64>> {
         let plan = self.hall.load.plan;
         let part = self.number as f64 / plan.clients as f64;
@@ -169,12 +169,12 @@ impl<'a> Client<'a> {
         Ok(self.response)
     }
 
-    /// Reads pages, changes and writes some of them, keeping the locks of those to the end of the
-    /// last one, and commits.
+    /// Runs one transaction: reads pages, changes and writes some of them, and commits. The locks
+    /// of changed pages are held until the last page is done.
     fn transaction(&mut self) -> Result<(), String> {
         let Load { plan, storage, versions, .. } = *self.hall.load;
-        // In the order of their numbers, so that no two transactions wait for each other; the first
-        // ones are changed.
+        // Pages are locked in the order of their numbers, so that no two transactions deadlock. The
+        // first `plan.writes` pages that were drawn are changed.
         let mut pages: Vec<(u64, bool)> =
             (0..plan.reads.max(plan.writes)).map(|n| (self.random.below(versions.len()), n < plan.writes)).collect();
         pages.sort_unstable_by_key(|(page, changed)| (*page, !changed));
@@ -206,12 +206,12 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Reads pages that were changed and compares them with what was written: all of them, or so many
-/// at random.
+/// Reads changed pages and compares them with what was written: all changed pages, or at most
+/// `most` of them, drawn at random.
 pub(super) fn verify(storage: &Storage, versions: &Versions, most: usize, seed: u64) -> Result<u64, String> {
     let mut changed = versions.changed();
     let mut random = Random::new(seed);
-    // The first ones of a random order.
+    // A partial shuffle: the first `count` pages of a random order.
     let count = changed.len().min(most);
     for place in 0..count {
         let other = place + random.below((changed.len() - place) as u64) as usize;

@@ -1,5 +1,5 @@
-//! The log: one record for each commit, durable before the commit returns, several of them in one
-//! write where they meet.
+//! The log: one record for each commit, durable before the commit returns. Commits that meet share
+//! one write.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,44 +10,44 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::plan::BLOCK;
 use super::storage::Place;
 
-/// Bytes that a commit adds.
+/// Bytes of a commit's record.
 const RECORD: usize = 512;
 
 /// Bytes of the largest write.
 const LARGEST: usize = 256 << 10;
 
-/// A log that is written round and round in its space, which was written before.
+/// A log that is written cyclically. Its space was filled with data before.
 #[derive(Debug)]
 pub(super) struct Log<'a> {
     place: &'a Place,
     bytes: u64,
     state: Mutex<State>,
     done: Condvar,
-    /// The memory of whoever writes; only one does at a time.
+    /// The memory of the thread that writes; only one thread writes at a time.
     pool: Pool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Records that were handed in, and that are durable.
+    /// Number of records that were handed in, and of those that are durable.
     given: u64,
     durable: u64,
     writing: bool,
-    /// Where the next write goes, below the size.
+    /// Offset of the next write, below the size.
     at: u64,
     writes: u64,
     failed: Option<io::ErrorKind>,
 }
 
 impl<'a> Log<'a> {
-    /// A log in `bytes` bytes, opened with `O_DSYNC`.
+    /// Creates a log of `bytes` bytes in a file that was opened with `O_DSYNC`.
     pub(super) fn new(place: &'a Place, bytes: u64) -> io::Result<Log<'a>> {
         let pool = Pool::new(LARGEST, 1)?;
         Ok(Log { place, bytes, state: Mutex::default(), done: Condvar::new(), pool })
     }
 
-    /// Adds a record and returns when it is durable. Who finds nobody writing writes for all who
-    /// came meanwhile.
+    /// Adds a record and returns when it is durable. A committer that finds no write in progress
+    /// writes the records of all committers that have arrived by then.
     pub(super) fn commit(&self) -> io::Result<()> {
         let mut state = self.lock();
         state.given += 1;
@@ -83,7 +83,7 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    /// Writes so far.
+    /// Number of writes so far.
     pub(super) fn writes(&self) -> u64 {
         self.lock().writes
     }

@@ -1,10 +1,10 @@
-//! A database's I/O without the database: what its files' lock costs, on a raw device, on bare
-//! files and below mounts.
+//! The I/O of a database without the database: measures the cost of the file lock, on a raw device,
+//! on bare files and below mounts.
 //!
 //! Clients run transactions of several reads and writes of pages that are spread over a few large
-//! files, each ended by a durable write of the log. Pages have locks of their own, as in a
-//! database: the file's lock is in nobody's service. Every page that is read is checked against
-//! what was written last.
+//! files. Each transaction ends with a durable write of the log. Pages have locks of their own, as
+//! in a database, so the database does not need the file's lock. Every page that is read is
+//! compared with what was written last.
 
 mod load;
 mod log;
@@ -27,26 +27,25 @@ pub use plan::{Open, Plan};
 pub use report::Report;
 use storage::Ground;
 
-/// Pages that are read again and compared after each run.
+/// Number of pages that are read again and compared after each run.
 const CHECKED: usize = 2000;
 
 /// Runs every contender in turns.
 ///
 /// # Errors
-/// [`BenchError`]: what cannot be set up, I/O that failed, a page that is not what was written
-/// last.
+/// [`BenchError`]: the setup failed, I/O failed, or a page differs from what was written last.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     let bytes = plan.files * plan.size * (1 + u64::from(plan.contenders.contains(&Contender::Raw)));
     let runs = plan.rounds * plan.contenders.len();
-    // Mounting, looking at pages and taking down takes about a second.
+    // Mounting, checking pages and unmounting take about a second.
     let each = plan.ramp_up + plan.steady + Duration::from_secs(1);
     let making = time_for(bytes, progress::pace(&plan.directory));
     progress::begin(runs, making + each * runs as u32);
     let ground = Ground::prepare(plan, &plan.contenders)?;
     let environment = Environment::of(ground.seen(Contender::Bare))?;
     let pages = plan.files * (plan.size / plan.page as u64);
-    // Files are the same for all who use them; the raw device has pages of its own.
+    // All contenders but the raw device use the same files; the raw device has pages of its own.
     let versions = [Versions::new(pages), Versions::new(pages)];
     let mut notes = Vec::new();
     let mut results: Vec<Vec<Run>> = plan.contenders.iter().map(|_| Vec::new()).collect();
@@ -61,7 +60,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report::new(plan, results, notes, environment))
 }
 
-/// One run being made.
+/// One run in progress.
 struct Study<'a> {
     plan: &'a Plan,
     ground: &'a Ground<'a>,
@@ -91,7 +90,7 @@ impl Study<'_> {
         if let Some(failure) = observed.failure.clone().filter(|failure| !self.notes.contains(failure)) {
             self.notes.push(failure);
         }
-        // What was asked for, not what it took to read the meters.
+        // The requested duration, without the time that reading the meters took.
         let seconds = plan.steady.as_secs_f64();
         let tps = |slot: usize| outcome.slots[slot] as f64 / plan.every.as_secs_f64();
         Ok(Run {

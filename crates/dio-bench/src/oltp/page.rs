@@ -1,20 +1,21 @@
-//! Pages that show whether they are what was written last: number, version and checksum in each.
+//! Pages that show whether they are what was written last: each has its number, version and
+//! checksum.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::Random;
 
-/// Begins every page.
+/// The first eight bytes of every page.
 const MARK: u64 = u64::from_le_bytes(*b"dio oltp");
 
-/// Bytes before the contents: mark, number, version, checksum of everything but itself.
+/// Bytes before the contents: mark, number, version, and a checksum of everything but itself.
 const HEAD: usize = 32;
 
-/// Least bytes of a page.
+/// The smallest page size in bytes.
 pub(super) const LEAST: usize = 512;
 
-/// What is wrong with a page that was read.
+/// The difference between a page that was read and the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Damage {
     #[error("its checksum is wrong")]
@@ -34,7 +35,7 @@ fn put(page: &mut [u8], at: usize, value: u64) {
 }
 
 fn checksum(page: &[u8]) -> u64 {
-    // The head without the checksum goes into the seed.
+    // The head without the checksum goes into the result too.
     xxh3_64(&page[HEAD..]) ^ xxh3_64(&page[..HEAD - 8])
 }
 
@@ -45,13 +46,13 @@ fn seal(page: &mut [u8], number: u64, version: u64) {
     put(page, 24, checksum(page));
 }
 
-/// Makes a page of version 0.
+/// Fills a page with random contents, as version 0.
 pub(super) fn make(page: &mut [u8], number: u64, random: &mut Random) {
     random.fill(&mut page[HEAD..]);
     seal(page, number, 0);
 }
 
-/// Changes a row of a page, which becomes the next version.
+/// Overwrites a row of a page, which becomes version `version`.
 pub(super) fn change(page: &mut [u8], number: u64, version: u64, random: &mut Random) {
     let row = 128.min(page.len() - HEAD);
     let at = HEAD + random.below((page.len() - HEAD - row + 1) as u64) as usize;
@@ -59,7 +60,7 @@ pub(super) fn change(page: &mut [u8], number: u64, version: u64, random: &mut Ra
     seal(page, number, version);
 }
 
-/// Whether a page is the one that is expected.
+/// Checks that a page has the expected number and version, and a correct checksum.
 pub(super) fn check(page: &[u8], number: u64, version: u64) -> Result<(), Damage> {
     if word(page, 0) != MARK || word(page, 24) != checksum(page) {
         return Err(Damage::Checksum);
@@ -71,8 +72,8 @@ pub(super) fn check(page: &[u8], number: u64, version: u64) -> Result<(), Damage
     if found == version { Ok(()) } else { Err(Damage::Version { found, expected: version }) }
 }
 
-/// The versions of all pages of one storage, each behind the lock that orders its I/O, as a
-/// database has it.
+/// The versions of all pages of one storage. Each is behind a lock that orders the I/O of its page,
+/// as in a database.
 #[derive(Debug)]
 pub(super) struct Versions(Box<[RwLock<u64>]>);
 
@@ -120,7 +121,7 @@ mod tests {
             torn[at] ^= 1;
             assert_eq!(check(&torn, 7, 1), Err(Damage::Checksum), "byte {at}");
         }
-        // Half of it is of the version before.
+        // One half is of the previous version.
         let mut torn = page.clone();
         torn[32..].copy_from_slice(&before[32..]);
         assert_eq!(check(&torn, 7, 1), Err(Damage::Checksum));

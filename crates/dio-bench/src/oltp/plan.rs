@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measurements that a user asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::page;
 use crate::BenchError;
 use crate::study::Contender;
 
-/// Bytes of the least write: what every device writes whole, and direct I/O accepts.
+/// Bytes of the smallest write: every device writes so many atomically, and direct I/O accepts it.
 pub(super) const BLOCK: usize = 4096;
 
 /// How programs open their files below a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// As programs do that know nothing of direct I/O.
+    /// Without `O_DIRECT`, as programs without direct I/O do.
     Plain,
     /// With `O_DIRECT`.
     Direct,
@@ -32,29 +32,29 @@ impl Open {
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The ways to store the pages.
+    /// The kinds of storage to compare.
     pub contenders: Vec<Contender>,
-    /// A block device whose contents are overwritten, instead of a loop device of ours.
+    /// A block device whose contents are overwritten; `None` uses a new loop device.
     pub raw: Option<PathBuf>,
     /// The directory in which files are made.
     pub directory: PathBuf,
-    /// Files of pages.
+    /// Number of files with pages.
     pub files: u64,
-    /// Bytes of each.
+    /// Bytes of each file.
     pub size: u64,
     /// Bytes of a page.
     pub page: usize,
-    /// Clients, a thread each.
+    /// Number of clients, each with a thread.
     pub clients: usize,
     /// Pages that a transaction reads.
     pub reads: usize,
-    /// Those of them that it changes and writes.
+    /// Pages that it changes and writes, out of those that it reads.
     pub writes: usize,
-    /// While the clients come, one after the other.
+    /// Duration over which the clients start, one after the other.
     pub ramp_up: Duration,
-    /// What is measured.
+    /// Duration of the steady state, which is measured.
     pub steady: Duration,
-    /// While they go.
+    /// Duration over which the clients stop, one after the other.
     pub ramp_down: Duration,
     /// Length of a slot of the time series.
     pub every: Duration,
@@ -62,7 +62,7 @@ pub struct Plan {
     pub rounds: usize,
     /// How files below mounts are opened.
     pub open: Open,
-    /// Mounts whose writes need not take turns get their requests by io_uring.
+    /// Whether mounts whose writes need not take turns receive their requests by io_uring.
     pub io_uring: bool,
     /// More options of all mounts.
     pub mount_options: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// From the first client to the last.
+    /// The duration of a run, from the start of the first client to the end of the last.
     pub(super) fn total(&self) -> Duration {
         self.ramp_up + self.steady + self.ramp_down
     }

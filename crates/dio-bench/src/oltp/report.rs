@@ -12,7 +12,7 @@ use crate::section::{Benchmark, Section};
 use crate::study::{Reference, Row, Run, Study, Words, named, plots, series};
 use crate::{BenchError, plot};
 
-/// What it calls things.
+/// The texts with which the study presents its results.
 pub(crate) const WORDS: Words<'static> = Words {
     id: "oltp",
     title: "A database's pages on raw, direct and concurrent storage",
@@ -22,8 +22,9 @@ pub(crate) const WORDS: Words<'static> = Words {
            compared with what was written last.",
 };
 
-/// Measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving database
-/// performance with AIX concurrent I/O*, IBM 2003). Only their ratios mean anything elsewhere.
+/// Published figures, measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving
+/// database performance with AIX concurrent I/O*, IBM 2003). Only their ratios can be compared with
+/// other machines.
 pub const REFERENCE: [Reference; 3] = [
     Reference { name: Cow::Borrowed("raw"), tps: 710.19, response_seconds: 0.06 },
     Reference { name: Cow::Borrowed("direct"), tps: 219.69, response_seconds: 0.12 },
@@ -41,10 +42,10 @@ pub struct Report {
     /// The settings.
     #[serde(default)]
     pub settings: Map<String, Value>,
-    /// What was missing.
+    /// Remarks on what could not be measured.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }
 
@@ -83,8 +84,8 @@ impl Report {
         series::csv(&self.rows)
     }
 
-    /// Writes plots into a directory, which is made; those of figures that nobody measured are left
-    /// out.
+    /// Writes plots into a directory, which is created. Plots of figures that were not measured are
+    /// left out.
     ///
     /// # Errors
     /// [`BenchError`], such as no space.

@@ -1,5 +1,5 @@
-//! Where the pages and the log lie: a raw device, bare files, or files below a mount; made before
-//! and taken down after.
+//! The storage of pages and log: a raw device, bare files, or files below a mount. It is set up
+//! before a run and taken down afterwards.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -24,14 +24,14 @@ const CHUNK: usize = 4 << 20;
 /// Bytes of the log.
 pub(super) const LOG: u64 = 64 << 20;
 
-/// A stretch of a file or device.
+/// A range of a file or device.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) file: Arc<File>,
     pub(super) base: u64,
 }
 
-/// Pages and log, open.
+/// The open files of pages and log.
 #[derive(Debug)]
 pub(super) struct Storage {
     files: Vec<Place>,
@@ -41,14 +41,14 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// The file that holds a page, and where.
+    /// The file that holds a page, and the page's offset in it.
     pub(super) fn find(&self, page: u64) -> (&File, u64) {
         let place = &self.files[(page / self.pages_of_file) as usize];
         (&place.file, place.base + page % self.pages_of_file * self.page_bytes as u64)
     }
 
-    /// Writes every page in version 0, and all of the log: what was only allocated is not what is
-    /// measured.
+    /// Writes every page in version 0, and all of the log, since space that is only allocated
+    /// behaves differently from written space.
     fn fill(&self) -> std::io::Result<()> {
         let pool = Pool::new(CHUNK, 1)?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
@@ -78,7 +78,7 @@ impl Storage {
 /// The raw device.
 #[derive(Debug)]
 enum Device {
-    /// Somebody's, whose contents are lost.
+    /// A device that the user named; its contents are lost.
     Given(PathBuf),
     Ours(Loop),
 }
@@ -87,7 +87,7 @@ enum Device {
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     plan: &'a Plan,
-    /// Made by us, taken down before the directory goes.
+    /// Dropped before `scratch`, since a loop device of ours has its image there.
     raw: Option<Device>,
     source: PathBuf,
     at: PathBuf,
@@ -95,7 +95,7 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// Makes the files, and the device where one is among the contenders, with every page written.
+    /// Creates the files, and the device if one is among the contenders, and writes every page.
     pub(super) fn prepare(plan: &'a Plan, contenders: &[Contender]) -> Result<Ground<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let (source, at) = (scratch.path("files"), scratch.path("at"));
@@ -143,17 +143,17 @@ impl<'a> Ground<'a> {
         self.plan.files * self.plan.size + LOG
     }
 
-    /// The device, or file, of all pages and the log that the contender uses.
+    /// The device or directory that the contender's pages and log are on.
     pub(super) fn seen(&self, contender: Contender) -> &Path {
         match (&self.raw, contender) {
-            // A loop device is a file of the directory in the end.
+            // The image of a loop device is a file on the same storage as the directory.
             (Some(Device::Given(device)), Contender::Raw) => device,
             _ => &self.source,
         }
     }
 
-    /// Opens the pages in one file or device, and the log behind them if it is the same, else in a
-    /// file of its own.
+    /// Opens the pages in one file or device. The log is behind them if `log` is the same path,
+    /// otherwise in its own file.
     fn device(&self, path: &Path, log: &Path) -> Result<Storage, BenchError> {
         let data = Arc::new(open(path, OFlags::DIRECT)?);
         let base = if log == path { self.plan.files * self.plan.size } else { 0 };
@@ -162,9 +162,9 @@ impl<'a> Ground<'a> {
         Ok(self.storage((0..self.plan.files).map(place).collect(), log))
     }
 
-    /// Opens the device. Below a loop device of ours the log is a file beside it: a flush of such a
-    /// device commits the journal of the file system for the time of the image's last change, which
-    /// no real device has to.
+    /// Opens the device. If the device is a loop device of ours, the log is a file beside it: a
+    /// flush of a loop device commits the journal of the file system below, because the image's
+    /// modification time has changed. No real device has to do that.
     fn raw(&self) -> Result<Storage, BenchError> {
         match &self.raw {
             Some(Device::Ours(device)) => self.device(device.device(), &self.scratch.path("image-log")),
@@ -173,7 +173,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Opens the files below a directory.
+    /// Opens the files in a directory.
     fn files(&self, directory: &Path, direct: bool) -> Result<Storage, BenchError> {
         let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut names = self.names();
@@ -189,7 +189,7 @@ impl<'a> Ground<'a> {
         Storage { files, log, page_bytes, pages_of_file: self.plan.size / page_bytes as u64 }
     }
 
-    /// Opens a contender's storage, mounted for it.
+    /// Opens a contender's storage, and mounts it if the contender is a mount.
     pub(super) fn enter(&self, contender: Contender) -> Result<Entered, BenchError> {
         let plan = self.plan;
         let mounter = Mounter { program: &plan.program, io_uring: plan.io_uring, options: &plan.mount_options };
@@ -203,19 +203,19 @@ impl<'a> Ground<'a> {
         Ok(Entered { storage, mount })
     }
 
-    /// Opens what a contender wrote without its mount and without the page cache.
+    /// Opens the storage of a contender without its mount and without the page cache.
     pub(super) fn beside(&self, contender: Contender) -> Result<Storage, BenchError> {
         if contender == Contender::Raw { self.raw() } else { self.files(&self.source, true) }
     }
 
-    /// Leaves nothing of a contender's files in the page cache: the next one begins as it did.
+    /// Removes a contender's files from the page cache, so that the next run begins without them.
     pub(super) fn forget(&self, contender: Contender) -> Result<(), BenchError> {
         let names = if contender == Contender::Buffered { self.names() } else { Vec::new() };
         names.iter().try_for_each(|name| cold::make_cold(&self.source.join(name), cold::Cold::File))
     }
 }
 
-/// A storage that is open.
+/// An open storage.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) storage: Storage,
@@ -228,7 +228,7 @@ impl Entered {
         self.mount.as_ref().map(Mounted::at)
     }
 
-    /// Closes it and takes the mount down, which writes what is still to be written.
+    /// Closes the storage and unmounts, which writes all data that are still unwritten.
     pub(super) fn leave(self) -> Result<(), BenchError> {
         drop(self.storage);
         self.mount.map_or(Ok(()), Mounted::leave)

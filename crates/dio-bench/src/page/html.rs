@@ -1,5 +1,5 @@
-//! The page as HTML. All text goes through maud, which escapes it; what does not is the style sheet
-//! and plots, which are escaped where they are drawn.
+//! The page as HTML. All text goes through maud, which escapes it. Only the style sheet and the
+//! plots do not; the plots are escaped when they are drawn.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -10,10 +10,10 @@ use crate::stats::Summary;
 
 const STYLE: &str = include_str!("style.css");
 
-/// What the page may load: nothing. Its style and plots are in it.
+/// The page may load nothing: its style and its plots are inside it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Plots that are at most so wide, in pixels, are put closer together.
+/// Plots that are at most this wide, in pixels, are put closer together.
 const NARROW: u32 = 320;
 
 pub(super) fn page(title: &str, sections: &[Section]) -> String {
@@ -47,7 +47,7 @@ pub(super) fn page(title: &str, sections: &[Section]) -> String {
     page.into_string()
 }
 
-/// What there is, with what came out of it.
+/// The table of contents, with the findings of each section.
 fn contents(sections: &[Section]) -> Markup {
     html! {
         nav aria-label="Contents" {
@@ -117,7 +117,7 @@ fn finding(finding: &Finding) -> Markup {
             dt { (finding.label) }
             dd.value { (finding.value) }
             @if !finding.note.is_empty() { dd { (finding.note) } }
-            // Not by colour alone.
+            // A mark in addition to the colour.
             @match finding.reached {
                 Some(true) => dd { span.mark { "✓ reached" } },
                 Some(false) => dd { span.mark { "✗ missed" } },
@@ -151,7 +151,7 @@ fn block(block: &Block, section: &str, place: usize, alone: bool) -> Markup {
 
 fn plots(plots: &[Plot], section: &str) -> Markup {
     let narrow = plots.iter().all(|plot| plot.width() <= NARROW);
-    // What is said of all is said once.
+    // A description that all plots share is shown once.
     let same = plots.len() > 1 && plots.windows(2).all(|pair| pair[0].about == pair[1].about);
     html! {
         div.plots.small[narrow] {
@@ -166,10 +166,12 @@ fn plots(plots: &[Plot], section: &str) -> Markup {
     }
 }
 
-/// Greatest median of a column divided by the least from which each number has a unit of its own.
+/// Ratio of the greatest median of a column to the least from which each number gets a unit of its
+/// own.
 const FAR_APART: f64 = 200.0;
 
-/// A column with the scale of its numbers; `None` for text, and where each number has its own.
+/// A column with the scale of its numbers; `None` for text, and if each number has a scale of its
+/// own.
 struct Shown<'a> {
     column: &'a Column,
     scale: Option<Scale>,
@@ -187,7 +189,7 @@ impl Shown<'_> {
         Shown { column, scale }
     }
 
-    /// Numbers of one cell, and their unit if it is not in the heading.
+    /// The numbers of one cell, and their unit if the heading does not have it.
     fn numbers<const N: usize>(&self, values: [f64; N]) -> ([String; N], &'static str) {
         match (self.scale, self.column.unit) {
             (Some(scale), _) if self.column.exact => (values.map(|value| scale.mark(value)), ""),
@@ -258,7 +260,7 @@ fn cell(cell: &Cell, shown: &Shown<'_>) -> Markup {
     }
 }
 
-/// The unit behind a number.
+/// The unit after a number.
 fn unit(symbol: &str) -> Markup {
     html! { @if !symbol.is_empty() { span.unit { "\u{202f}" (symbol) } } }
 }

@@ -1,18 +1,18 @@
-//! One self-contained page of HTML from the results of benchmarks.
+//! Renders results of benchmarks as one self-contained page of HTML.
 //!
 //! A result is the JSON that a benchmark of `dio bench` prints, or a record of the benchsuite. It
 //! is recognised by its content ([`read`]), turned into a [`Section`] by the module of its
-//! benchmark, and shown by `html`, which knows sections only, as the files of [`Page::plots`] and
-//! [`Page::tables`] do. Everything that a result says is text to the page, whatever it looks like.
+//! benchmark, and shown by `html`. That module works on sections only, and so do [`Page::plots`]
+//! and [`Page::tables`]. The page treats everything in a result as text, never as markup.
 //!
 //! # How a benchmark is added
 //! 1. Its result implements [`Benchmark`]: the name, the fields by which a result without a name is
-//!    known, and [`Benchmark::section`]: findings, plots ([`crate::plot`]), tables. What older
-//!    results lack is `#[serde(default)]`.
+//!    recognised, and [`Benchmark::section`]: findings, plots ([`crate::plot`]), tables. A field
+//!    that older results lack is `#[serde(default)]`.
 //! 2. It gets a line in [`KINDS`].
 //!
-//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with
-//! `points` over time, hands its words to `study::Study::section`, as `oltp` does.
+//! A benchmark whose results have the form of `oltp`'s, `rows` of `contender` and `runs`, each with
+//! `points` over time, passes its texts to `study::Study::section`, as `oltp` does.
 
 mod html;
 mod recognise;
@@ -58,7 +58,7 @@ impl Page {
         html::page(&self.title, &self.sections)
     }
 
-    /// All plots as SVG: names of files, and contents.
+    /// All plots as SVG: file names and contents.
     pub fn plots(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (section, block) in self.blocks() {
@@ -69,8 +69,8 @@ impl Page {
         files
     }
 
-    /// All tables, and the data of all plots, as CSV: names of files, and contents. Those of plots
-    /// are called as the plots are.
+    /// All tables, and the data of all plots, as CSV: file names and contents. The files of plots
+    /// have the names of the plots.
     pub fn tables(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (section, block) in self.blocks() {
@@ -95,12 +95,12 @@ impl Page {
     }
 }
 
-/// Names that were given.
+/// Names that are in use.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
 impl Names {
-    /// The name, with a number behind it if it was given before.
+    /// The name itself, or the name with a number appended if it is in use already.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));

@@ -1,5 +1,5 @@
-//! What a file holds: by the name that results have, or by the fields of those that were written
-//! before they had one.
+//! Recognises the benchmark of a result: by the name in it, or by its fields if it was written
+//! before results had a name.
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -12,9 +12,9 @@ use crate::{copy, database, disks, increments, locks, oltp, pipeline, random, st
 pub struct Kind {
     /// The name of the benchmark.
     pub name: &'static str,
-    /// Fields that no other kind has all of.
+    /// A set of fields that no other kind has completely.
     fields: &'static [&'static str],
-    /// Reads the whole.
+    /// Parses a whole result and makes its section.
     section: fn(&str) -> serde_json::Result<Section>,
 }
 
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// All kinds of results. Of several whose fields are there, the first one counts.
+/// All kinds of results. If the fields of several kinds are present, the first kind counts.
 pub const KINDS: [Kind; 13] = [
     Kind::of::<suite::Report>(),
     Kind::of::<oltp::Report>(),
@@ -41,33 +41,33 @@ pub const KINDS: [Kind; 13] = [
     Kind::of::<random::Report>(),
 ];
 
-/// Why a file is no result. Each says where, and what to do about it.
+/// Why a file is not a result. Each message says where the problem is, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("it is empty: was the measurement ended before it was over?")]
     Empty,
-    /// It ends too early.
+    /// The file ends too early.
     #[error("it ends in the middle, at line {}, column {}: copy it again, or measure again", .0.line(), .0.column())]
     Short(serde_json::Error),
-    /// It is no JSON.
+    /// The file is not JSON.
     #[error("it is no JSON: {0}; a result is what `dio bench … --json` prints")]
     Syntax(serde_json::Error),
-    /// It is JSON, but of something else.
+    /// The file is JSON, but not a result.
     #[error(
         "it is JSON, but no result that is known here ({0}); results are what `dio bench … --json` prints, and the records \
          of the benchsuite"
     )]
     Unknown(String),
-    /// It comes from a later version of dio.
+    /// The result comes from a later version of dio.
     #[error("it has format {0}, and this version of dio knows those up to {FORMAT}: take the dio that wrote it")]
     Newer(u64),
-    /// A field is missing or makes no sense.
+    /// A field is missing or has an invalid value.
     #[error("it is a result of `{0}`, but damaged: {1}; measure again, or take the version of dio that wrote it")]
     Damaged(&'static str, serde_json::Error),
 }
 
-/// The fields of the outermost object, and what is said there about the rest.
+/// The fields of the outermost object, with the values of those that identify the result.
 #[derive(Default)]
 struct Clues {
     fields: Vec<String>,
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Clues {
     }
 }
 
-/// Reads a result; `name` is that of its file.
+/// Reads a result; `name` is the name of its file.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -135,12 +135,12 @@ pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
         }));
     };
     let section = (kind.section)(text).map_err(|error| ReadError::Damaged(kind.name, error))?;
-    // Where it lies is nobody's business who gets the page.
+    // The path is left out, since it is private to the author of the page.
     let source = name.rsplit('/').next().unwrap_or(name).to_owned();
     Ok(Section { source, ..section })
 }
 
-/// What a message can hold of something that anybody may have written.
+/// Shortens text of unknown origin, so that a message can quote it.
 fn shortened(text: &str) -> String {
     let text = crate::plot::printable(text);
     if text.chars().count() <= 60 { text } else { text.chars().take(60).collect::<String>() + "…" }
@@ -177,8 +177,8 @@ mod tests {
         }
     }
 
-    /// Results that were written before a field had its present form, or was there at all, must go
-    /// on to be shown.
+    /// Results that were written before a field had its present form, or existed at all, must still
+    /// be shown.
     #[test]
     fn every_recorded_result_is_read_and_shown() {
         let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchsuite/runs");

@@ -1,4 +1,4 @@
-//! Dots: every run of every contender, its median, and what others have published.
+//! Dots: every run of every contender, its median, and published figures.
 
 use plotters::prelude::*;
 
@@ -11,10 +11,10 @@ use super::words::csv_line;
 use crate::quantity::{Scale, Unit};
 use crate::stats::Summary;
 
-/// Pixels of a contender: a line of text and the track of its dots.
+/// Height in pixels of a contender: a line of text and the track of its dots.
 const ROW: i32 = 42;
 
-/// Greatest value divided by the least from which equal distances are equal ratios.
+/// Ratio of the greatest value to the least from which the axis is logarithmic.
 const WIDE: f64 = 30.0;
 
 /// One contender.
@@ -26,17 +26,17 @@ pub struct Row {
     pub tone: usize,
     /// Its runs.
     pub values: Vec<f64>,
-    /// A published figure of the same kind.
+    /// A published figure of the same kind, if there is one.
     pub published: Option<f64>,
 }
 
 impl Row {
-    /// The values of a contender, a dot for each.
+    /// A row of a contender's values, with a dot for each.
     pub fn new(name: impl Into<String>, tone: usize, values: Vec<f64>) -> Row {
         Row { name: name.into(), tone, values, published: None }
     }
 
-    /// With a published value beside them, if there is one.
+    /// Adds a published value, if there is one.
     #[must_use]
     pub fn beside(self, published: Option<f64>) -> Row {
         Row { published, ..self }
@@ -48,7 +48,7 @@ impl Row {
 pub struct Dots {
     /// The unit of the axis.
     pub unit: Unit,
-    /// What the number beside each is called.
+    /// The name of the number that is shown beside each contender.
     pub label: String,
     /// A value that is marked by a line.
     pub guide: Option<f64>,
@@ -137,7 +137,7 @@ impl Dots {
         for (place, mark) in marks.into_iter().enumerate() {
             let x = axis.x(mark);
             for row in 0..self.rows.len() as i32 {
-                // Interrupted where the names are.
+                // The grid lines are interrupted at the names.
                 let track = top + row * ROW;
                 canvas.stroke((x, track + 20), (x, track + ROW - 4), GRID.0, 1)?;
             }
@@ -185,7 +185,7 @@ impl Row {
     fn draw(&self, canvas: &Canvas<'_, '_>, axis: &Axis, top: i32, published: bool) -> Result<(), Trouble> {
         let colour = tone(self.tone);
         let values: Vec<f64> = self.values.iter().copied().filter(|value| plausible(*value)).collect();
-        // Where they are far apart each has a unit of its own.
+        // On a logarithmic axis each value has a unit of its own.
         let show = |value: f64| if axis.logarithmic { axis.unit.scale([value]) } else { axis.scale }.show(value);
         let mut shown = match values.is_empty() {
             true => "–".to_owned(),
@@ -213,7 +213,7 @@ impl Row {
     }
 }
 
-/// The mark of published figures: hollow, so that what is below stays visible.
+/// The mark of published figures. It is hollow, so that marks below it stay visible.
 fn diamond(canvas: &Canvas<'_, '_>, (x, y): (i32, i32)) -> Result<(), Trouble> {
     let corners = [(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)];
     canvas.area.draw(&PathElement::new(corners, INK.0.stroke_width(2)))
@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn numbers_below_leave_each_other_room() {
-        // Nearly all that is drawn with doubles and fives: 500 and 1000 MiB/s met.
+        // Nearly all axes whose marks include doubles and fives; the numbers of 500 and 1000 MiB/s
+        // used to overlap.
         for most in [2.0, 8.0, 30.0, 100.0, 150.0] {
             let mut plot = dots(&[&[9e6], &[9e6 * most]]);
             (plot.unit, plot.guide) = (Unit::BytesPerSecond, None);

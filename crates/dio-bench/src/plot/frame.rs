@@ -1,4 +1,4 @@
-//! What all plots have in common: the canvas, its text, legends.
+//! The parts that all plots share: the canvas, its text, legends.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -7,13 +7,13 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::palette::{INK, MUTED};
 use super::words::printable;
 
-/// Why a drawing fails: that a string takes no more, which it always does.
+/// The error of a drawing: the string that it is written to takes no more, which never happens.
 pub(super) type Trouble = DrawingAreaErrorKind<std::io::Error>;
 
-/// Pixels of a plot that is half as wide as a page, and nearly all of a phone.
+/// Width in pixels of a plot: half of a page, and nearly all of a phone's screen.
 pub(super) const WIDTH: u32 = 400;
 
-/// Pixels left and right of what is drawn.
+/// Pixels left and right of the drawing.
 pub(super) const MARGIN: i32 = 2;
 
 /// Height of text in pixels.
@@ -31,8 +31,8 @@ const GAP: i32 = 4;
 /// Pixels from one line of text to the next.
 pub(super) const LINE: i32 = 18;
 
-/// Whether a number can be one of a measurement, and so be drawn: pixels are whole numbers of a
-/// limited size.
+/// Whether a number can come from a measurement and can be drawn. The limit keeps pixel coordinates
+/// within the range of integers.
 pub(super) fn plausible(value: f64) -> bool {
     value.is_finite() && value.abs() < 1e15
 }
@@ -42,7 +42,7 @@ pub(super) struct Canvas<'a, 'b> {
     pub(super) area: &'a DrawingArea<SVGBackend<'b>, Shift>,
 }
 
-/// Draws on a canvas of a size and gives the SVG.
+/// Draws on a canvas of this size and returns the SVG.
 pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Result<(), Trouble>) -> String {
     let mut text = String::new();
     {
@@ -53,13 +53,13 @@ pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Res
     text
 }
 
-/// Estimated width of text in pixels: nobody can know the font of the reader, but it is hardly
-/// wider than this.
+/// Estimated width of text in pixels. The reader's font is unknown, but it is hardly wider than
+/// this.
 pub(super) fn width_of(text: &str, size: f64) -> i32 {
     (text.chars().map(width).sum::<f64>() * size).ceil() as i32
 }
 
-/// Width of a letter as a part of the height of the text, as of a wide font without serifs.
+/// Width of a letter as a fraction of the height of the text, as in a wide font without serifs.
 fn width(letter: char) -> f64 {
     match letter {
         '\u{202f}' | '\'' | '|' => 0.25,
@@ -89,8 +89,8 @@ impl Mark {
     }
 }
 
-/// Leaves out numbers, given from left to right, that have no room beside their right neighbour.
-/// The last one, which may have the unit, stays.
+/// Leaves out numbers that have no room beside their right neighbour. `marks` are ordered from left
+/// to right. The last one, which may have the unit, stays.
 pub(super) fn apart(marks: Vec<Mark>) -> Vec<Mark> {
     let mut free = i32::MAX;
     let mut kept: Vec<Mark> = marks.into_iter().rev().collect();
@@ -106,7 +106,7 @@ pub(super) fn apart(marks: Vec<Mark>) -> Vec<Mark> {
     kept
 }
 
-/// Text that is cut, visibly, to fit into so many pixels.
+/// Text that is cut to fit into so many pixels; an ellipsis marks the cut.
 pub(super) fn fitting(text: &str, pixels: i32, size: f64) -> String {
     let text = printable(text);
     if width_of(&text, size) <= pixels {
@@ -120,7 +120,7 @@ pub(super) fn fitting(text: &str, pixels: i32, size: f64) -> String {
     text.chars().take_while(fits).collect::<String>().trim_end().to_owned() + "…"
 }
 
-/// Where text stands.
+/// Alignment of text relative to its position.
 #[derive(Clone, Copy)]
 pub(super) enum At {
     Left,
@@ -129,7 +129,7 @@ pub(super) enum At {
 }
 
 impl Canvas<'_, '_> {
-    /// Text whose middle in height is at `y`.
+    /// Draws text whose vertical middle is at `y`.
     pub(super) fn text(
         &self,
         text: &str,
@@ -158,7 +158,8 @@ impl Canvas<'_, '_> {
         self.area.draw(&Text::new(printable(text), (x, y), style))
     }
 
-    /// The title and, beside it, the unit; returns where the next thing can begin.
+    /// Draws the title and, beside it, the unit; returns the `y` at which the next element can
+    /// begin.
     pub(super) fn title(&self, title: &str, unit: &str, width: u32) -> Result<i32, Trouble> {
         let lines = title_lines(title, unit, width);
         for (place, line) in lines.iter().enumerate() {
@@ -169,8 +170,8 @@ impl Canvas<'_, '_> {
         Ok(title_height(title, unit, width))
     }
 
-    /// A square and a name for each colour, on as many lines as it takes; returns where the next
-    /// thing can begin.
+    /// Draws a square and a name for each colour, on as many lines as needed; returns the `y` at
+    /// which the next element can begin.
     pub(super) fn legend(&self, entries: &[(String, RGBColor)], top: i32, width: u32) -> Result<i32, Trouble> {
         for (name, (x, line), colour) in placed(entries, width) {
             let y = top + line * LINE + LINE / 2;
@@ -180,18 +181,18 @@ impl Canvas<'_, '_> {
         Ok(top + legend_lines(entries, width) * LINE)
     }
 
-    /// A line between two points.
+    /// Draws a line between two points.
     pub(super) fn stroke(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor, width: u32) -> Result<(), Trouble> {
         self.area.draw(&PathElement::new([from, to], colour.stroke_width(width)))
     }
 }
 
-/// Pixels in height of a title.
+/// Height of a title in pixels.
 pub(super) fn title_height(title: &str, unit: &str, width: u32) -> i32 {
     10 + title_lines(title, unit, width).len() as i32 * LINE
 }
 
-/// The lines of a title, broken where it is too long; the unit stands to the right of them.
+/// The lines of a title, which is broken if it is too long; the unit stands to the right of them.
 fn title_lines(title: &str, unit: &str, width: u32) -> Vec<String> {
     // Bold letters are wider.
     let size = TITLE * 1.12;
@@ -213,7 +214,7 @@ fn title_lines(title: &str, unit: &str, width: u32) -> Vec<String> {
     lines
 }
 
-/// Where each entry of a legend stands: pixels from the left, and its line.
+/// The position of each entry of a legend: pixels from the left, and its line.
 fn placed(entries: &[(String, RGBColor)], width: u32) -> Vec<(String, (i32, i32), RGBColor)> {
     let room = width as i32 - 2 * MARGIN;
     let (mut x, mut line) = (MARGIN, 0);
@@ -230,7 +231,7 @@ fn placed(entries: &[(String, RGBColor)], width: u32) -> Vec<(String, (i32, i32)
     found
 }
 
-/// Lines of a legend.
+/// Number of lines of a legend.
 pub(super) fn legend_lines(entries: &[(String, RGBColor)], width: u32) -> i32 {
     placed(entries, width).last().map_or(0, |(_, (_, line), _)| line + 1)
 }

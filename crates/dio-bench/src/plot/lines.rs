@@ -14,7 +14,7 @@ use crate::quantity::{Scale, Unit};
 /// Pixels for the numbers below the horizontal axis.
 const BELOW: i32 = 24;
 
-/// Pixels in height of what is between the axes.
+/// Height in pixels of the area between the axes.
 const HEIGHT: u32 = 190;
 
 /// The horizontal axis.
@@ -22,25 +22,25 @@ const HEIGHT: u32 = 190;
 pub struct Axis {
     /// Its unit.
     pub unit: Unit,
-    /// Whether equal distances are equal ratios.
+    /// Whether the axis is logarithmic: equal distances are equal ratios.
     pub logarithmic: bool,
 }
 
 /// A part of the horizontal axis that is marked.
 #[derive(Clone, Debug)]
 pub struct Band {
-    /// Where it begins.
+    /// Its beginning.
     pub from: f64,
-    /// Where it ends.
+    /// Its end.
     pub to: f64,
-    /// What it is.
+    /// Its label.
     pub name: String,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Whose.
+    /// Its name in the legend.
     pub name: String,
     /// Its colour.
     pub tone: usize,
@@ -48,22 +48,22 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Some lines over one axis. The vertical one begins at zero.
+/// Lines over one horizontal axis. The vertical axis begins at zero.
 #[derive(Clone, Debug)]
 pub struct Lines {
     /// The horizontal axis.
     pub x: Axis,
     /// The unit of the vertical axis.
     pub y: Unit,
-    /// Parts that are marked.
+    /// Parts of the horizontal axis that are marked.
     pub bands: Vec<Band>,
     /// The lines.
     pub series: Vec<Series>,
-    /// The ground below each line is filled, lightly.
+    /// Whether the area below each line is filled, lightly.
     pub filled: bool,
 }
 
-/// The axes of a drawing: ranges in the units that are shown.
+/// The axes of a drawing: their ranges, in the units that are shown.
 struct Axes {
     x: Scale,
     y: Scale,
@@ -74,13 +74,13 @@ struct Axes {
 }
 
 impl Axes {
-    /// A place on the horizontal axis, as it is drawn.
+    /// The position of a value on the horizontal axis, in the coordinates of the drawing.
     fn at(&self, x: f64) -> f64 {
         let x = self.x.apply(x);
         if self.logarithmic { x.max(f64::MIN_POSITIVE).log10() } else { x }
     }
 
-    /// Both ends of the horizontal axis, as they are drawn.
+    /// Both ends of the horizontal axis, in the coordinates of the drawing.
     fn ends(&self) -> (f64, f64) {
         if self.logarithmic { (self.from.log10(), self.to.log10()) } else { (self.from, self.to) }
     }
@@ -91,7 +91,7 @@ impl Lines {
         self.series.iter().map(|series| (series.name.clone(), tone(series.tone))).collect()
     }
 
-    /// The unit as it stands beside the title.
+    /// The unit that stands beside the title.
     fn unit(&self, axes: &Axes) -> &'static str {
         if self.y == Unit::PerSecond { "per second" } else { axes.y.symbol }
     }
@@ -160,7 +160,8 @@ impl Lines {
         for (place, mark) in marks.into_iter().enumerate() {
             let (x, y) = chart.backend_coord(&(if axes.logarithmic { mark.log10() } else { mark }, 0.0));
             canvas.stroke((x, y), (x, y + 4), AXIS.0, 1)?;
-            // The last one has the unit; where they are far apart, each has its own.
+            // The last number has the unit. On a logarithmic axis, each number has a unit of its
+            // own.
             let number = axes.x.mark(axes.x.invert(mark));
             let text = match axes.logarithmic {
                 true => self.x.unit.alone(axes.x.invert(mark)),
@@ -188,7 +189,7 @@ impl Lines {
             let (x, y) = chart.backend_coord(&(axes.at((band.from + band.to) / 2.0).clamp(left, right), axes.top));
             let (from, _) = chart.backend_coord(&(axes.at(band.from).clamp(left, right), 0.0));
             let (to, _) = chart.backend_coord(&(axes.at(band.to).clamp(left, right), 0.0));
-            // Where it fits.
+            // The name is drawn only if it fits.
             if to - from > width_of(&band.name, TEXT - 2.0) {
                 canvas.text(&band.name, (x, y + 9), At::Middle, MUTED.0, TEXT - 2.0)?;
             }

@@ -1,9 +1,9 @@
-//! Plots as SVG, drawn once for everybody: `--plots` of a benchmark writes them into files,
-//! `dio report` puts them into its page. Beside each there is its data as CSV.
+//! Plots as SVG. The same drawing serves `--plots` of a benchmark, which writes it to files, and
+//! `dio report`, which puts it into its page. Each plot comes with its data as CSV.
 //!
 //! A plot is drawn on white. Every colour has a counterpart for dark surroundings, to which a style
-//! sheet turns it: that of the file itself, or of the page ([`dark`]). Nothing but colour and text
-//! is changed by it.
+//! sheet changes it: that of the file itself, or that of the page ([`dark`]). The style sheet
+//! affects colours and text only.
 
 mod dots;
 mod frame;
@@ -24,14 +24,15 @@ pub(crate) use words::{csv_line, printable};
 use crate::BenchError;
 use crate::quantity::Unit;
 
-/// A plot with what is to be said about it.
+/// A plot with its name and description.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// Name of its files, without an ending: letters, digits and `-`.
     pub name: String,
-    /// What it shows, in a few words.
+    /// Its title, in a few words.
     pub title: String,
-    /// What is to be seen, in a sentence or two, for those who do not see it and for those who do.
+    /// A description of what the plot shows, in a sentence or two, also for readers who cannot see
+    /// it.
     pub about: String,
     /// The drawing.
     pub kind: Kind,
@@ -42,7 +43,7 @@ pub struct Plot {
 pub enum Kind {
     /// Quantities over time, or a distribution.
     Lines(Lines),
-    /// The processors' time, its parts on top of each other.
+    /// The processors' time, its parts stacked.
     Stack(Stack),
     /// The runs of some contenders, a dot for each.
     Dots(Dots),
@@ -55,7 +56,7 @@ impl Plot {
         Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind }
     }
 
-    /// Ratios, round by round, on both sides of a line at 1. `label` says what they are.
+    /// Dots of ratios, round by round, on both sides of a line at 1. `label` names the ratio.
     pub fn ratios(name: impl Into<String>, title: &str, about: &str, label: &str, rows: Vec<Row>) -> Plot {
         let kind = Kind::Dots(Dots { unit: Unit::Ratio, label: label.to_owned(), guide: Some(1.0), rows });
         Plot { name: name.into(), title: title.to_owned(), about: about.to_owned(), kind }
@@ -73,12 +74,12 @@ impl Plot {
             Kind::Stack(stack) => stack.draw(&self.title),
             Kind::Dots(dots) => dots.draw(&self.title),
         };
-        // The library's own first tag, which has neither a name nor a role.
+        // Cuts off the drawing library's own first tag, which has neither a name nor a role.
         let inside = text.split_once(">\n").map_or("", |(_, inside)| inside);
         (inside.strip_suffix("</svg>\n").unwrap_or(inside).to_owned(), size)
     }
 
-    /// An SVG file: light, or dark where that is preferred.
+    /// The plot as an SVG file: light, or dark if the viewer prefers that.
     pub fn svg(&self) -> String {
         let (inside, (width, height)) = self.drawing();
         let dark = dark();
@@ -93,7 +94,7 @@ impl Plot {
         )
     }
 
-    /// The same for a page of HTML, which has the style; `id` is nobody else's in it.
+    /// The plot for a page of HTML, which has the style sheet; `id` must be unique in the page.
     pub fn inline(&self, id: &str) -> String {
         let (inside, (width, height)) = self.drawing();
         format!(
@@ -113,7 +114,7 @@ impl Plot {
         }
     }
 
-    /// Width in pixels: narrow ones are put beside each other.
+    /// Width in pixels; a page puts narrow plots side by side.
     pub fn width(&self) -> u32 {
         match &self.kind {
             Kind::Stack(_) => stack::WIDTH,
@@ -122,12 +123,12 @@ impl Plot {
     }
 }
 
-/// Text in XML.
+/// Text, escaped for XML.
 fn escaped(text: &str) -> String {
     maud::PreEscaped(maud::html!((printable(text)))).0.into_string()
 }
 
-/// Writes plots as SVG into a directory, which is made.
+/// Writes plots as SVG into a directory, which is created.
 ///
 /// # Errors
 /// [`BenchError`], such as no space.

@@ -4,20 +4,20 @@ use std::fmt::Write;
 
 use plotters::prelude::RGBColor;
 
-/// A colour on white, and what it becomes on dark.
+/// A colour on a white background, and its counterpart on a dark one.
 pub(super) struct Tone(pub(super) RGBColor, pub(super) RGBColor);
 
-/// What is no data: text, lesser text, axes, grid, the ground of marked times.
+/// Colours of what is not data: text, lesser text, axes, grid, the background of marked times.
 pub(super) const INK: Tone = Tone(RGBColor(0x1b, 0x1f, 0x24), RGBColor(0xe8, 0xea, 0xed));
 pub(super) const MUTED: Tone = Tone(RGBColor(0x55, 0x5e, 0x68), RGBColor(0xad, 0xb5, 0xbd));
 pub(super) const AXIS: Tone = Tone(RGBColor(0x8b, 0x94, 0x9e), RGBColor(0x76, 0x7f, 0x88));
 pub(super) const GRID: Tone = Tone(RGBColor(0xe2, 0xe5, 0xe9), RGBColor(0x33, 0x39, 0x40));
 pub(super) const GROUND: Tone = Tone(RGBColor(0xf0, 0xf2, 0xf4), RGBColor(0x24, 0x29, 0x2f));
-/// Idle with I/O under way: as good as nothing, and seen all the same.
+/// Idle with I/O in progress: nearly the colour of idle, but visible.
 pub(super) const PALE: Tone = Tone(RGBColor(0xc8, 0xdc, 0xea), RGBColor(0x2d, 0x43, 0x54));
 
-/// Colours of data, after Okabe and Ito (2008), which people who see some colours alike can tell
-/// apart; darker where that had less than three times the luminance of white.
+/// Colours of data, after Okabe and Ito (2008), which people with colour blindness can tell apart.
+/// A colour whose contrast with white was below three is darker here than in their paper.
 pub(super) const TONES: [Tone; 7] = [
     Tone(RGBColor(0x33, 0x36, 0x3a), RGBColor(0xd9, 0xdc, 0xe0)),
     Tone(RGBColor(0x00, 0x72, 0xb2), RGBColor(0x56, 0xb4, 0xe9)),
@@ -28,15 +28,15 @@ pub(super) const TONES: [Tone; 7] = [
     Tone(RGBColor(0x74, 0x7a, 0x80), RGBColor(0x9d, 0xa5, 0xad)),
 ];
 
-/// Colours of data there are; a tone is a number below.
+/// Number of colours of data; a tone is an index below it.
 pub const TONE_COUNT: usize = TONES.len();
 
-/// The colour of a tone; those beyond begin anew.
+/// The colour of a tone; higher numbers start over from the first.
 pub(super) fn tone(number: usize) -> RGBColor {
     TONES[number % TONES.len()].0
 }
 
-/// Rules of style that turn every colour into its counterpart for dark surroundings.
+/// Style rules that change every colour into its counterpart for dark surroundings.
 pub fn dark() -> String {
     let mut rules = String::new();
     let hex = |colour: &RGBColor| format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);

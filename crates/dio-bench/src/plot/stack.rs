@@ -1,5 +1,5 @@
-//! The processors' time over time: programs, the kernel, what other machines took, waiting for I/O;
-//! what is left is idle.
+//! The processors' time over time: user, system, time stolen by other virtual machines, waiting for
+//! I/O. The rest is idle.
 
 use plotters::prelude::*;
 
@@ -12,25 +12,25 @@ use crate::quantity::Unit;
 pub(super) const WIDTH: u32 = 300;
 const HEIGHT: u32 = 110;
 
-/// What the processors did up to a moment: parts from 0 to 1.
+/// Shares of the processors' time, from 0 to 1, in the interval that ends at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
-    /// The moment in seconds.
+    /// End of the interval in seconds.
     pub seconds: f64,
-    /// Programs.
+    /// Time of programs.
     pub user: f64,
-    /// The kernel.
+    /// Time of the kernel.
     pub system: f64,
-    /// Taken by other machines.
+    /// Time taken by other virtual machines.
     pub steal: f64,
-    /// Idle, with I/O under way.
+    /// Idle time with I/O in progress.
     pub iowait: f64,
 }
 
 /// The processors' time of one contender.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    /// From the first to the last.
+    /// The slots in the order of time.
     pub slots: Vec<Slot>,
     /// When the steady state began and ended.
     pub steady: Option<(f64, f64)>,
@@ -39,7 +39,7 @@ pub struct Stack {
 /// A part: its name, its colour, and the height up to which it reaches.
 type Part = (&'static str, RGBColor, fn(&Slot) -> f64);
 
-/// The parts from below.
+/// The parts, from bottom to top.
 fn parts() -> [Part; 4] {
     [
         ("user", tone(1), |slot| slot.user),
@@ -82,7 +82,8 @@ impl Stack {
             .margin_left(38)
             .margin_right(14)
             .build_cartesian_2d(0.0..end, 0.0..1.0)?;
-        // From the top down: each covers what lies below it.
+        // Each area reaches from zero to its height, so the topmost part is drawn first and the
+        // lower ones over it.
         for (_, colour, height) in parts().into_iter().rev() {
             let points = self.slots.iter().map(|slot| (slot.seconds.clamp(0.0, end), height(slot).clamp(0.0, 1.0)));
             let points = points.filter(|(at, part)| at.is_finite() && part.is_finite());

@@ -12,8 +12,8 @@ pub(super) fn linear(from: f64, to: f64, most: usize) -> Vec<f64> {
     (first..=last.min(first + 100)).map(|n| n as f64 * step).collect()
 }
 
-/// Powers of ten between two positive numbers, with their doubles and fives where there are few,
-/// thinned where there are many.
+/// Powers of ten between two positive numbers. If there are few, their doubles and fives are added;
+/// if there are many, some are left out.
 pub(super) fn logarithmic(from: f64, to: f64, most: usize) -> Vec<f64> {
     let decades = (to / from).log10();
     let rounds: &[f64] = if decades <= 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };

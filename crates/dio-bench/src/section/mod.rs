@@ -1,6 +1,6 @@
-//! A result, ready to be shown: what a terminal prints ([`Section::text`]), what the page shows
-//! (`page::html`) and what the files of tables hold come from this one form. Each benchmark makes a
-//! section of its result ([`Benchmark::section`]), and writes the result itself as JSON.
+//! A result in the form in which it is shown. A terminal ([`Section::text`]), the page
+//! (`page::html`) and the CSV files of tables all use this form. Each benchmark makes a section of
+//! its result ([`Benchmark::section`]), and writes the result itself as JSON.
 
 mod table;
 mod text;
@@ -14,21 +14,21 @@ use crate::plot::Plot;
 use crate::quantity::Unit;
 pub use table::{Cell, Column, Rows, Table};
 
-/// The format of the results written here. A reader of a later one has to know both; fields that
-/// are only added leave it.
+/// The format of the results that this version writes. A change of the format means that readers
+/// must support both the old and the new one; merely adding fields does not change it.
 pub const FORMAT: u32 = 1;
 
-/// The result of a benchmark. The same type writes the JSON and reads it again, so a field that
-/// earlier results lack is `#[serde(default)]`, as are those that repeat what others say (medians
-/// of runs that are there too).
+/// The result of a benchmark. The same type writes the JSON and reads it again. Therefore a field
+/// that earlier results lack is `#[serde(default)]`, and so is a field that can be computed from
+/// others (such as the median of runs that are in the result too).
 pub trait Benchmark: Serialize + DeserializeOwned {
-    /// The name, which is that of its command.
+    /// The name, which is also the name of its command.
     const NAME: &'static str;
-    /// Fields that no other benchmark has all of: by these a result that was written before they
-    /// had names is recognised.
+    /// A set of fields that no other benchmark has completely. It identifies results that were
+    /// written before results had names.
     const FIELDS: &'static [&'static str];
 
-    /// What is shown of it.
+    /// The section that shows the result.
     fn section(&self) -> Section;
 
     /// The report for a terminal.
@@ -36,11 +36,11 @@ pub trait Benchmark: Serialize + DeserializeOwned {
         self.section().text()
     }
 
-    /// One JSON object, for people to look at and for `dio report`. It names its benchmark and the
-    /// format.
+    /// The result as one JSON object, for people to read and for `dio report`. It contains the name
+    /// of the benchmark and the format.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// When the result cannot be written as JSON.
     fn json(&self) -> Result<String, BenchError> {
         let text = serde_json::to_string_pretty(&Named { benchmark: Self::NAME, format: FORMAT, result: self });
         text.map(|text| text + "\n").map_err(|error| BenchError::Asked(format!("cannot write the report: {error}")))
@@ -55,59 +55,59 @@ struct Named<'a, R> {
     result: &'a R,
 }
 
-/// One result, ready to be shown.
+/// One result, in the form in which it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// The benchmark, and the beginning of the names of its files: letters, digits and `-`; made
-    /// unique by the page.
+    /// The name of the benchmark, made unique by the page. It is the prefix of its file names and
+    /// consists of letters, digits and `-`.
     pub id: String,
     /// Its heading.
     pub title: String,
-    /// The file that it comes from.
+    /// The name of the file that it was read from.
     pub source: String,
-    /// What was done, in a sentence or two.
+    /// A description of the measurement, in a sentence or two.
     pub lead: String,
-    /// What a terminal shows instead of lead and findings, where blocks say the rest.
+    /// A text that replaces lead and findings on a terminal, if the blocks already contain them.
     pub brief: Option<String>,
-    /// What came out, the most important first.
+    /// The main results, the most important first.
     pub findings: Vec<Finding>,
     /// Details.
     pub blocks: Vec<Block>,
-    /// What the result says about itself: what is missing, what to know before believing it.
+    /// Remarks: missing data, and warnings that a reader needs to judge the result.
     pub notes: Vec<String>,
-    /// What it was run with, by name.
+    /// The settings of the measurement: names and values.
     pub settings: Vec<(String, String)>,
-    /// Where it was measured, by name.
+    /// The machine and storage that it was measured on: names and values.
     pub environment: Vec<(String, String)>,
-    /// The same in two lines, for a terminal.
+    /// The environment in two lines, for a terminal.
     pub machine: String,
-    /// More data for the directory of CSV files: name without ending, and contents.
+    /// More data for the directory of CSV files: file names without an ending, and contents.
     pub data: Vec<(String, String)>,
 }
 
 impl Section {
-    /// A section of what was measured on a machine.
+    /// Creates a section of a measurement on a machine.
     pub fn new(id: &str, title: impl Into<String>, environment: &Environment) -> Section {
         let (environment, machine) = (environment.rows(), environment.text());
         Section { id: id.to_owned(), title: title.into(), environment, machine, ..Section::default() }
     }
 }
 
-/// One number that the whole is about.
+/// One main number of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What it is of.
+    /// The name of the quantity.
     pub label: String,
     /// The number with its unit.
     pub value: String,
-    /// What it is to be compared with.
+    /// A remark, such as a figure to compare it with.
     pub note: String,
-    /// Whether a figure to reach was reached; `None` where there is none.
+    /// Whether a target was reached; `None` if there is no target.
     pub reached: Option<bool>,
 }
 
 impl Finding {
-    /// A number without a figure to reach.
+    /// A number without a target.
     pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Finding {
         Finding { label: label.into(), value: value.into(), note: note.into(), reached: None }
     }
@@ -116,19 +116,19 @@ impl Finding {
 /// A part of a section.
 #[derive(Clone, Debug)]
 pub enum Block {
-    /// Begins a group of parts.
+    /// The heading of a group of parts.
     Heading(String),
     /// A paragraph.
     Text(String),
     /// A table.
     Table(Table),
-    /// Plots beside each other, as far as there is room.
+    /// Plots, side by side as far as there is room.
     Plots(Vec<Plot>),
-    /// Commands as a person would type them, by name; not shown at first.
+    /// Names and commands, as a person would type them; hidden at first.
     Commands(Vec<(String, String)>),
 }
 
-/// Letters, digits and `-` for the names of files and anchors.
+/// Reduces a text to letters, digits and `-`, for names of files and anchors.
 pub(crate) fn slug(text: &str) -> String {
     let mut slug = String::new();
     for letter in text.chars() {
@@ -145,12 +145,12 @@ pub(crate) fn slug(text: &str) -> String {
     if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
 }
 
-/// A factor for a sentence, of two digits or more: `0.98×`, `0.0086×`.
+/// A factor for use in a sentence, with two or more significant digits: `0.98×`, `0.0086×`.
 pub(crate) fn times(value: f64) -> String {
     format!("{}×", Unit::Ratio.scale([value]).number(value))
 }
 
-/// With a capital letter.
+/// The text with a capital first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -1,4 +1,4 @@
-//! Tables: a name and some cells for each row, in base units.
+//! Tables: each row has a name and some cells, with values in base units.
 
 use crate::plot::csv_line;
 use crate::quantity::Unit;
@@ -9,30 +9,30 @@ use crate::stats::Summary;
 pub struct Table {
     /// Name of its file, without an ending.
     pub name: String,
-    /// What it holds.
+    /// A description of the table.
     pub caption: String,
-    /// What the rows are.
+    /// The heading of the first column, which holds the names of the rows.
     pub head: String,
     /// The columns.
     pub columns: Vec<Column>,
     /// The rows: a name and a cell for each column.
     pub rows: Vec<(String, Vec<Cell>)>,
-    /// What is to be said below it.
+    /// Remarks below the table.
     pub notes: Vec<String>,
-    /// What a terminal shows instead, where cells are sentences.
+    /// A text that a terminal shows instead, if the cells are sentences.
     pub instead: Option<String>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What it holds, without the unit.
+    /// The heading, without the unit.
     pub title: String,
     /// The unit of its numbers; `None` for text.
     pub unit: Option<Unit>,
-    /// Numbers are shown with all of their digits, as they were published.
+    /// Whether numbers are shown with all of their digits, as they were published.
     pub exact: bool,
-    /// It is left out on a terminal, whose lines are short.
+    /// Whether the column is left out on a terminal, whose lines are short.
     pub only_on_page: bool,
 }
 
@@ -50,7 +50,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Runs, if there are any.
+    /// A cell of runs; missing if there are none.
     pub fn runs(values: impl IntoIterator<Item = f64>) -> Cell {
         Summary::of_some(values.into_iter().filter(|value| value.is_finite())).map_or(Cell::Missing, Cell::Runs)
     }
@@ -89,7 +89,7 @@ impl From<Summary> for Cell {
     }
 }
 
-/// Runs.
+/// A cell of runs; missing if there are none.
 impl From<Vec<f64>> for Cell {
     fn from(values: Vec<f64>) -> Cell {
         Cell::runs(values)
@@ -114,15 +114,15 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A table that is being made of some rows, column by column.
+/// Builds a table of some rows, column by column.
 pub struct Rows<'a, T: ?Sized> {
     table: Table,
     rows: Vec<&'a T>,
 }
 
 impl<'a, T: ?Sized> Rows<'a, T> {
-    /// A row of the table for each of `rows`, called as `title` says. `name` is that of the table's
-    /// file, `head` says what the rows are.
+    /// Starts a table with a row for each of `rows`, whose name is the result of `title`. `name` is
+    /// the name of the table's file, and `head` the heading of the first column.
     pub fn new(
         (name, head): (&str, &str),
         caption: impl Into<String>,
@@ -165,26 +165,27 @@ impl<'a, T: ?Sized> Rows<'a, T> {
         self
     }
 
-    /// The numbers of the last column were published, and are shown with all of their digits.
+    /// Marks the numbers of the last column as published, so that they are shown with all of their
+    /// digits.
     #[must_use]
     pub fn exact(self) -> Self {
         self.last(|column| column.exact = true)
     }
 
-    /// The last column is left out on a terminal.
+    /// Leaves the last column out on a terminal.
     #[must_use]
     pub fn only_on_page(self) -> Self {
         self.last(|column| column.only_on_page = true)
     }
 
-    /// The table, without columns in which nothing is known.
+    /// The table, without columns in which all cells are missing.
     pub fn table(self) -> Table {
         self.table.dense()
     }
 }
 
 impl Unit {
-    /// The base unit in the heading of a CSV file.
+    /// The base unit, as it is written in the heading of a CSV file.
     fn base(self) -> &'static str {
         match self {
             Unit::Seconds => " (s)",
@@ -197,7 +198,7 @@ impl Unit {
 }
 
 impl Table {
-    /// Whether a column shows more than one run.
+    /// Whether a column contains a cell with several runs.
     fn has_runs(&self, column: usize) -> bool {
         self.rows.iter().any(|(_, cells)| matches!(cells.get(column), Some(Cell::Runs(_))))
     }
@@ -215,7 +216,7 @@ impl Table {
         self
     }
 
-    /// The table in base units; of runs the median, the least and the greatest.
+    /// The table as CSV in base units; for runs, the median, the least and the greatest.
     pub fn csv(&self) -> String {
         let mut heads = vec![self.head.clone()];
         for (place, column) in self.columns.iter().enumerate() {

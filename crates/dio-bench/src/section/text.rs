@@ -1,4 +1,4 @@
-//! A section as a terminal shows it.
+//! Renders a section for a terminal.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use crate::quantity::Unit;
 use crate::stats::Summary;
 
 impl Section {
-    /// The report for a terminal: where and what, tables, what came out, what to know. Plots are
-    /// left to the page.
+    /// The report for a terminal: the machine, the description, tables, findings and notes. Plots
+    /// appear on the page only.
     pub fn text(&self) -> String {
         let mut text = self.machine.clone();
         let _ = writeln!(text, "{}", self.brief.as_ref().unwrap_or(&self.lead));
@@ -57,7 +57,7 @@ impl Section {
 }
 
 impl Table {
-    /// The table with a line above that says what it holds.
+    /// The table as text, below a line with its caption.
     pub(crate) fn text(&self) -> String {
         if let Some(instead) = &self.instead {
             return instead.clone();
@@ -73,8 +73,8 @@ impl Table {
         text
     }
 
-    /// The heading and the rows, cell by cell. Of the first column of runs, the least and the
-    /// greatest have a column too.
+    /// The heading and the rows, cell by cell. The first column of runs also gets columns for the
+    /// least and the greatest value.
     fn lines(&self) -> Vec<Vec<String>> {
         let shown: Vec<usize> = (0..self.columns.len()).filter(|place| !self.columns[*place].only_on_page).collect();
         let several = |cell: &Cell| matches!(cell, Cell::Runs(Summary { min, max, .. }) if min != max);
@@ -145,8 +145,8 @@ impl Column {
     }
 }
 
-/// Lines of cells, two blanks between columns, each line ended: the first column is aligned left,
-/// the others right.
+/// Aligns lines of cells, with two blanks between columns and a newline after each line. The first
+/// column is aligned left, the others right.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -17,14 +17,14 @@ use crate::cold::make_cold;
 use crate::measure::Meter;
 use dio_common::units;
 
-/// The disk's limit: one sequential stream, 8 requests of 1 MiB in flight.
+/// The limit of the disk is measured with one sequential stream and 8 requests of 1 MiB in flight.
 const LIMIT: ReadAhead = ReadAhead { min: 1 << 20, max: 8 << 20, request: 1 << 20, lent: 0 };
 
-/// Requests into which the memory of one stream is divided: one is with the consumer while the
-/// others are in flight.
+/// Requests into which the memory of one stream is divided: the consumer holds one while the others
+/// are in flight.
 const REQUESTS: usize = 4;
 
-/// Streams that share a file: each has an equal part of its own.
+/// The streams that share a file, each with a part of its own; all parts have the same size.
 struct Streams<'a> {
     path: &'a Path,
     count: usize,
@@ -34,8 +34,8 @@ struct Streams<'a> {
     memory: usize,
 }
 
-/// Every stream of the file, the disk's limit on the same bytes, the page cache doing the same as
-/// the streams, and one stream of the library doing the same as all of them.
+/// Measures the streams of the file, the disk's limit on the same bytes, the page cache with the
+/// same reads, and one stream of the library that makes the reads of all.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let part = size / plan.streams as u64;
     let streams = Streams {
@@ -74,7 +74,7 @@ impl Streams<'_> {
         self.ended(meter, file, readers)
     }
 
-    /// One stream of the library that goes from place to place, with the memory of all.
+    /// One stream of the library that seeks from part to part, with the memory of all streams.
     fn one(&self) -> Result<Run, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
         let meter = Meter::start();
@@ -92,15 +92,15 @@ impl Streams<'_> {
         self.ended(meter, file, vec![reader])
     }
 
-    /// Limits with which a stream uses so much memory and no more: requests of a size that leaves
-    /// all but one of its own share ahead of the consumer. With `min` as large there are no blocks
-    /// of another size.
+    /// Limits with which a stream uses `memory` bytes and no more. Requests are so large that all
+    /// but one of the stream's own share can be ahead of the consumer. Since `min` equals the
+    /// request size, there are no blocks of another size.
     fn limits(&self, memory: usize) -> ReadAhead {
         let request = (self.memory / REQUESTS).max(1);
         ReadAhead { min: request, max: memory - request, request, lent: 0 }
     }
 
-    /// The run that ends when its streams and their file are closed.
+    /// Ends a run: closes the streams and their file, and stops the meter.
     fn ended(&self, meter: Meter, file: Arc<dio::File>, readers: Vec<Reader>) -> Result<Run, BenchError> {
         let buffers = readers.iter().map(Reader::buffer_bytes).sum();
         let stats: Vec<_> = readers.iter().map(Reader::stats).collect();
@@ -111,8 +111,8 @@ impl Streams<'_> {
         Ok(Run::read(usage, self.bytes(), self.path, Some(counted))?.with_buffers(buffers))
     }
 
-    /// A descriptor for each stream, so that the kernel's read-ahead sees every one of them on its
-    /// own.
+    /// Reads through the page cache with a descriptor for each stream, so that the kernel reads
+    /// ahead for each stream separately.
     fn cached(&self) -> Result<Run, BenchError> {
         let meter = Meter::start();
         let open = || File::open(self.path).map_err(BenchError::system("open", self.path));
@@ -123,7 +123,7 @@ impl Streams<'_> {
         Run::read(usage, self.bytes(), self.path, None)
     }
 
-    /// The same bytes from front to back, nothing copied.
+    /// Reads the same bytes from front to back without copying them.
     fn limit(&self) -> Result<Run, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
         let meter = Meter::start();
@@ -138,8 +138,8 @@ impl Streams<'_> {
         self.ended(meter, file, vec![reader])
     }
 
-    /// Each stream begins at its part; all are read to the ends of their parts, a piece of each in
-    /// turn.
+    /// Positions each stream at its part, and reads all streams to the ends of their parts, one
+    /// piece of each in turn.
     fn in_turns<S: Read + Seek>(&self, streams: &mut [S]) -> Result<(), BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
         for (index, stream) in streams.iter_mut().enumerate() {

@@ -1,8 +1,9 @@
-//! The library's streams against the page cache, where direct I/O used to lose: small steps, many
-//! streams in one file, and random reads, which no read-ahead may slow down.
+//! Compares the library's streams with the page cache in the workloads in which direct I/O used to
+//! be slower: small steps, many streams in one file, and random reads, which read-ahead must not
+//! slow down.
 //!
-//! Every workload has several ways to do the same; the first is the stream. They take turns, each
-//! run beginning with another one, and each starts cold.
+//! Every workload is done in several ways, of which the first is the library's stream. The ways
+//! take turns, each run beginning with another one, and each starts cold.
 
 mod many;
 mod plan;
@@ -20,13 +21,13 @@ pub use plan::{Part, Plan};
 pub use report::{Report, Way, Workload};
 pub use run::Run;
 
-/// Measures every workload asked for.
+/// Measures the requested workloads.
 ///
 /// # Errors
-/// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
+/// [`BenchError`]; [`BenchError::NotCold`] if the cache cannot be emptied.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let size = plan::check(plan)?;
-    // What a process pays once, whatever it reads: the choice of an engine.
+    // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
     let (runs, time) = plan.expected(size, progress::pace(&plan.directory));
     progress::begin(runs, time);
@@ -34,7 +35,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let source = match &plan.file {
         Some(path) => path.clone(),
         None if plan.parts.iter().any(|part| *part != Part::Write) => scratch.random_file("source", size)?,
-        // Only to learn where it is.
+        // The file is needed only to describe the storage below it.
         None => scratch.random_file("source", 1)?,
     };
     let mut workloads = Vec::new();

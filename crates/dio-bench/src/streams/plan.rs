@@ -1,4 +1,4 @@
-//! The measurements that are asked for.
+//! The measurements that a user asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,39 +33,39 @@ pub enum Part {
 pub struct Plan {
     /// The workloads.
     pub parts: Vec<Part>,
-    /// Bytes that each workload reads or writes, or among which random reads are spread; of an
-    /// existing file, at most so much.
+    /// Bytes that each workload reads or writes, or over which random reads are spread; for an
+    /// existing file, the most bytes to use.
     pub size: u64,
-    /// Bytes of a workload whose every small step costs a system call.
+    /// Bytes of a workload in which every small step is a system call.
     pub small_size: u64,
     /// Bytes of each step of reading and writing.
     pub steps: Vec<u64>,
-    /// Streams in one file.
+    /// Number of streams in one file.
     pub streams: usize,
-    /// Bytes read from a stream before it is the next one's turn.
+    /// Bytes read from a stream before the turn of the next one.
     pub piece: u64,
-    /// Bytes of memory for each of many streams, the block with the consumer included.
+    /// Bytes of memory for each of many streams, including the block that the consumer holds.
     pub stream_memory: usize,
     /// Random reads of each way and run.
     pub reads: u64,
     /// The directory in which files are made.
     pub directory: PathBuf,
-    /// An existing file to read instead; what is written is made in `directory`.
+    /// An existing file to read instead; files that are written are created in `directory`.
     pub file: Option<PathBuf>,
     /// Runs of each way.
     pub runs: usize,
-    /// The number of the first run: it decides which way begins, and what is read at random.
+    /// The number of the first run. It determines which way begins, and the offsets of random
+    /// reads.
     pub round: usize,
-    /// What is made cold before each run.
+    /// The caches that are emptied before each run.
     pub cold: Cold,
 }
 
 impl Plan {
-    /// How many runs there are, and about how long they take, where the disk moves `pace` bytes a
-    /// second.
+    /// The number of runs, and about how long they take on a disk that moves `pace` bytes a second.
     pub(super) fn expected(&self, size: u64, pace: f64) -> (usize, Duration) {
         let (mut ways, mut time) = (0, time_for(size, pace));
-        // Steps of single bytes cost the processor some 5 ns each, and others some 200.
+        // Steps of less than 64 bytes cost some 5 ns of CPU time each, larger ones some 200 ns.
         let stepping = |step: u64, bytes: u64| {
             let each = if step < 64 { 5e-9 } else { 2e-7 };
             time_for(bytes, pace) + Duration::from_secs_f64(bytes as f64 / step as f64 * each)
@@ -77,7 +77,7 @@ impl Plan {
                     (2 * self.steps.len(), self.steps.iter().map(|step| 2 * stepping(*step, bytes_of(*step))).sum())
                 }
                 Part::Many => (3, 3 * time_for(size, pace)),
-                // One after the other, each waits some 0.2 ms.
+                // The reads are made one after the other; each takes some 0.2 ms.
                 Part::Random => (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4)),
             };
             ways += count;
@@ -87,7 +87,7 @@ impl Plan {
     }
 }
 
-/// Refuses what measures nothing; returns how many bytes there are to work on.
+/// Rejects a plan that measures nothing; returns the number of bytes to work on.
 pub(super) fn check(plan: &Plan) -> Result<u64, BenchError> {
     let refuse = |text: String| Err(BenchError::Asked(text));
     let counts = [plan.size, plan.small_size, plan.piece, plan.reads, plan.streams as u64, plan.runs as u64];

@@ -1,4 +1,5 @@
-//! Random reads through a stream, whose read-ahead must see that there is nothing to read ahead.
+//! Measures random reads through a stream, whose read-ahead must detect that reading ahead is
+//! useless.
 
 use std::hint::black_box;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,13 +19,13 @@ use crate::data::Random;
 use crate::measure::{Meter, Usage};
 use dio_common::units;
 
-/// Reads of one way before it is the other's turn: the two differ by a few per cent, a disk's speed
-/// from one second to the next by more. Long enough that what a stream still has in flight when its
-/// turn ends does not count.
+/// Reads of one way before the turn of the other. The ways differ by a few per cent, while a disk's
+/// speed changes by more from one second to the next, so turns have to be short. But they are long
+/// enough that the reads which a stream still has in flight at the end of its turn do not matter.
 const TURN: u64 = 1000;
 
-/// Reads whole blocks at random places of the first `size` bytes: by the stream, and one by one
-/// without read-ahead.
+/// Reads whole blocks at random offsets in the first `size` bytes: through the stream, and one by
+/// one without read-ahead.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let (mut stream, mut alone) = (Vec::new(), Vec::new());
     for run in 0..plan.runs {
@@ -38,14 +39,15 @@ pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, Be
     Ok(Workload::new(name, Part::Random, (RANDOM_BYTES, plan.reads * RANDOM_BYTES), runs))
 }
 
-/// One run of both: turns A B, B A, A B, … until each has made its reads. Only the reads are timed;
-/// each way has places of its own, so that neither finds in the device what the other has fetched.
+/// One run of both ways: turns A B, B A, A B, … until each has made its reads. Only the reads are
+/// timed. Each way has its own random offsets, so that neither finds data in the device's cache
+/// that the other has fetched.
 fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, Run), BenchError> {
     let failed = |error| BenchError::system("read", path)(error);
     let open = || OpenOptions::new().read(true).mode(Mode::Direct).open(path).map(Arc::new);
     let (through, alone): (Arc<File>, Arc<File>) = (open()?, open()?);
     let mut reader = Reader::new(Arc::clone(&through)).map_err(failed)?;
-    // The same aligned memory for both: what differs is the stream alone.
+    // Both use the same aligned memory, so that they differ in the stream only.
     let pool = Pool::new(RANDOM_BYTES as usize, 1).map_err(BenchError::system("map memory for", path))?;
     let mut memory = pool.try_take().expect("nobody else takes from this pool");
     let mut places = [2 * round, 2 * round + 1].map(Random::new);
@@ -96,9 +98,9 @@ mod tests {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let path = scratch.random_file("data", 64 * RANDOM_BYTES).unwrap();
         let reads = TURN + 7;
-        // Every read went to the file, and without read-ahead none brought more than was asked for.
-        // What the process reads is counted, and other tests read too: that only adds, and not each
-        // time.
+        // Every read went to the file, and without read-ahead none read more than was requested.
+        // The counter is that of the process, and other tests read at the same time; their reads
+        // can only add to it, so one good run of several is enough.
         let mut runs = (0..8).map(|_| alternate(&path, 64, reads, 0).unwrap());
         let good = |(_, alone): &(Run, Run)| alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10;
         let (through, alone) = runs.find(good).expect("a run that brought no more than was asked for");

@@ -1,4 +1,4 @@
-//! The result: the ways of each workload, compared with the stream.
+//! The result: the ways of each workload, compared with the library's stream.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +13,24 @@ use crate::stats::{Summary, number};
 pub struct Way {
     /// Its name.
     pub name: String,
-    /// Elapsed seconds, median.
+    /// Elapsed seconds; the median.
     #[serde(default)]
     pub seconds: f64,
-    /// CPU seconds of the process, kernel time included, median.
+    /// CPU seconds of the process, kernel time included; the median.
     #[serde(default)]
     pub cpu_seconds: f64,
-    /// Bytes per second at the median.
+    /// Bytes per second, from the median of the elapsed time.
     #[serde(default, deserialize_with = "number")]
     pub bytes_per_second: f64,
-    /// Steps per second at the median: calls of the program, whatever the requests to the device.
+    /// Steps per second, from the median of the elapsed time. A step is one call of the program,
+    /// however many requests go to the device.
     #[serde(default, deserialize_with = "number")]
     pub steps_per_second: f64,
-    /// Elapsed time of the stream divided by this way's, run by run, the median of that: below 1
-    /// the stream is faster.
+    /// Elapsed time of the stream divided by that of this way, run by run; the median of these
+    /// quotients. Below 1 the stream is faster.
     #[serde(deserialize_with = "number")]
     pub stream_ratio: f64,
-    /// Bytes read in vain for each byte asked for; the worst run.
+    /// Bytes read in vain for each requested byte; the greatest of all runs.
     pub in_vain_part: Option<f64>,
     /// Bytes of the streams' buffers.
     pub buffer_bytes: Option<u64>,
@@ -42,7 +43,7 @@ pub struct Way {
 /// One workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Workload {
-    /// What is done.
+    /// The name of the workload.
     pub name: String,
     /// The group it belongs to.
     #[serde(default)]
@@ -51,7 +52,7 @@ pub struct Workload {
     pub step_bytes: u64,
     /// Bytes read or written in all.
     pub bytes: u64,
-    /// The stream, then the ways to compare it with.
+    /// The stream, then the ways that it is compared with.
     pub ways: Vec<Way>,
 }
 
@@ -60,7 +61,7 @@ pub struct Workload {
 pub struct Report {
     /// The workloads, in the order of [`Part`].
     pub workloads: Vec<Workload>,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
     /// Runs of each way.
     pub runs: usize,

@@ -15,13 +15,13 @@ use crate::progress;
 /// One run of one way.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// Time, CPU time, bytes from the device.
+    /// Time, CPU time, and bytes from the device.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Bytes that were read and not asked for: the greatest of what the counters of the device, the
-    /// file and the streams tell. The first two cannot see bytes in vain behind others that were
-    /// kept and asked for again, the last misses what is in flight. `None` where nothing counts
-    /// them, and for writing.
+    /// Bytes that were read but not requested: the greatest of the values from the counters of the
+    /// device, of the file and of the streams. The first two miss bytes read in vain if as many
+    /// other bytes were kept and requested again; the last misses reads in flight. `None` if no
+    /// counter exists, and for writing.
     pub in_vain_bytes: Option<u64>,
     /// Bytes of the streams' buffers; `None` for ways without the library.
     pub buffer_bytes: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that read `bytes` of a file that is closed now.
+    /// The result of a run that read `bytes` of a file that is closed now.
     pub(super) fn read(usage: Usage, bytes: u64, path: &Path, counted: Option<Counted>) -> Result<Run, BenchError> {
         let beyond = [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
         let in_vain = beyond.map(|read| read.saturating_sub(bytes)).chain(counted.map(|counted| counted.streams));
@@ -43,28 +43,28 @@ impl Run {
     }
 }
 
-/// What the library counted in a run.
+/// The library's counters in a run.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     /// Bytes read from the file.
     file: u64,
-    /// Bytes that streams read and nobody asked for.
+    /// Bytes that streams read ahead and that were never requested.
     streams: u64,
 }
 
 impl Counted {
-    /// The counters of a file whose streams are gone; `stats` are the last of each.
+    /// The counters of a file whose streams are closed; `stats` are the last values of each stream.
     pub(super) fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> Counted {
         let streams = stats.into_iter().map(|stats| stats.unused + stats.ahead).sum();
         Counted { file: file.counters().read.total(), streams }
     }
 }
 
-/// A way that is to run, with its name.
+/// A name, and a function that makes one run.
 pub(super) type Runner<'a> = (&'static str, Box<dyn FnMut() -> Result<Run, BenchError> + 'a>);
 
-/// The runs of each way, made in turns: A B C, B C A, …, so that neither a drift of the machine nor
-/// what one way leaves behind always hits the same one.
+/// Makes the runs of all ways in turns: A B C, B C A, …. Neither a drift of the machine nor the
+/// state that one way leaves behind affects the same way in every round.
 pub(super) fn in_turns(plan: &Plan, ways: &mut [Runner<'_>]) -> Result<Vec<(&'static str, Vec<Run>)>, BenchError> {
     let mut results: Vec<_> = ways.iter().map(|(name, _)| (*name, Vec::new())).collect();
     for run in 0..plan.runs {

@@ -1,4 +1,4 @@
-//! Reading and writing a file from front to back in steps.
+//! Measures reading and writing a file from front to back in steps.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -18,26 +18,26 @@ use crate::increments::read_all;
 use crate::measure::Meter;
 use dio_common::units;
 
-/// Below this a program that cares puts a buffer of its own before the system calls: the stream
-/// meets both, the calls on fewer bytes.
+/// With steps below this size, a careful program buffers its system calls. The stream is compared
+/// with both kinds of programs; the unbuffered one moves fewer bytes.
 const SMALL_STEP: u64 = 4096;
 
-/// Bytes of the buffer that such a program uses, the standard library's own choice.
+/// Bytes of the buffer of such a program: the standard library's default.
 const USUAL_BUFFER: usize = 8192;
 
-/// Bytes of the pattern that is written again and again.
+/// Bytes of the pattern that is written repeatedly.
 const PATTERN: u64 = 1 << 20;
 
-/// How the page cache is used.
+/// How a program calls the page cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Calls {
     /// A system call for each step.
     Each,
-    /// The standard library's buffer between.
+    /// Through the standard library's buffer.
     Buffered,
 }
 
-/// What is compared for each step: the calls, and how many bytes.
+/// The comparisons to make: the step, the kind of calls, and the number of bytes.
 fn comparisons(plan: &Plan, size: u64) -> Vec<(u64, Calls, u64)> {
     let of = |step: &u64| match *step {
         step if step < SMALL_STEP => {
@@ -53,7 +53,7 @@ fn name(verb: &str, step: u64, calls: Calls) -> String {
     format!("{verb} in steps of {}{note}", units::size(step))
 }
 
-/// Reads `size` bytes of `source` in every step.
+/// Reads `size` bytes of `source` with every step size.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
         let cold = || make_cold(source, plan.cold);
@@ -77,7 +77,7 @@ fn buffer(step: u64, bytes: u64) -> Vec<u8> {
     vec![0; usize::try_from(step.min(bytes)).unwrap_or(usize::MAX)]
 }
 
-/// Opening and closing count, here and in the other ways.
+/// The time includes opening and closing, here and in the other ways.
 fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<Run, BenchError> {
     let mut buffer = buffer(step, bytes);
     let meter = Meter::start();
@@ -102,7 +102,7 @@ fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) 
     Run::read(usage, bytes, path, None)
 }
 
-/// Writes `size` bytes to a new file `target` in every step, and removes it.
+/// Writes `size` bytes to a new file `target` with every step size, and removes it each time.
 pub(super) fn write(plan: &Plan, target: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
         let source = Source::new(step, bytes);
@@ -123,7 +123,7 @@ pub(super) fn write(plan: &Plan, target: &Path, size: u64, found: &mut Vec<Workl
     make_absent(target, plan.cold)
 }
 
-/// What is written: random bytes, again and again, in steps.
+/// The data to write: the same random bytes repeated, in steps.
 struct Source {
     pattern: Vec<u8>,
     step: usize,
@@ -133,7 +133,7 @@ struct Source {
 impl Source {
     fn new(step: u64, bytes: u64) -> Source {
         let step = usize::try_from(step.min(bytes)).unwrap_or(usize::MAX);
-        // Whole steps, so that none is cut.
+        // The pattern consists of whole steps, so that no step is cut.
         let mut pattern = vec![0; step * (PATTERN as usize / step).max(1)];
         Random::new(bytes).fill(&mut pattern);
         Source { pattern, step, bytes }
@@ -180,7 +180,7 @@ fn write_cached<W: AsFile>(path: &Path, source: &Source, wrap: impl Fn(File) -> 
     written(meter, path, source.bytes)
 }
 
-/// A writer with a file below it, to be synced.
+/// A writer on top of a file that can be synced.
 trait AsFile: Write {
     fn as_file(&self) -> &File;
 }
@@ -197,7 +197,7 @@ impl AsFile for BufWriter<File> {
     }
 }
 
-/// The run that ends now with a closed file, which must hold every byte.
+/// Ends a run whose file is closed now, and checks that the file has all bytes.
 fn written(meter: Meter, path: &Path, bytes: u64) -> Result<Run, BenchError> {
     let usage = meter.stop();
     let length = std::fs::metadata(path).map_err(BenchError::system("open", path))?.len();
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn every_way_writes_the_same_bytes() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
-        // More than the pattern, and not in whole steps.
+        // The size exceeds the pattern, and is no multiple of the step.
         let source = Source::new(1000, PATTERN + 12_345);
         let mut expected = Vec::new();
         source.write_all(&mut expected, Path::new("x")).unwrap();

@@ -1,5 +1,5 @@
-//! Copying a file from one modelled disk to another: `dio cp`, which reads and writes at once, and
-//! `dd`, which takes turns.
+//! Measures copying a file from one modelled disk to another: by `dio cp`, which reads and writes
+//! at the same time, and by `dd`, which alternates between reading and writing.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,10 +14,10 @@ use crate::progress;
 use crate::stats::Summary;
 use crate::study::turns;
 
-/// Bytes of the buffer that source and copy are compared with.
+/// Bytes of the buffer for comparing source and copy.
 const BUFFER: usize = 4 << 20;
 
-/// Copies in turns, each time to a new file.
+/// Copies by both programs in turns, each time to a new file.
 pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, BenchError> {
     let (source, target) = (from.join("source"), to.join("copy"));
     make(&source, plan.copy)?;
@@ -50,7 +50,7 @@ pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, Bench
     })
 }
 
-/// A file of random bytes.
+/// Creates a file of random bytes.
 fn make(path: &Path, bytes: u64) -> Result<(), BenchError> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let scratch = crate::data::Scratch::new(directory)?;

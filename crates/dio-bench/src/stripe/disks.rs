@@ -1,11 +1,12 @@
-//! The program behind the modelled disks: a file system whose only files are images in memory, each
-//! answered when the model of its disk says so.
+//! The server of the modelled disks: a FUSE file system whose files are images in memory. Each
+//! request is answered when the model of its disk says so.
 //!
-//! It runs in a process of its own: who waits for a modelled disk may wait in the kernel, where no
-//! signal reaches it, and would keep the device of the very server open that it waits for. It is in
-//! a mount namespace of its own too, for the same reason: the last process of a namespace takes
-//! down what is mounted there. When its standard input ends, as with the process that started it,
-//! the server ends; the kernel answers what is open with errors, and whoever waits goes on.
+//! The server runs in a process of its own. A process that waits for a modelled disk may wait in
+//! the kernel, where no signal reaches it. If the server were part of that process, the process
+//! would keep open the FUSE device whose closing ends the wait. For the same reason the server has
+//! a mount namespace of its own: the last process of a namespace unmounts what is mounted there.
+//! The server ends when its standard input ends, which also happens when its parent ends. The
+//! kernel then fails all open requests, and the waiting processes go on.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -32,42 +33,43 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::model::{Channels, Timing, Way};
 use crate::BenchError;
 
-/// Requests that the kernel may hand over before answers come: more than all disks' loop devices
+/// Requests that the kernel may send before answers arrive: more than the loop devices of all disks
 /// have.
 const MOST_WAITING: u16 = 2048;
-/// Threads that take requests; they copy, and do not wait.
+/// Threads that receive requests. They only copy, and do not wait.
 const THREADS: usize = 3;
-/// Nothing about the images changes.
+/// How long the kernel may cache attributes: practically for ever, since an image's attributes do
+/// not change.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
-/// The number of the first image; 1 is the directory.
+/// The inode number of the first image; 1 is the directory.
 const FIRST: u64 = 2;
 
-/// What the server says when its images are there.
+/// The line that the server prints once its images exist.
 pub(super) const READY: &str = "ready";
 
-/// What is served.
+/// The disks to serve.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// The directory in which the images appear, as `0`, `1` and so on.
     pub at: std::path::PathBuf,
-    /// How many there are.
+    /// Number of disks.
     pub disks: usize,
-    /// Bytes of each; memory is taken for what is written.
+    /// Bytes of each disk; memory is allocated for written data only.
     pub bytes: u64,
-    /// What each can do.
+    /// The performance of each disk.
     pub timing: Timing,
 }
 
-/// Serves modelled disks until standard input ends. They answer at once until the first byte comes
-/// there.
+/// Serves modelled disks until standard input ends. Requests are answered at once until a first
+/// byte arrives on standard input; from then on the model delays them.
 ///
 /// # Errors
-/// [`BenchError`]: no memory, no right to mount.
+/// [`BenchError`]: not enough memory, or no right to mount.
 pub fn serve(service: &Service) -> Result<(), BenchError> {
     let failed = |operation| BenchError::system(operation, &service.at);
     let fuse = mount_images(&service.at)?;
-    // What is mounted upon the images must not go with this process: it would wait for answers that
-    // only this process gives.
+    // File systems that others mount on the images must not belong to this process: at its end it
+    // would unmount them, and wait for answers that only it can give.
     dio_sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
     let mounted = Mounted(&service.at);
     let timed = Arc::new(AtomicBool::new(false));
@@ -78,7 +80,8 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     let _serving = session.and_then(Session::spawn).map_err(failed("serve"))?;
     println!("{READY}");
     io::stdout().flush().map_err(failed("announce"))?;
-    // The first word: what is set up on the disks is there. Then it ends.
+    // The first byte means that the setup on the disks is complete. The end of the input means that
+    // the server has to end.
     let mut input = io::stdin().lock();
     if matches!(input.read(&mut [0]), Ok(1)) {
         timed.store(true, Relaxed);
@@ -88,7 +91,7 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Mounts the images' file system, and gives its device.
+/// Mounts the images' file system, and returns its FUSE device.
 fn mount_images(at: &Path) -> Result<File, BenchError> {
     let device = Path::new("/dev/fuse");
     let fuse = OpenOptions::new().read(true).write(true).open(device).map_err(BenchError::system("open", device))?;
@@ -100,7 +103,7 @@ fn mount_images(at: &Path) -> Result<File, BenchError> {
     Ok(fuse)
 }
 
-/// Taken down when dropped, however busy, as far as this process sees it.
+/// A mount that is detached when dropped, however busy it is, in this process's namespace.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -109,7 +112,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// An answer that waits for its time.
+/// An answer that is sent at a later time.
 #[derive(Debug)]
 enum Answer {
     Bytes(ReplyData, Vec<u8>, usize),
@@ -117,7 +120,7 @@ enum Answer {
     Flushed(ReplyEmpty),
 }
 
-/// Answers by time, and by arrival where that is the same.
+/// Answers, ordered by their time, and by arrival if the times are equal.
 type Due = BTreeMap<(Instant, u64), Answer>;
 
 #[derive(Debug)]
@@ -125,15 +128,15 @@ struct Queue {
     channels: Channels,
     due: Due,
     arrived: u64,
-    /// Memory of reads that were answered.
+    /// Buffers of answered reads, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-/// A disk: its bytes, and a thread that answers.
+/// A disk: its contents, and a thread that answers its requests.
 #[derive(Debug)]
 struct Disk {
     image: File,
-    /// Until then, answers are given at once.
+    /// Set once the disk's timing applies; until then requests are answered at once.
     timed: Arc<AtomicBool>,
     queue: Mutex<Queue>,
     earlier: Condvar,
@@ -156,7 +159,7 @@ impl Disk {
         self.queue.lock()
     }
 
-    /// Keeps an answer until `due`.
+    /// Queues an answer to be sent at `due`.
     fn put(&self, queue: &mut Queue, due: Instant, answer: Answer) {
         let due = if self.timed.load(Relaxed) { due } else { queue.channels.forget(Instant::now()) };
         queue.arrived += 1;
@@ -164,7 +167,7 @@ impl Disk {
         self.earlier.notify_one();
     }
 
-    /// Answers what is due, and sleeps until the next.
+    /// Sends the answers that are due, and sleeps until the next one is.
     fn answer(&self) {
         let mut queue = self.queue();
         loop {
@@ -207,7 +210,7 @@ impl Disk {
     }
 }
 
-/// Answers, and gives back the memory that was used.
+/// Sends an answer, and returns the buffer that it used.
 fn give(answer: Answer) -> Option<Vec<u8>> {
     match answer {
         Answer::Bytes(reply, memory, size) => {
@@ -261,9 +264,10 @@ impl Images {
 
 impl Filesystem for Images {
     fn init(&mut self, _request: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
-        // Without it the kernel waits for each request of a direct transfer.
+        // Without this the kernel waits for each request of a direct transfer before it sends the
+        // next.
         config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| io::ErrorKind::Unsupported)?;
-        // The nearest that is possible will do.
+        // The kernel lowers the value to the greatest possible one, which is good enough.
         let _ = config.set_max_background(MOST_WAITING);
         let _ = config.set_congestion_threshold(MOST_WAITING);
         Ok(())
@@ -289,7 +293,7 @@ impl Filesystem for Images {
     }
 
     fn setattr(&self, _request: &Request<'_>, inode: INodeNo, _changes: &Changes, reply: ReplyAttr) {
-        // Times, which nobody looks at.
+        // Only times change, and no program reads them.
         reply.attr(&FOR_EVER, &self.attr(inode));
     }
 
@@ -358,7 +362,8 @@ impl Filesystem for Images {
         reply: ReplyEmpty,
     ) {
         let Some(disk) = self.disk(inode) else { return reply.error(Errno::ISDIR) };
-        // What a loop device makes of a discard gives the memory back; nothing may grow.
+        // A loop device turns a discard into a hole, which frees the memory. The file must not
+        // grow.
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned()) | FallocateFlags::KEEP_SIZE;
         match fallocate(&disk.image, mode, offset, length) {
             Ok(()) => reply.ok(),

@@ -1,6 +1,6 @@
-//! Striped files: a request over several stripes that submits all of them and waits once, against a
-//! loop that waits for each stripe, and against asynchronous I/O with as many bytes in flight,
-//! which is as fast as the storage goes.
+//! Measures striped files. A request over several stripes that submits all of them and waits once
+//! is compared with a loop that waits for each stripe, and with asynchronous I/O with as many bytes
+//! in flight, which shows the speed of the storage.
 //!
 //! The reference is Lustre's change of the same kind (LU-13798): 64 MiB requests of 1 MiB stripes
 //! over 8 targets.
@@ -40,7 +40,7 @@ use ways::{Depth, Memory, Subject};
 /// Measures every rig.
 ///
 /// # Errors
-/// [`BenchError`]. A rig that cannot be had here is no error: the report says so.
+/// [`BenchError`]. A rig that is not available here is no error: the report says so.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     let environment = {
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// Why a rig cannot be had.
+/// The reason why a rig is not available; `None` if it is.
 fn refusal(plan: &Plan, rig: Rig) -> Option<String> {
     if let Some((_, reason)) = plan.refused.iter().find(|(refused, _)| *refused == rig) {
         return Some(reason.clone());
@@ -85,7 +85,7 @@ fn refusal(plan: &Plan, rig: Rig) -> Option<String> {
     }
 }
 
-/// Sets a rig up, measures, and takes it down.
+/// Sets up a rig, measures on it, and takes it down.
 fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> Result<(), BenchError> {
     let targets = plan.most_targets();
     match rig {
@@ -116,7 +116,7 @@ fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> R
     Ok(())
 }
 
-/// Every layout of a rig, a file for each.
+/// Measures every layout of a rig, with a file for each.
 fn sweep(
     plan: &Plan,
     rig: Rig,
@@ -129,7 +129,8 @@ fn sweep(
         let directories = &directories[..count];
         let mut subject = Subject::make(path, directories, stripe, plan.file_bytes(), memory)?;
         for direction in &plan.directions {
-            // Asynchronous writes leave other bytes than those that are looked for.
+            // Asynchronous writes leave other data in the file than the comparison after reading
+            // expects.
             subject.fill()?;
             for transfer in &plan.transfers {
                 let rates = rates(plan, &mut subject, *direction, *transfer)?;
@@ -142,7 +143,7 @@ fn sweep(
     Ok(())
 }
 
-/// MiB per second of each way, in turns.
+/// MiB per second of each run of each way; the ways take turns.
 fn rates(
     plan: &Plan,
     subject: &mut Subject<'_>,
@@ -221,8 +222,8 @@ pub(crate) mod tests {
             let rates = [row.wait_each_mib_s, row.submit_all_mib_s, row.async_mib_s];
             assert!(rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "{row:?}");
             assert!(row.gain.min > 0.0 && row.gain.min <= row.gain.max, "{row:?}");
-            // All of a request is in flight, however small the stripes, unless the engine takes
-            // fewer.
+            // All bytes of a request are in flight, however small the stripes are, unless the
+            // engine has a lower limit.
             assert_eq!(row.async_depth_wanted * row.stripe_bytes, row.transfer_bytes);
             let ring = dio::Io::shared().unwrap().engine_name() == "uring";
             assert!(row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64, "{row:?}");

@@ -1,21 +1,21 @@
-//! When a modelled disk answers. Pure: time comes from the caller.
+//! A model of when a disk answers. It has no clock: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// What a modelled disk can do.
+/// The performance of a modelled disk.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Timing {
-    /// Least time from the arrival of a request to its answer, in seconds.
+    /// Shortest time from the arrival of a request to its answer, in seconds.
     pub service_seconds: f64,
-    /// Bytes per second that it reads.
+    /// Bytes that it can read per second.
     pub read_bytes_per_second: u64,
-    /// Bytes per second that it writes, at the same time.
+    /// Bytes that it can write per second, at the same time.
     pub write_bytes_per_second: u64,
 }
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// From the disk.
@@ -26,24 +26,24 @@ pub(super) enum Way {
 
 /// The state of one disk: a channel for each direction, whose requests queue.
 ///
-/// A request has its turn in the channel when those before it are through, holds it for its bytes,
-/// and is answered when its bytes are through, but not before the service time is over. That time
-/// is spent beside what else is queued, as in a disk with a queue of commands, and unlike one whose
-/// arm must move for each.
+/// A request enters its channel when all earlier requests have left it, and occupies it for a time
+/// proportional to its bytes. It is answered when it leaves the channel, but not before the service
+/// time has passed since its arrival. The service times of queued requests overlap, as in a disk
+/// with a command queue, and unlike in a disk whose arm must move for each request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     timing: Timing,
-    /// When what was accepted in each direction will be through.
+    /// The times at which the channels will have finished all accepted requests.
     free: [Instant; 2],
 }
 
 impl Channels {
-    /// An idle disk.
+    /// Creates an idle disk.
     pub(super) fn new(timing: Timing, now: Instant) -> Channels {
         Channels { timing, free: [now; 2] }
     }
 
-    /// When a request that comes now is answered.
+    /// The time at which a request that arrives now is answered.
     pub(super) fn transfer(&mut self, now: Instant, way: Way, bytes: u64) -> Instant {
         let (channel, speed) = match way {
             Way::Read => (0, self.timing.read_bytes_per_second),
@@ -54,13 +54,13 @@ impl Channels {
         through.max(now + self.service())
     }
 
-    /// When a flush that comes now is answered: after what came before.
+    /// The time at which a flush that arrives now is answered: after all earlier writes.
     pub(super) fn flush(&self, now: Instant) -> Instant {
         self.free[1].max(now) + self.service()
     }
 
-    /// Forgets what was accepted: the disk is idle from `now` on, at which a request without any
-    /// time is answered.
+    /// Forgets all accepted requests, so that the disk is idle from `now` on. Returns `now`, at
+    /// which a request without any delay is answered.
     pub(super) fn forget(&mut self, now: Instant) -> Instant {
         self.free = [now; 2];
         now
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(millis(last, now), 80, "the channel is never idle in between");
         assert_eq!(millis(disk.transfer(now, Way::Write, MIB), now), 20, "the other direction is free");
         assert_eq!(millis(disk.flush(now), now), 30);
-        // An idle channel keeps no credit.
+        // An idle channel accumulates no credit.
         let later = now + Duration::from_secs(1);
         assert_eq!(millis(disk.transfer(later, Way::Read, 2 * MIB), later), 20);
     }

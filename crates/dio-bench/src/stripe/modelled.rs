@@ -14,21 +14,21 @@ use crate::study::device::Loop;
 use crate::study::said_by;
 use crate::undo::Undo;
 
-/// Most bytes of a request to a loop device, KiB: as many as the kernel hands to a FUSE server at a
-/// time.
+/// The most KiB of a request to a loop device: as many as the kernel sends to a FUSE server in one
+/// request.
 const REQUEST_KIB: &str = "1024";
 
-/// A child that ends when its standard input does.
+/// A child process that ends when its standard input ends.
 #[derive(Debug)]
 pub(super) struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until it says that it is ready. What else it said in that line is
-    /// returned.
+    /// Starts the child, and waits for the line that says that it is ready. Returns the rest of
+    /// that line.
     pub(super) fn start(command: &mut Command) -> Result<(Server, String), BenchError> {
         let shown = PathBuf::from(command.get_program());
-        // In a group of its own: a key that interrupts this program must not end it before what is
-        // built upon it.
+        // The child has a process group of its own: a key that interrupts this program must not end
+        // the child before the mounts that depend on it.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut server = Server(command.spawn().map_err(BenchError::system("start", &shown))?);
         let mut line = String::new();
@@ -41,13 +41,13 @@ impl Server {
         }
     }
 
-    /// Says that what is set up with its help is there.
+    /// Tells the child that the setup on its disks is complete.
     fn begin(&mut self) -> Result<(), BenchError> {
         let told = self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"\n"));
         told.map_err(BenchError::system("tell", Path::new("the modelled disks")))
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(super) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -60,10 +60,10 @@ impl Drop for Server {
     }
 }
 
-/// Modelled disks. What was set up last is taken down first.
+/// Modelled disks. They are taken down in the reverse order of their setup.
 #[derive(Debug)]
 pub(super) struct Modelled {
-    /// A directory on each.
+    /// One directory on each disk.
     pub(super) directories: Vec<PathBuf>,
     _mounts: Vec<Undo>,
     _images: Undo,
@@ -72,7 +72,7 @@ pub(super) struct Modelled {
 }
 
 impl Modelled {
-    /// As many disks as the plan needs.
+    /// Sets up this many disks.
     pub(super) fn set_up(plan: &Plan, disks: usize) -> Result<Modelled, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let images = scratch.path("images");
@@ -103,23 +103,23 @@ pub(super) fn make(directory: &Path) -> Result<(), BenchError> {
     std::fs::create_dir(directory).map_err(BenchError::system("create", directory))
 }
 
-/// Makes a file system on an image and mounts it.
+/// Creates a file system on an image and mounts it.
 fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
     let device = Loop::over(image)?;
     if let Some(name) = device.device().file_name() {
         let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
-        // Larger requests are cut by the kernel, with the same timing.
+        // If this fails, the kernel splits larger requests, with the same timing.
         let _ = std::fs::write(limit, REQUEST_KIB);
     }
-    // In place and ahead of time: extents that are written to are the disk's time, journals and
-    // tables are not.
+    // The file system has no journal, and its tables are written in advance, so that only writes of
+    // data take the disk's time.
     let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
     said_by(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]);
     let (_, mounted) = Undo::of(&mut mount, |_| Undo::unmounting(at))?;
-    // A device that is detached while it is in use goes with its last user, however that comes
-    // about.
+    // A device that is detached while it is in use disappears with its last user, in whatever way
+    // that user ends.
     drop(device);
     Ok(mounted)
 }

@@ -1,9 +1,9 @@
-//! Directories of a network file system, whose servers are in another network namespace of this
-//! machine: SSHFS over a pair of virtual Ethernet devices, without encryption, a connection and a
-//! server for each directory.
+//! Directories of a network file system whose servers are in another network namespace of this
+//! machine: SSHFS over a pair of virtual Ethernet devices, without encryption, with a connection
+//! and a server for each directory.
 //!
-//! The benchmark is in a network namespace of its own (`unshare(1)`), and so are the servers:
-//! neither the machine's interfaces nor its routes are touched, and all of it is gone with the
+//! The benchmark is in a network namespace of its own (`unshare(1)`), and so are the servers.
+//! Neither the machine's interfaces nor its routes are touched, and everything disappears with the
 //! processes.
 
 use std::io::Write;
@@ -22,22 +22,23 @@ use crate::data::Scratch;
 use crate::study::said_by;
 use crate::undo::Undo;
 
-/// Where Debian's package `openssh-sftp-server`, and others, have the server.
+/// Paths of the server in Debian's package `openssh-sftp-server` and in other distributions.
 const SFTP_SERVERS: [&str; 3] =
     ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
 
-/// The ends of the connection, in a network that nobody else can reach (RFC 5737, TEST-NET-1).
+/// Addresses of the two ends of the connection, in a network that no other machine can reach (RFC
+/// 5737, TEST-NET-1).
 const HERE: &str = "192.0.2.1";
 const THERE: &str = "192.0.2.2";
 
 /// How long a mount may take to appear.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Each request waits for its server: otherwise a write is over when it is sent, and a reader is
-/// read ahead for.
+/// Each request waits for its server. Without these options a write would end when it is sent, and
+/// reads would be read ahead.
 const OPTIONS: &str = "sshfs_sync,no_readahead,dir_cache=no";
 
-/// Why there can be no such mounts here, with the package that is missing.
+/// The reason why such mounts are not possible here, with the names of the missing packages.
 pub(super) fn missing() -> Option<String> {
     let there = |program: &str| {
         std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(program).is_file()))
@@ -59,7 +60,7 @@ fn sftp_server() -> Option<&'static Path> {
 /// Mounts of the network file system.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// A directory on each.
+    /// One directory on each mount.
     pub(super) directories: Vec<PathBuf>,
     _mounts: Vec<Undo>,
     _clients: Vec<Running>,
@@ -68,7 +69,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// As many mounts as are asked for.
+    /// Sets up `count` mounts.
     pub(super) fn set_up(plan: &Plan, count: usize) -> Result<Network, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let mut command = Command::new("unshare");
@@ -94,7 +95,7 @@ impl Network {
     }
 }
 
-/// A pair of Ethernet devices, one end here and one with the server.
+/// Creates a pair of Ethernet devices, one end in this network namespace and one in the server's.
 fn connect(server: u32) -> Result<(), BenchError> {
     let ip = |words: &str| said_by(Command::new("ip").args(words.split_whitespace())).map(drop);
     let theirs = |words: &str| {
@@ -123,11 +124,11 @@ fn wait_for_mount(at: &Path, client: &mut Running) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Serves files to whoever connects, each connection by an SFTP server of its own, until standard
-/// input ends. For a network namespace that nobody else is in: it asks for no password.
+/// Serves files to every client that connects, with an SFTP server for each connection, until
+/// standard input ends. It asks for no password, so it must run in a network namespace of its own.
 ///
 /// # Errors
-/// [`BenchError`]: no server, no socket.
+/// [`BenchError`]: there is no SFTP server, or no socket can be opened.
 pub fn serve() -> Result<(), BenchError> {
     let program = sftp_server().ok_or_else(|| BenchError::Asked("there is no sftp-server".to_owned()))?;
     let at = Path::new("0.0.0.0");
@@ -139,7 +140,7 @@ pub fn serve() -> Result<(), BenchError> {
     std::thread::spawn(move || {
         let mut servers = Vec::new();
         for connection in listener.incoming().flatten() {
-            // Small answers must not wait for others to go with.
+            // Small answers must not be delayed to be sent together with others.
             let _ = connection.set_nodelay(true);
             let Ok(input) = connection.try_clone() else { continue };
             let mut command = Command::new(program);
@@ -148,6 +149,6 @@ pub fn serve() -> Result<(), BenchError> {
         }
     });
     let _ = std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
-    // The servers end with their connections, and those with the clients.
+    // The servers end when their connections close, which happens when the clients end.
     Ok(())
 }

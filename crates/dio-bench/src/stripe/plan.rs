@@ -1,4 +1,4 @@
-//! The measurements that are asked for.
+//! The measurements that a user asks for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::model::Timing;
 use crate::BenchError;
 
-/// What the targets are.
+/// The storage of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rig {
-    /// Loop devices over images that a small program serves, each with a service time and a
-    /// bandwidth: everything is real but the disks' timing.
+    /// Loop devices over images that the server in `disks` serves, each with a service time and a
+    /// bandwidth. Everything but the disks' timing is real.
     Modelled,
-    /// Directories of one disk.
+    /// Directories on one disk.
     Real,
     /// Mounts of a network file system, served from another network namespace of this machine.
     Network,
@@ -32,7 +32,7 @@ impl Rig {
     }
 }
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -55,12 +55,13 @@ impl Direction {
 /// A way to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A stripe, and then the next: a loop over the stripes.
+    /// One stripe after the other: a loop that waits for each stripe.
     WaitEach,
-    /// One request to the striped file, which submits all its parts.
+    /// One request to the striped file, which submits all its stripes at once.
     SubmitAll,
-    /// Requests of a stripe to the objects, with as many bytes in flight as the way before has;
-    /// each that is over makes room for the next, whichever request that belongs to.
+    /// Requests of one stripe each to the objects, with as many bytes in flight as
+    /// [`Way::SubmitAll`] has. Whenever one of them ends the next is sent, even if it belongs to
+    /// another request of the caller.
     Async,
 }
 
@@ -82,25 +83,25 @@ impl Way {
 pub struct Plan {
     /// The rigs, in order.
     pub rigs: Vec<Rig>,
-    /// Why a rig cannot be had, as far as the caller knows.
+    /// Rigs that are not available, and the reasons, as far as the caller knows them.
     pub refused: Vec<(Rig, String)>,
-    /// Bytes of a request.
+    /// Sizes of requests, in bytes.
     pub transfers: Vec<u64>,
-    /// Objects of a file.
+    /// Numbers of objects of a file.
     pub counts: Vec<usize>,
     /// Bytes of a stripe, on modelled disks and over the network.
     pub stripe: u64,
-    /// Bytes of a stripe on the real disk, where only the greatest of `counts` is measured.
+    /// Stripe sizes on the real disk, in bytes. There only the greatest of `counts` is measured.
     pub real_stripes: Vec<u64>,
-    /// Directions.
+    /// The directions to measure.
     pub directions: Vec<Direction>,
-    /// Bytes that a run moves at least.
+    /// The least bytes that a run moves.
     pub moved: u64,
     /// Runs of each way, in turns.
     pub runs: usize,
-    /// What a modelled disk can do.
+    /// The performance of a modelled disk.
     pub timing: Timing,
-    /// Bytes that are copied from one modelled disk to another; 0 leaves that out.
+    /// Bytes that are copied from one modelled disk to another; 0 skips the copy.
     pub copy: u64,
     /// The directory in which files are made.
     pub directory: PathBuf,
@@ -114,13 +115,13 @@ impl Plan {
         self.transfers.iter().copied().max().unwrap_or(0)
     }
 
-    /// Bytes of the image of a modelled disk: a file, and what the file system needs.
+    /// Bytes of the image of a modelled disk: one file, and the space that the file system needs.
     pub(super) fn image_bytes(&self) -> u64 {
         let most = self.file_bytes().max(self.copy);
         (most + most / 4 + (64 << 20)).next_multiple_of(1 << 20)
     }
 
-    /// Bytes that a run of a transfer size moves: whole requests.
+    /// Bytes that a run moves with a transfer size: whole requests.
     pub(super) fn moved(&self, transfer: u64) -> u64 {
         self.moved.max(1).next_multiple_of(transfer)
     }
@@ -129,7 +130,7 @@ impl Plan {
         self.counts.iter().copied().max().unwrap_or(1)
     }
 
-    /// What is measured on a rig: stripe size and number of objects.
+    /// The layouts that are measured on a rig: stripe size and number of objects.
     pub(super) fn layouts(&self, rig: Rig) -> Vec<(u64, usize)> {
         match rig {
             Rig::Real => self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect(),
@@ -137,20 +138,21 @@ impl Plan {
         }
     }
 
-    /// How many runs there are on these rigs, and about how long they take, where the disk moves
-    /// `pace` bytes a second.
+    /// The number of runs on these rigs, and about how long they take on a disk that moves `pace`
+    /// bytes a second.
     pub(super) fn expected(&self, rigs: &[Rig], pace: f64) -> (usize, Duration) {
         let (mut steps, mut time) = (0, 0.0);
         let model = self.timing.read_bytes_per_second.min(self.timing.write_bytes_per_second) as f64;
         for rig in rigs {
-            // Setting up takes a few seconds, mkfs above all.
+            // The setup takes a few seconds, most of them for mkfs.
             time += if *rig == Rig::Real { 0.0 } else { 5.0 };
             for (stripe, count) in self.layouts(*rig) {
                 let model_each = (stripe as f64 / model).max(self.timing.service_seconds);
-                // Waiting for each stripe, and all together.
+                // Bytes per second when waiting for each stripe, and when all are submitted
+                // together.
                 let (one, all) = match rig {
                     Rig::Modelled => (stripe as f64 / model_each, model * count as f64),
-                    // A request that is waited for takes some 0.1 ms more than its bytes do.
+                    // Waiting for a request takes some 0.1 ms more than moving its bytes.
                     Rig::Real => (stripe as f64 / (1e-4 + stripe as f64 / pace), pace),
                     Rig::Network => (pace.min(3e8), pace.min(3e8)),
                 };
@@ -161,7 +163,7 @@ impl Plan {
                 steps += self.directions.len() * self.transfers.len() * Way::ALL.len() * self.runs;
             }
             if *rig == Rig::Modelled && self.copy > 0 {
-                // dd reads and writes by turns, dio at once.
+                // dd alternates between reading and writing, dio does both at the same time.
                 time += self.copy as f64 / model * (1.0 + 3.0 * self.runs as f64);
                 steps += 2 * self.runs;
             }

@@ -1,5 +1,5 @@
-//! Plots: throughput by the size of a request, one for each rig, layout and direction; and by the
-//! layout, for the largest requests.
+//! Plots of throughput: over the size of a request, one plot for each rig, layout and direction;
+//! and over the layout, for the largest requests.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
 use dio_common::units::size;
 
-/// Writes plots into a directory, which is made. What was measured with one size or layout only has
-/// none of that.
+/// Writes plots into a directory, which is created. A quantity with a single measured value gets no
+/// plot over it.
 ///
 /// # Errors
 /// [`BenchError`], such as no space.
@@ -23,7 +23,7 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
     plot::write(&rigs.into_iter().flat_map(of).collect::<Vec<Plot>>(), directory)
 }
 
-/// What is drawn of one direction on one rig: by the layout first, then by the size of a request
+/// The plots of one direction on one rig: first over the layout, then over the size of a request
 /// for each layout.
 pub(crate) fn plots(rows: &[Row], rig: Rig, direction: Direction) -> Vec<Plot> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
@@ -52,7 +52,7 @@ fn targets(rig: Rig) -> &'static str {
 /// Colours of waiting for each stripe, submitting all, and asynchronous I/O.
 pub(crate) const TONES: [usize; 3] = [2, 1, 6];
 
-/// A line for each way.
+/// The lines of a plot, one for each way.
 fn lines(rows: &[&Row], x: Axis, place: fn(&Row) -> f64) -> Kind {
     let series = |tone: usize, name: &str, rate: fn(&Row) -> f64| {
         let mut points: Vec<(f64, f64)> = rows.iter().map(|row| (place(row), rate(row) * MIB)).collect();
@@ -82,8 +82,8 @@ fn by_transfer(rows: &[&Row]) -> Plot {
     }
 }
 
-/// The largest requests by the number of targets, or by the size of stripes, whichever was varied;
-/// rows of one rig and direction.
+/// A plot of the largest requests over the number of targets or over the stripe size, whichever was
+/// varied. `rows` are those of one rig and direction.
 fn by_layout(rows: &[&Row]) -> Option<Plot> {
     let most = rows.iter().map(|row| row.transfer_bytes).max()?;
     let rows: Vec<&Row> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
@@ -125,7 +125,7 @@ mod tests {
         write(&run(&plan(directory.path())).unwrap(), out.path()).unwrap();
         let text = std::fs::read_to_string(out.path().join("real-read-3-65536.svg")).unwrap();
         assert!(text.starts_with("<svg") && text.contains("submit all") && text.contains("asynchronous"), "{text}");
-        // Two sizes of stripes in two directions, and a plot over them for each.
+        // Two stripe sizes in two directions, and a plot over the stripe sizes for each direction.
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 6);
         let text = std::fs::read_to_string(out.path().join("real-write-stripes.svg")).unwrap();
         assert!(text.contains("requests of 4 MiB") && text.contains("by size of stripes"), "{text}");

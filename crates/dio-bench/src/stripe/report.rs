@@ -1,4 +1,4 @@
-//! The result with the reference beside it, and what rigs are called.
+//! The result with the reference beside it, and descriptions of the rigs.
 
 use dio_common::units::{seconds, size};
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,13 @@ use crate::stats::Summary;
 /// Bytes of a MiB; the rates of a result are in MiB per second.
 pub(super) const MIB: f64 = (1 << 20) as f64;
 
-/// The reference (Lustre, LU-13798): MiB/s of waiting for each stripe and of submitting all,
-/// writing and reading, for 64 MiB requests of 1 MiB stripes over 8 targets. Asynchronous I/O at
-/// the same depth was as fast as the latter.
+/// The reference (Lustre, LU-13798) for writing and reading: MiB/s of waiting for each stripe, and
+/// of submitting all, with 64 MiB requests of 1 MiB stripes over 8 targets. Asynchronous I/O at the
+/// same depth was as fast as submitting all.
 pub(crate) const REFERENCE: [(Direction, f64, f64); 2] =
     [(Direction::Write, 583.0, 5186.0), (Direction::Read, 641.0, 5093.0)];
 
-/// The shape of the reference: bytes of a request, of a stripe, and targets.
+/// The parameters of the reference: bytes of a request, bytes of a stripe, number of targets.
 const SHAPE: (u64, u64, usize) = (64 << 20, 1 << 20, 8);
 
 pub(super) const ABOUT_NETWORK: &str = "SSHFS (each request waits for its server, no read-ahead, no encryption), a server \
@@ -43,53 +43,53 @@ pub(super) fn about_real(environment: &Environment) -> String {
 /// One request size on one layout, in one direction: medians of the runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
-    /// What the targets are.
+    /// The storage of the targets.
     pub rig: Rig,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
     /// Bytes of a request.
     pub transfer_bytes: u64,
-    /// Objects of the file.
+    /// Number of objects of the file.
     pub stripes: usize,
-    /// Which way bytes go.
+    /// The direction of the transfer.
     pub direction: Direction,
-    /// A loop that waits for each stripe.
+    /// MiB/s of a loop that waits for each stripe.
     pub wait_each_mib_s: f64,
-    /// The striped file: all stripes submitted, one wait for each request.
+    /// MiB/s of the striped file, which submits all stripes and waits once for each request.
     pub submit_all_mib_s: f64,
-    /// Requests of a stripe, with as many bytes in flight as submitting all has, over the ends of
-    /// requests.
+    /// MiB/s of asynchronous requests of one stripe each, with as many bytes in flight as
+    /// submitting all has, also across the ends of requests.
     pub async_mib_s: f64,
-    /// How many of those are in flight.
+    /// Number of asynchronous requests in flight.
     #[serde(default)]
     pub async_depth: u64,
-    /// How many hold the bytes that submitting all has in flight; more than the engine takes at a
-    /// time, where it is another number.
+    /// Number of asynchronous requests that would hold as many bytes as submitting all has in
+    /// flight. It differs from `async_depth` if the engine accepts fewer at a time.
     #[serde(default)]
     pub async_depth_wanted: u64,
-    /// The single runs of these; earlier results lack them.
+    /// MiB/s of the single runs; earlier results lack them.
     #[serde(default)]
     pub samples_mib_s: Samples,
-    /// Submitting all by waiting for each, in the same round.
+    /// Throughput of submitting all divided by that of waiting for each, in the same round.
     pub gain: Summary,
-    /// Submitting all by asynchronous, in the same round.
+    /// Throughput of submitting all divided by that of asynchronous I/O, in the same round.
     pub of_async: Summary,
 }
 
 impl Row {
-    /// Whether its request, stripe and targets are those of the reference.
+    /// Whether its request, stripe and number of targets are those of the reference.
     fn has_the_shape(&self) -> bool {
         (self.transfer_bytes, self.stripe_bytes, self.stripes) == SHAPE
     }
 
-    /// Requests in flight of asynchronous I/O, and how many there should be if the engine takes
+    /// Number of asynchronous requests in flight, with the wanted number if the engine accepts
     /// fewer.
     pub(super) fn depth(&self) -> String {
         let (had, wanted) = (self.async_depth, self.async_depth_wanted);
         if had == wanted { had.to_string() } else { format!("{had} of {wanted}") }
     }
 
-    /// What was published for such requests: MiB/s of waiting for each stripe and of submitting
+    /// The published figures for such requests: MiB/s of waiting for each stripe and of submitting
     /// all.
     pub(crate) fn published(&self) -> Option<(f64, f64)> {
         let found = REFERENCE.iter().find(|(direction, ..)| *direction == self.direction && self.has_the_shape());
@@ -97,14 +97,14 @@ impl Row {
     }
 }
 
-/// MiB per second of each run, by way; those of one place were measured in the same round.
+/// MiB per second of each run, by way. Values with the same index were measured in the same round.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Samples {
     /// A loop that waits for each stripe.
     pub wait_each: Vec<f64>,
     /// The striped file.
     pub submit_all: Vec<f64>,
-    /// Asynchronous.
+    /// Asynchronous I/O.
     #[serde(rename = "async")]
     pub asynchronous: Vec<f64>,
 }
@@ -114,29 +114,29 @@ pub struct Samples {
 pub struct Copy {
     /// Bytes of the file.
     pub bytes: u64,
-    /// `dio cp`, which ends durable.
+    /// MiB/s of `dio cp`, at whose end the copy is durable.
     pub dio_cp_mib_s: f64,
-    /// `dd bs=8M iflag=direct oflag=direct conv=fsync`.
+    /// MiB/s of `dd bs=8M iflag=direct oflag=direct conv=fsync`.
     pub dd_mib_s: f64,
-    /// The first by the second, in the same round.
+    /// The first divided by the second, in the same round.
     pub gain: Summary,
 }
 
 /// A rig that was measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Ground {
-    /// Which.
+    /// The rig.
     pub rig: Rig,
-    /// What it is made of.
+    /// A description of it.
     pub about: String,
 }
 
-/// A rig that could not be had.
+/// A rig that was not available.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Skipped {
-    /// Which.
+    /// The rig.
     pub rig: Rig,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -149,14 +149,14 @@ pub struct Report {
     pub copy: Option<Copy>,
     /// The rigs.
     pub grounds: Vec<Ground>,
-    /// What a modelled disk can do.
+    /// The performance of a modelled disk.
     pub timing: Timing,
-    /// Rigs that could not be had.
+    /// Rigs that were not available.
     pub skipped: Vec<Skipped>,
     /// Runs of each way.
     pub runs: usize,
-    /// Bytes that a run moved at least.
+    /// The least bytes that a run moved.
     pub moved_bytes: u64,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }

@@ -11,7 +11,7 @@ use crate::stats::Summary;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
 
-/// The rigs, with what they are called on the page.
+/// The rigs, with their names on the page.
 const RIGS: [(Rig, &str); 3] = [
     (Rig::Modelled, "Modelled disks"),
     (Rig::Real, "Directories of the real disk"),
@@ -62,7 +62,7 @@ fn of_rig(report: &Report, rig: Rig, rows: &[&Row]) -> Vec<Block> {
         let mut plots = plot::plots(&report.rows, rig, direction);
         let rows: Vec<&Row> = rows.iter().filter(|row| row.direction == direction).copied().collect();
         if plots.is_empty() && !rows.is_empty() {
-            // Over one size and one layout there is no line.
+            // A single size and layout gives no line, so the runs are shown as dots.
             plots.push(rates(rig, direction, &rows));
         }
         if !plots.is_empty() {
@@ -75,7 +75,8 @@ fn of_rig(report: &Report, rig: Rig, rows: &[&Row]) -> Vec<Block> {
     blocks
 }
 
-/// Of each layout and direction the requests that are like the reference's, or the largest.
+/// For each layout and direction, the requests with the reference's parameters, or else the largest
+/// ones.
 fn chosen<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
     let mut chosen: Vec<&Row> = Vec::new();
     let rank = |row: &Row| (row.published().is_some(), row.transfer_bytes);
@@ -92,14 +93,14 @@ fn chosen<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
     chosen
 }
 
-/// What tells a row from the others of its rig: `write, 8 × 1 MiB, requests of 64 MiB`.
+/// A name that identifies a row among those of its rig: `write, 8 × 1 MiB, requests of 64 MiB`.
 fn name(row: &Row) -> String {
     let layout = format!("{} × {}", row.stripes, size(row.stripe_bytes));
     format!("{}, {layout}, requests of {}", row.direction.name(), size(row.transfer_bytes))
 }
 
-/// Submitting all divided by another way, in the same round; of earlier results only the median and
-/// the extremes are known.
+/// Throughput of submitting all divided by that of another way, in the same round. Earlier results
+/// contain only the median and the extremes.
 fn ratios(row: &Row, other: &[f64], known: Summary) -> Vec<f64> {
     let pairs = row.samples_mib_s.submit_all.iter().zip(other).filter(|(_, other)| **other > 0.0);
     let ratios: Vec<f64> = pairs.map(|(all, other)| all / other).collect();
@@ -114,7 +115,7 @@ fn part_of(row: &Row) -> Vec<f64> {
     ratios(row, &row.samples_mib_s.asynchronous, row.of_async)
 }
 
-/// Bytes per second of each run of a way; of earlier results the median.
+/// Bytes per second of each run of a way; only the median if an earlier result lacks the runs.
 fn runs(samples: &[f64], median: f64) -> Vec<f64> {
     match samples {
         [] => vec![median * MIB],
@@ -190,8 +191,8 @@ fn copying(copy: &Copy) -> Table {
         .table()
 }
 
-/// For each rig and direction the request that is like the reference's, or the largest on the most
-/// targets.
+/// For each rig and direction, the request with the reference's parameters, or else the largest
+/// request on the most targets.
 fn findings(report: &Report) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rig, called) in RIGS {
@@ -252,7 +253,7 @@ mod tests {
     use crate::section::Benchmark;
     use crate::stripe;
 
-    /// A result as it is written, with rows of the reference's shape on modelled disks, and a copy.
+    /// A result as JSON, with rows of the real disk; the network rig is skipped.
     fn result(transfers: Vec<u64>) -> Value {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let refused = vec![(stripe::Rig::Network, "no cable".to_owned())];
@@ -262,7 +263,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// As if modelled disks had been measured too: eight times as fast on eight.
+    /// The result with additional rows of modelled disks: eight times as fast on eight disks.
     fn with_modelled(mut result: Value) -> Value {
         let mut row = result["rows"][0].clone();
         row["rig"] = "modelled".into();

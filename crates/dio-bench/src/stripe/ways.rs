@@ -1,4 +1,4 @@
-//! The three ways to make one request of several stripes, on one file.
+//! The three ways to make one request that spans several stripes of one file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use super::plan::{Direction, Way};
 use crate::BenchError;
 use crate::data::Random;
 
-/// Requests of [`Way::Async`] in flight.
+/// Number of requests of [`Way::Async`] in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depth {
-    /// How many there are: as many as the engine takes at a time.
+    /// The actual number: as many as the engine accepts at a time.
     pub(super) had: u64,
-    /// How many hold the bytes that [`Way::SubmitAll`] has in flight.
+    /// The number that would hold as many bytes as [`Way::SubmitAll`] has in flight.
     pub(super) wanted: u64,
 }
 
-/// Memory of one benchmark: what the file holds, and where it is read to.
+/// The memory of one benchmark: the contents of the file, and the buffer that it is read to.
 #[derive(Debug)]
 pub(super) struct Memory {
     written: Block,
@@ -31,7 +31,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// For files of so many bytes.
+    /// Allocates memory for files of so many bytes.
     pub(super) fn new(bytes: u64) -> Result<Memory, BenchError> {
         let failed = || BenchError::system("map memory for", Path::new("the file's bytes"));
         let bytes = usize::try_from(bytes).map_err(|_| BenchError::Asked("the transfers are too large".to_owned()))?;
@@ -39,7 +39,7 @@ impl Memory {
         let take = || pool.try_take().expect("there are two blocks");
         let (mut written, mut read) = (take(), take());
         Random::new(bytes as u64).fill(written.bytes_mut());
-        // Touched: the first use of memory is not part of anybody's time.
+        // The memory is touched here, so that page faults do not count as time of the first run.
         read.bytes_mut().fill(1);
         Ok(Memory { written, read })
     }
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-/// What one call moves.
+/// The memory of one call.
 enum Bytes<'a> {
     Out(&'a [u8]),
     In(&'a mut [u8]),
@@ -76,7 +76,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A file that is filled, with one object in each directory.
+    /// Creates a filled file, with one object in each directory.
     pub(super) fn make(
         path: PathBuf,
         directories: &[PathBuf],
@@ -99,14 +99,14 @@ impl<'a> Subject<'a> {
         Ok(subject)
     }
 
-    /// Writes everything as it is to be, durably.
+    /// Writes the expected contents to the whole file, durably.
     pub(super) fn fill(&mut self) -> Result<(), BenchError> {
         self.call(Direction::Write, &(0..self.bytes))?;
         Ok(self.file.sync_all()?)
     }
 
-    /// Moves `moved` bytes in requests of `transfer` bytes, over the file and again; bytes per
-    /// second.
+    /// Moves `moved` bytes in requests of `transfer` bytes, starting over at the end of the file.
+    /// Returns bytes per second.
     pub(super) fn run(&mut self, way: Way, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
         if way == Way::Async {
             return self.run_async(direction, transfer, moved);
@@ -137,10 +137,10 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// How many requests of [`Way::Async`] are in flight for requests of `transfer` bytes.
+    /// The number of requests of [`Way::Async`] in flight for requests of `transfer` bytes.
     pub(super) fn depth(&self, transfer: u64) -> Result<Depth, BenchError> {
         let wanted = self.file.in_flight_of(transfer).div_ceil(self.piece(transfer)).max(1);
-        // A ring has an end, and the pool of threads one that comes sooner.
+        // A ring has a limit, and the thread pool has a lower one.
         let engine = Io::shared()?.driver(usize::try_from(wanted).unwrap_or(usize::MAX)).depth();
         Ok(Depth { had: wanted.min(engine as u64), wanted })
     }
@@ -156,7 +156,7 @@ impl<'a> Subject<'a> {
         let depth = self.depth(transfer)?.had as usize;
         let mut queue = Queue::new(&Io::shared()?, piece as usize, depth).map_err(failed())?;
         let mut blocks: Vec<Block> = (0..depth).filter_map(|_| queue.block()).collect();
-        // Whatever is in them is written: the file is filled again before it is read.
+        // Arbitrary data may be written, since the file is filled again before it is read.
         blocks.iter_mut().for_each(|block| block.bytes_mut().fill(0x5a));
         let mut completions = Vec::with_capacity(depth);
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! The ways to store the same data.
+//! The kinds of storage that a study compares.
 
 use serde::{Deserialize, Serialize};
 
-/// One way to store the same data.
+/// A kind of storage for the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contender {
@@ -45,7 +45,7 @@ impl Contender {
         }
     }
 
-    /// Options of its mount; none where there is no mount.
+    /// Options of its mount; `None` if it is no mount.
     pub(crate) fn options(self) -> Option<&'static str> {
         match self {
             Contender::Raw | Contender::Bare | Contender::Buffered => None,

@@ -19,8 +19,8 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Over a file that is filled: extents that are only allocated would never reach the device
-    /// below.
+    /// Creates a loop device over a file, which must be filled: reads of unwritten extents would
+    /// never reach the device below.
     pub(crate) fn over(image: &Path) -> Result<Loop, BenchError> {
         let mut attach = Command::new("losetup");
         attach.args(["--find", "--show", "--direct-io=on"]).arg(image);
@@ -35,13 +35,14 @@ impl Loop {
     }
 }
 
-/// What is written to a device is lost: it must be one, large enough, and in nobody's use.
+/// Checks that a path is a block device, large enough and not in use, since its contents will be
+/// overwritten.
 pub(crate) fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> {
     let failed = |operation| BenchError::system(operation, device);
     if !std::fs::metadata(device).map_err(failed("look at"))?.file_type().is_block_device() {
         return Err(BenchError::Asked(format!("'{}' is no block device", device.display())));
     }
-    // Exclusive opening fails while a file system on it is mounted (open(2), O_EXCL without
+    // An exclusive open fails while a file system on the device is mounted (open(2), O_EXCL without
     // O_CREAT).
     let exclusive = OFlags::EXCL.bits().cast_signed();
     let file =

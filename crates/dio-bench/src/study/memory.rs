@@ -1,7 +1,7 @@
-//! A limit to the memory of a study, page cache included: with memory to spare, the page cache
-//! flatters what goes through it.
+//! Limits the memory of a study, page cache included: with plenty of memory, the page cache makes
+//! everything that goes through it look faster.
 //!
-//! Where the memory controller of version 1 is mounted, its `memory.limit_in_bytes` is used, else
+//! If the memory controller of version 1 is mounted, its `memory.limit_in_bytes` is used, otherwise
 //! `memory.max` of version 2 (`cgroups(7)`; `Documentation/admin-guide/cgroup-v1/memory.rst`,
 //! `cgroup-v2.rst`).
 
@@ -11,27 +11,28 @@ use std::path::{Path, PathBuf};
 use crate::BenchError;
 use crate::undo::Undo;
 
-/// Bytes that are needed to do anything at all.
+/// The smallest limit with which a benchmark can run at all.
 const LEAST: u64 = 32 << 20;
 
-/// A control group that this process, and whatever it starts from now on, is in until it is left.
+/// A control group with a memory limit. This process, and every process that it starts, is in it
+/// until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Limit {
     home: PathBuf,
     _undo: Undo,
 }
 
-/// Where a control group of ours can be made, what it is called there, and its file for the limit.
+/// The current control group, the one to create, and the name of its file for the limit.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     /// The group that this process is in.
     home: PathBuf,
-    /// The group to make.
+    /// The group to create.
     group: PathBuf,
     limit: &'static str,
 }
 
-/// Finds the place by `/proc/self/cgroup` and the list of mounts.
+/// Finds both groups by `/proc/self/cgroup` and the list of mounts.
 fn place(own: &str, mounts: &str, name: &str) -> Option<Place> {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
@@ -48,26 +49,26 @@ fn place(own: &str, mounts: &str, name: &str) -> Option<Place> {
             wanted(controllers).then(|| path.trim_start_matches('/').to_owned())
         })
     };
-    // Inside of a container the path may lead out of what is mounted; then the root of the mount is
-    // home.
+    // Inside a container the path may not exist below the mount point; then the root of the mount
+    // is used.
     let home_of = |root: PathBuf, path: String| Some(root.join(path)).filter(|home| home.is_dir()).unwrap_or(root);
     if let Some(root) = mounted("cgroup", "memory") {
         let home = home_of(root, path(|controllers| controllers.split(',').any(|other| other == "memory"))?);
         let group = home.join(name);
         return Some(Place { home, group, limit: "memory.limit_in_bytes" });
     }
-    // A group of version 2 that has processes cannot have groups that are limited: ours is beside
-    // the one we are in.
+    // A group of version 2 that contains processes cannot have limited child groups, so ours is a
+    // sibling of the one that this process is in.
     let home = home_of(mounted("cgroup2", "")?, path(str::is_empty)?);
     let group = home.parent()?.join(name);
     Some(Place { home, group, limit: "memory.max" })
 }
 
 impl Limit {
-    /// Limits this process and what it starts.
+    /// Limits the memory of this process and of the processes that it starts.
     ///
     /// # Errors
-    /// Without the controller, or the right to make groups.
+    /// When there is no memory controller, or when this process has no right to create groups.
     pub(crate) fn enter(bytes: u64) -> Result<Limit, BenchError> {
         if bytes < LEAST {
             return Err(BenchError::Asked(format!("a memory limit below {LEAST} bytes leaves no room to work")));
@@ -80,7 +81,7 @@ impl Limit {
             return Err(BenchError::Asked(text.to_owned()));
         };
         fs::create_dir(&place.group).map_err(BenchError::system("create the control group", &place.group))?;
-        // Only empty groups can be removed; what was in it goes home first.
+        // Only empty groups can be removed, so the processes in it are moved back first.
         let script = r#"for p in $(cat "$0/cgroup.procs" 2>/dev/null); do echo $p > "$1/cgroup.procs" 2>/dev/null; done; [ ! -d "$0" ] || rmdir "$0""#;
         let words = ["sh".into(), "-c".into(), script.into(), place.group.clone().into(), place.home.clone().into()];
         let limit = Limit { home: place.home, _undo: Undo::by(words) };
@@ -93,7 +94,7 @@ impl Limit {
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        // The group goes next, and takes who is still in it home.
+        // The undo then moves the remaining processes out of the group and removes it.
         let _ = join(&self.home);
     }
 }
@@ -112,7 +113,7 @@ mod tests {
         let first = "cgroup /c/cpu cgroup rw,cpu 0 0\ncgroup /c/memory cgroup rw,relatime,memory 0 0\ncgroup2 /c/u cgroup2 rw 0 0\n";
         let own = "4:memory:/jobs/1\n1:cpu:/\n0::/\n";
         let found = place(own, first, "x").unwrap();
-        // There is no such directory here: the root of the mount is taken.
+        // This directory does not exist here, so the root of the mount is used.
         assert_eq!(
             found,
             Place { home: "/c/memory".into(), group: "/c/memory/x".into(), limit: "memory.limit_in_bytes" }

@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a sector in the kernel's counts, whatever the device.
 const SECTOR: u64 = 512;
 
-/// What the counters say at one moment.
+/// The values of the counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Reading {
     at: f64,
-    /// Clock ticks of all processors: user, system, waiting for I/O, idle, taken by others (steal).
+    /// Clock ticks of all processors: user, system, waiting for I/O, idle, stolen by other virtual
+    /// machines.
     cpu: [u64; 5],
     device: Option<Device>,
 }
@@ -32,27 +33,27 @@ struct Device {
     busy_millis: u64,
 }
 
-/// What the machine did between two readings.
+/// The use of the machine between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Used {
-    /// Parts of the processors' time, from 0 to 1: programs.
+    /// Share of the processors' time, from 0 to 1, in programs.
     pub user: f64,
-    /// The kernel, interrupts included.
+    /// Share in the kernel, interrupts included.
     pub system: f64,
-    /// Idle, with I/O under way that a program of this processor waits for.
+    /// Share that was idle while a program of that processor waited for I/O.
     pub iowait: f64,
-    /// Idle.
+    /// Share that was otherwise idle.
     pub idle: f64,
-    /// Taken by other virtual machines.
+    /// Share taken by other virtual machines.
     pub steal: f64,
     /// Reads that the device completed, per second.
     pub device_reads_per_second: Option<f64>,
-    /// Writes likewise.
+    /// Writes that the device completed, per second.
     pub device_writes_per_second: Option<f64>,
-    /// Bytes of both, per second.
+    /// Bytes of reads and writes, per second.
     pub device_bytes_per_second: Option<f64>,
-    /// Part of the time in which the device had something to do.
+    /// Share of the time in which the device had at least one request.
     pub utilisation: Option<f64>,
 }
 
@@ -63,7 +64,7 @@ impl Used {
     }
 }
 
-/// Where the counters are.
+/// The sources of the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     begin: Instant,
@@ -71,7 +72,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// `device` is the kernel's name of a block device; times are those since `begin`.
+    /// `device` is the kernel's name of a block device; readings have times relative to `begin`.
     pub(crate) fn new(device: Option<&str>, begin: Instant) -> Meters {
         Meters { begin, device: device.map(|name| PathBuf::from("/sys/class/block").join(name).join("stat")) }
     }
@@ -82,7 +83,7 @@ impl Meters {
         Reading { at: self.begin.elapsed().as_secs_f64(), cpu, device }
     }
 
-    /// Reads at every multiple of `every` until told to stop.
+    /// Starts a thread that reads the counters at every multiple of `every` until it is stopped.
     pub(crate) fn follow(self, every: Duration) -> std::io::Result<Series> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -105,7 +106,7 @@ impl Meters {
     }
 }
 
-/// Readings that are being taken.
+/// A thread that takes readings.
 #[derive(Debug)]
 pub(crate) struct Series {
     stop: Arc<AtomicBool>,
@@ -120,9 +121,8 @@ impl Series {
     }
 }
 
-/// Clock ticks by the first line of `/proc/stat`,
-/// `cpu user nice system idle iowait irq softirq steal …`: of programs, of the kernel, waiting for
-/// I/O, idle, taken by others (steal).
+/// Parses the first line of `/proc/stat`, `cpu user nice system idle iowait irq softirq steal …`,
+/// into clock ticks: programs, kernel, waiting for I/O, idle, stolen by other virtual machines.
 pub(crate) fn processors(text: &str) -> Option<[u64; 5]> {
     let fields = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -130,7 +130,7 @@ pub(crate) fn processors(text: &str) -> Option<[u64; 5]> {
     Some([user + nice, system + irq + softirq, iowait, idle, steal])
 }
 
-/// `reads merged sectors ms writes merged sectors ms in-flight busy-ms …`.
+/// Parses `reads merged sectors ms writes merged sectors ms in-flight busy-ms …`.
 fn counts(text: &str) -> Option<Device> {
     let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [reads, _, read_sectors, _, writes, _, written_sectors, _, _, busy_millis, ..] = fields[..] else {
@@ -145,7 +145,7 @@ impl Reading {
         self.at
     }
 
-    /// What was done since an earlier reading.
+    /// The use of the machine since an earlier reading.
     pub(crate) fn since(&self, earlier: &Reading) -> Used {
         let cpu: [u64; 5] = std::array::from_fn(|n| self.cpu[n].saturating_sub(earlier.cpu[n]));
         let ticks = cpu.iter().sum::<u64>().max(1) as f64;

@@ -1,5 +1,5 @@
-//! What studies of storages have in common, whatever works on them: who takes part, what is
-//! measured while they work, and how it is told.
+//! The common parts of studies that compare kinds of storage: the contenders, the meters that run
+//! beside the load, and the report.
 
 mod contender;
 pub(crate) mod device;
@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 use crate::BenchError;
 use crate::commands::{Running, said};
 
-/// Settings by their names.
+/// A map of settings by name.
 pub(crate) fn named<const N: usize>(settings: [(&str, Value); N]) -> Map<String, Value> {
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -35,15 +35,15 @@ pub(crate) fn named<const N: usize>(settings: [(&str, Value); N]) -> Map<String,
 /// Runs a command, which ends with this process, and returns what it printed.
 ///
 /// # Errors
-/// A program that is not there; what it said on standard error when it failed.
+/// When the program does not exist; when it fails, with its standard error.
 pub(crate) fn said_by(command: &mut Command) -> Result<String, BenchError> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     said(&shown, Running::start(command, &shown)?.output())
 }
 
-/// Whose turn it is: contenders one after the other, each round beginning one further down the
-/// list. Pairs of the round and the contender's place.
+/// The order of the runs: contenders one after the other, where each round begins one further down
+/// the list. Yields pairs of the round and the contender's index.
 pub(crate) fn turns(rounds: usize, contenders: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..rounds).flat_map(move |round| (0..contenders).map(move |turn| (round, (turn + round) % contenders)))
 }

@@ -1,4 +1,4 @@
-//! The mount of a contender: made for a run, taken down after it.
+//! Mounts a contender for a run, and unmounts it afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,18 +7,18 @@ use super::Contender;
 use crate::BenchError;
 use crate::undo::Undo;
 
-/// How contenders are mounted.
+/// The program and options for mounting contenders.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounter<'a> {
     /// The program that mounts: `dio`.
     pub(crate) program: &'a Path,
-    /// Requests come by io_uring where they need not wait for a turn.
+    /// Whether requests that need not wait for a turn are received by io_uring.
     pub(crate) io_uring: bool,
     /// More options of all mounts.
     pub(crate) options: &'a [String],
 }
 
-/// A mount that is there.
+/// An active mount.
 #[derive(Debug)]
 pub(crate) struct Mounted {
     at: PathBuf,
@@ -26,11 +26,11 @@ pub(crate) struct Mounted {
 }
 
 impl Mounter<'_> {
-    /// Mounts `source` at `at` as a contender; `None` for those that are not mounts.
+    /// Mounts `source` at `at` for a contender; `None` if the contender is no mount.
     pub(crate) fn mount(&self, contender: Contender, source: &Path, at: &Path) -> Result<Option<Mounted>, BenchError> {
         let Some(options) = contender.options() else { return Ok(None) };
         let mut options = options.to_owned();
-        // Requests that wait for a turn would each hold a thread of a ring: docs/mount.md.
+        // Each request that waits for a turn would hold a thread of a ring: docs/mount.md.
         if self.io_uring && contender != Contender::DirectFile {
             options.push_str(",io_uring");
         }
@@ -54,7 +54,7 @@ impl Mounted {
         &self.at
     }
 
-    /// Takes it down, which writes what is still to be written.
+    /// Unmounts it, which writes all data that are still unwritten.
     pub(crate) fn leave(self) -> Result<(), BenchError> {
         self.undo.now()
     }

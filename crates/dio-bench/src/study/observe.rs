@@ -1,5 +1,5 @@
-//! What the machine, the mount and the kernel's locks did in the steady state of a run, and slot by
-//! slot in all of it.
+//! Records the activity of the machine, the mount and the kernel's locks in the steady state of a
+//! run, and slot by slot during the whole run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use crate::locks::mounts;
 use crate::locks::processes::family;
 use crate::locks::trace::{Tracer, Watch};
 
-/// A run that is watched.
+/// The recorder of a run in progress.
 #[derive(Debug)]
 pub(crate) struct Observer {
     begin: Instant,
     meters: Meters,
     series: Series,
     client: Option<Client>,
-    /// The process whose waits for the kernel's locks count, with its descendants and the server of
-    /// the mount.
+    /// The process whose waits for the kernel's locks count, together with those of its descendants
+    /// and of the mount's server.
     root: u32,
     tracer: Option<Tracer>,
     readings: Vec<Reading>,
@@ -32,23 +32,23 @@ pub(crate) struct Observer {
     failure: Option<String>,
 }
 
-/// What was seen.
+/// The recorded activity of a run.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// What the machine did in the steady state.
+    /// The use of the machine in the steady state.
     pub(crate) used: Used,
-    /// What the mount counted in it.
+    /// The blocks that the mount counted in the steady state.
     pub(crate) mount_blocks: Vec<mounts::Row>,
-    /// The kernel's locks.
+    /// Blocks on the kernel's locks in the steady state.
     pub(crate) kernel_blocks: Option<Kernel>,
-    /// What could not be seen, and why.
+    /// The measurement that failed, and why.
     pub(crate) failure: Option<String>,
     readings: Vec<Reading>,
 }
 
 impl Observer {
-    /// Watches the device below `seen`, a mount where there is one, and the locks that the process
-    /// `root` and its descendants wait for. A slot of the time series is `every` long.
+    /// Starts to record: the device below `seen`, the mount if there is one, and the locks that the
+    /// process `root` and its descendants wait for. A slot of the time series is `every` long.
     pub(crate) fn start(seen: &Path, mount: Option<&Path>, root: u32, every: Duration) -> Result<Observer, BenchError> {
         let client = match mount {
             Some(at) => Some(control::connect(at).map_err(|error| BenchError::Asked(error.to_string()))?),
@@ -72,12 +72,12 @@ impl Observer {
         })
     }
 
-    /// When the run began.
+    /// The time at which the run began.
     pub(crate) fn begin(&self) -> Instant {
         self.begin
     }
 
-    /// The beginning of the steady state, then its end.
+    /// Marks the beginning of the steady state at the first call, and its end at the second.
     pub(crate) fn steady(&mut self) {
         match self.client.as_mut().map(Client::snapshot) {
             Some(Ok(snapshot)) => self.snapshots.push(snapshot),
@@ -100,7 +100,7 @@ impl Observer {
         }
     }
 
-    /// Ends the series. The steady state was `steady` long.
+    /// Stops recording. The steady state was `steady` long.
     pub(crate) fn finish(self, steady: Duration) -> Observed {
         let readings = self.series.finish();
         let mount_blocks = match &self.snapshots[..] {
@@ -116,9 +116,9 @@ impl Observer {
 }
 
 impl Observed {
-    /// The time series: `tps` gives the transactions per second of the slot with this number. What
-    /// ends after `ramp_up` and not later than `steady` after that, as far as clocks can tell, is
-    /// steady.
+    /// The time series; `tps` returns the transactions per second of a slot. A slot is part of the
+    /// steady state if it ends after `ramp_up` and not later than `steady` after that, within the
+    /// accuracy of the clocks.
     pub(crate) fn points(
         &self,
         slots: usize,

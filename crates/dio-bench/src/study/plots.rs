@@ -6,7 +6,7 @@ use crate::plot::{Axis, Band, Kind, Lines, Plot, Row as Dot, Series, Slot, Stack
 use crate::quantity::Unit;
 use crate::section::{capital, slug};
 
-/// The colour of a contender: that of its kind of storage wherever it appears.
+/// The colour of a contender, the same in all plots.
 fn tone(contender: Contender) -> usize {
     match contender {
         Contender::Raw => 0,
@@ -23,10 +23,10 @@ fn dot(row: &Row, values: Vec<f64>) -> Dot {
     Dot::new(row.name(), tone(row.contender), values)
 }
 
-/// The figure of a point; `None` where it was not measured.
+/// A figure of a point; `None` if it was not measured.
 type Figure = fn(&Point) -> Option<f64>;
 
-/// All plots; those of figures that nobody measured are left out.
+/// All plots but those of figures that were not measured.
 pub(crate) fn plots(study: &Study<'_>, events: &str) -> Vec<Plot> {
     let mut all: Vec<Plot> = [share(study), throughput(study, events)].into_iter().flatten().collect();
     all.extend(responses(study, events));
@@ -56,7 +56,7 @@ pub(super) fn share(study: &Study<'_>) -> Option<Plot> {
     Some(Plot::ratios("share", &title, &about, &format!("of {first}"), rows))
 }
 
-/// The mean over the runs of a contender, slot by slot, as far as all runs go.
+/// The mean over the runs of a contender, slot by slot, up to the length of the shortest run.
 fn means(row: &Row, figure: Figure) -> Vec<(f64, f64)> {
     let slots = row.runs.iter().map(|run| run.points.len()).min().unwrap_or(0);
     let mean = |slot: usize| {
@@ -69,7 +69,7 @@ fn means(row: &Row, figure: Figure) -> Vec<(f64, f64)> {
     (0..slots).filter_map(mean).collect()
 }
 
-/// A figure over time, a line for each contender; `None` where nobody measured it.
+/// A figure over time, with a line for each contender; `None` if it was not measured.
 fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Unit, figure: Figure) -> Option<Plot> {
     let line = |row: &Row| Series { name: row.name(), tone: tone(row.contender), points: means(row, figure) };
     let series: Vec<Series> = study.rows.iter().map(line).filter(|series| !series.points.is_empty()).collect();
@@ -138,7 +138,7 @@ pub(super) fn processors(study: &Study<'_>) -> Vec<Plot> {
     study.rows.iter().filter_map(plot).collect()
 }
 
-/// How often which response time occurred.
+/// The distribution of response times.
 pub(super) fn responses(study: &Study<'_>, events: &str) -> Vec<Plot> {
     let series = study.rows.iter().filter_map(|row| {
         let points = distribution(row.runs.iter().map(|run| &run.histogram[..]))?;
@@ -166,7 +166,7 @@ pub(crate) fn distribution_plot(name: &str, title: String, series: Vec<Series>) 
     Plot::lines(name, title, about, Lines { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
 }
 
-/// The parts of all values in each bucket, of several histograms with the same limits together;
+/// The share of all values in each bucket, summed over several histograms with the same limits;
 /// `None` without values.
 pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Option<Vec<(f64, f64)>> {
     let mut counts: Vec<Bucket> = histograms.flatten().copied().collect();
@@ -177,7 +177,7 @@ pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -
     for bucket in counts {
         let part = bucket.count as f64 / total.max(1.0);
         match points.last_mut() {
-            // The same bucket of another histogram: their limits are the same but for rounding.
+            // The same bucket of another histogram; their limits are equal but for rounding.
             Some((at, sum)) if bucket.seconds / *at < 1.01 => *sum += part,
             _ => points.push((bucket.seconds, part)),
         }
@@ -186,18 +186,18 @@ pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -
         points.pop();
     }
     let (first, last) = (points.first()?.0, points.last()?.0);
-    // A bucket is drawn in its middle, and the line goes down to nothing at both ends.
+    // A bucket is drawn at its middle, and the line falls to zero at both ends.
     let mut all = vec![(first / WIDER / WIDER, 0.0)];
     all.extend(points.iter().map(|(end, part)| (end / WIDER.sqrt(), *part)));
     all.push((last * WIDER, 0.0));
     Some(all)
 }
 
-/// The longest time of a bucket divided by that of the one before, or nearly so.
+/// Approximate ratio of the upper limits of two adjacent buckets.
 const WIDER: f64 = 1.1;
 
-/// A class of blocks: a name, and the rate of a contender's run; `None` without a mount, or where
-/// nobody saw.
+/// A class of blocks: its name, and its rate in a contender's run; `None` if the class applies to
+/// mounts only and this is none, or if it was not measured.
 pub(super) type Class = (&'static str, fn(Contender, &Run) -> Option<f64>);
 
 /// Blocks per second on the kernel's locks of one class.
@@ -218,7 +218,7 @@ pub(super) const CLASSES: [Class; 9] = [
     ("memory map (kernel)", |_, run| kernel(run, class::Class::Mmap)),
 ];
 
-/// Those classes that anybody was ever blocked on.
+/// The classes with at least one block in any run.
 pub(super) fn classes(study: &Study<'_>) -> Vec<Class> {
     let blocked = |(_, rate): &Class| {
         let rates = |row: &Row| row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0));
@@ -227,10 +227,10 @@ pub(super) fn classes(study: &Study<'_>) -> Vec<Class> {
     CLASSES.into_iter().filter(blocked).collect()
 }
 
-/// Blocks per second below which a class is not worth a plot; tables have it.
+/// Blocks per second below which a class gets no plot; the tables contain it.
 const SELDOM: f64 = 1.0;
 
-/// Blocks per second, a plot for each class that somebody was often blocked on.
+/// Plots of blocks per second, one for each class with frequent blocks.
 pub(super) fn blocks(study: &Study<'_>) -> Vec<Plot> {
     let plot = |(class, rate): Class| {
         let dot = |row: &Row| dot(row, row.figures(|run| rate(row.contender, run)));

@@ -1,4 +1,4 @@
-//! The result of a study, and how its contenders compare.
+//! The result of a study, and the comparison of its contenders.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::stats::ratios;
 /// A published figure: transactions per second and response time in seconds.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Reference {
-    /// What it is of: `raw`, `direct` or `concurrent`.
+    /// The kind of storage: `raw`, `direct` or `concurrent`.
     pub name: Cow<'static, str>,
     /// Transactions per second.
     pub tps: f64,
@@ -20,20 +20,19 @@ pub struct Reference {
     pub response_seconds: f64,
 }
 
-/// A result of this shape.
+/// The data that all studies have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Study<'a> {
-    /// The contenders, in the order in which they are shown. Runs of the same place were made in
+    /// The contenders, in the order in which they are shown. Runs with the same index were made in
     /// the same round.
     pub(crate) rows: &'a [Row],
     /// Published figures of the same kind of storage.
     pub(crate) reference: &'a [Reference],
-    /// What it was run with, whatever it is called; `seconds` are those of ramp-up, steady state
-    /// and ramp-down.
+    /// The settings, by name; `seconds` are those of ramp-up, steady state and ramp-down.
     pub(crate) settings: &'a Map<String, Value>,
-    /// What was missing.
+    /// Remarks on what could not be measured.
     pub(crate) notes: &'a [String],
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub(crate) environment: &'a Environment,
 }
 
@@ -42,7 +41,7 @@ impl Row {
         self.contender.name().to_owned()
     }
 
-    /// The figures of all runs that have one.
+    /// The figures of all runs that have a finite one.
     pub(super) fn figures(&self, of: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(of).filter(|value| value.is_finite()).collect()
     }
@@ -53,8 +52,8 @@ impl Row {
 }
 
 impl Study<'_> {
-    /// The contender to which the others are compared: the raw device, else the bare files, else
-    /// the first one.
+    /// The contender that the others are compared with: the raw device, else the bare files, else
+    /// buffered files, else the first one.
     pub(super) fn first(&self) -> Option<&Row> {
         let named = |name: Contender| self.rows.iter().find(|row| row.contender == name);
         named(Contender::Raw)
@@ -63,7 +62,7 @@ impl Study<'_> {
             .or(self.rows.first())
     }
 
-    /// Throughput of each run of a contender divided by that of the first one in the same round.
+    /// Throughput of each run of a contender divided by that of [`Study::first`] in the same round.
     pub(super) fn ratios(&self, row: &Row) -> Vec<f64> {
         ratios(row.throughput(), self.first().into_iter().flat_map(Row::throughput))
     }
@@ -72,8 +71,8 @@ impl Study<'_> {
         self.reference.iter().find(|reference| reference.name == name)
     }
 
-    /// The published figure of the same kind of storage: direct I/O with one writer took the lock
-    /// of the file there.
+    /// The published figure of the same kind of storage. The published direct I/O took the file's
+    /// lock for every write, so it corresponds to `DirectFile`.
     pub(super) fn published(&self, row: &Row) -> Option<&Reference> {
         self.reference(if row.contender == Contender::DirectFile { "direct" } else { row.contender.name() })
     }
@@ -83,7 +82,8 @@ impl Study<'_> {
         Some(self.published(row)?.tps / self.reference("raw")?.tps)
     }
 
-    /// The same where raw is what ours are divided by, or bare files, which are nearly that.
+    /// The published ratio, if the contender that ours are compared with is raw, or bare, which is
+    /// nearly the same.
     pub(super) fn published_ratio(&self, row: &Row) -> Option<f64> {
         let like_raw = [Contender::Raw, Contender::Bare].contains(&self.first()?.contender);
         self.published_to_raw(row).filter(|_| like_raw)
@@ -96,7 +96,7 @@ impl Study<'_> {
         seconds.try_into().ok()
     }
 
-    /// When the steady state began and ended.
+    /// Begin and end of the steady state.
     pub(super) fn steady(&self) -> Option<(f64, f64)> {
         let [up, steady, _] = self.seconds()?;
         Some((up, up + steady))

@@ -1,4 +1,4 @@
-//! What one run gave, and what the runs of a contender give together.
+//! The result of one run, and the combined results of a contender's runs.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,14 @@ use crate::locks::kernel::Kernel;
 use crate::locks::mounts;
 use crate::stats::Summary;
 
-/// Nanoseconds of the first bucket of a histogram, and how much wider each next one is.
+/// Upper limit of a histogram's first bucket in nanoseconds, and the factor by which the limit
+/// grows from bucket to bucket.
 const BUCKETS: (u64, f64) = (10_000, 1.1);
 
-/// Times from here on count as this, in nanoseconds.
+/// Longest time in nanoseconds that is recorded; longer times count as this.
 const LONGEST: u64 = 600_000_000_000;
 
-/// Response times in nanoseconds, to three digits.
+/// A histogram of response times in nanoseconds, exact to three digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order")
 }
@@ -28,24 +29,24 @@ pub struct Response {
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// What nine of ten do not exceed.
+    /// The 90th percentile.
     pub p90: f64,
-    /// What 99 of 100 do not exceed.
+    /// The 99th percentile.
     pub p99: f64,
-    /// What 999 of 1000 do not exceed.
+    /// The 99.9th percentile.
     pub p999: f64,
     /// The longest.
     pub max: f64,
 }
 
 impl Response {
-    /// What results that do not tell have.
+    /// The value for results without response times.
     fn unknown() -> Response {
         let [mean, p50, p90, p99, p999, max] = [f64::NAN; 6];
         Response { mean, p50, p90, p99, p999, max }
     }
 
-    /// Of times in nanoseconds.
+    /// Computes the percentiles of times in nanoseconds.
     pub(crate) fn of(nanos: &Histogram<u64>) -> Response {
         let part = |part| nanos.value_at_quantile(part) as f64 / 1e9;
         let max = if nanos.is_empty() { 0 } else { nanos.max() };
@@ -60,18 +61,18 @@ impl Response {
     }
 }
 
-/// A part of a histogram of response times.
+/// A bucket of a histogram of response times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The longest time in it, in seconds. The shortest is the longest one of the bucket before.
+    /// The longest time in it, in seconds. The shortest is the longest of the previous bucket.
     pub seconds: f64,
-    /// Transactions.
+    /// Number of transactions.
     pub count: u64,
 }
 
 impl Bucket {
-    /// The buckets of times in nanoseconds, each a tenth wider than the one before, from the first
-    /// that has some.
+    /// The buckets of times in nanoseconds, each a tenth wider than the one before, starting with
+    /// the first that is not empty.
     pub(crate) fn of(nanos: &Histogram<u64>) -> Vec<Bucket> {
         let steps = nanos.iter_log(BUCKETS.0, BUCKETS.1);
         let bucket = |step: hdrhistogram::iterators::IterationValue<u64>| Bucket {
@@ -82,16 +83,16 @@ impl Bucket {
     }
 }
 
-/// What a moment of a run belongs to.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Clients come, or caches fill.
+    /// Clients start one after the other, or caches fill.
     RampUp,
-    /// All are there.
+    /// All clients run.
     #[default]
     Steady,
-    /// They go.
+    /// Clients stop one after the other.
     RampDown,
 }
 
@@ -109,19 +110,19 @@ impl Phase {
 /// One slot of a time series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// When it ended, in seconds since the first client came.
+    /// Its end, in seconds since the first client started.
     pub seconds: f64,
     /// The phase in which it ended.
     #[serde(default)]
     pub phase: Phase,
     /// Transactions per second.
     pub tps: f64,
-    /// What the machine did.
+    /// The use of the machine in this slot.
     #[serde(flatten)]
     pub used: Used,
 }
 
-/// One run of one contender. All figures but the points are of its steady state.
+/// One run of one contender. All figures but `points` refer to its steady state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Transactions per second.
@@ -129,23 +130,24 @@ pub struct Run {
     /// Response times.
     #[serde(default = "Response::unknown")]
     pub response: Response,
-    /// How the response times are spread.
+    /// The distribution of the response times.
     #[serde(default)]
     pub histogram: Vec<Bucket>,
-    /// Writes of the log per second, where the workload counts them; several commits share one.
+    /// Writes of the log per second, if the workload counts them; several commits may share a
+    /// write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_writes_per_second: Option<f64>,
-    /// What the machine did.
+    /// The use of the machine.
     #[serde(default)]
     pub used: Used,
-    /// Blocks counted by the mount; empty without one.
+    /// Blocks counted by the mount; empty if there is none.
     #[serde(default)]
     pub mount_blocks: Vec<mounts::Row>,
-    /// Blocks on the kernel's locks, of the program that works and the mount's server; `None` where
-    /// they cannot be seen.
+    /// Blocks of the working program and the mount's server on the kernel's locks; `None` if they
+    /// cannot be measured.
     pub kernel_blocks: Option<Kernel>,
-    /// Changed pages that were read again afterwards, without the mount, and compared, where the
-    /// workload does that.
+    /// Number of changed pages that were read again after the run, without the mount, and compared;
+    /// `None` if the workload does not do that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_checked: Option<u64>,
     /// The time series, ramps included.
@@ -154,17 +156,17 @@ pub struct Run {
 }
 
 impl Run {
-    /// Blocks per second that the mount counted on locks of a class.
+    /// Blocks per second that the mount counted for a class.
     pub(super) fn mount_rate(&self, class: &str) -> f64 {
         let rows = self.mount_blocks.iter().filter(|row| row.class == class);
         rows.fold(0.0, |sum, row| sum + row.blocks_per_second)
     }
 }
 
-/// One contender: medians of its runs.
+/// One contender, with medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
     /// Transactions per second.
     #[serde(default)]
@@ -175,22 +177,22 @@ pub struct Row {
     /// 99th percentile of each run, in seconds.
     #[serde(default)]
     pub p99_seconds: Summary,
-    /// Transactions per second divided by those of the raw device in the same round, or of the bare
-    /// files where there is no raw one; the median of that.
+    /// Transactions per second divided by those of the raw device in the same round; the median of
+    /// these quotients. Without a raw device, bare files are the divisor, or else buffered files.
     pub to_first: Option<f64>,
-    /// Blocks per second on the file's lock of the mount, ranges not included.
+    /// Blocks per second on the mount's file locks, without those on ranges.
     pub file_blocks_per_second: Option<f64>,
-    /// Blocks per second on ranges of files.
+    /// Blocks per second on ranges of files in the mount.
     pub range_blocks_per_second: Option<f64>,
-    /// Blocks per second on the lock of the kernel's inodes.
+    /// Blocks per second on the kernel's inode locks.
     pub inode_blocks_per_second: Option<f64>,
     /// The single runs, in their order.
     pub runs: Vec<Run>,
 }
 
 impl Row {
-    /// The rows of contenders and their runs, compared with the raw device, or with the bare files
-    /// where there is none.
+    /// The rows of contenders and their runs, compared with the raw device, or else with bare
+    /// files, or else with buffered files.
     pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<Run>>) -> Vec<Row> {
         let place = |contender| contenders.iter().position(|other| *other == contender);
         let first = place(Contender::Raw).or_else(|| place(Contender::Bare)).or_else(|| place(Contender::Buffered));
@@ -218,7 +220,7 @@ impl Row {
     }
 }
 
-/// The median of something that not every run has.
+/// The median of a value that some runs lack.
 fn median(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let values: Vec<f64> = values.flatten().collect();
     if values.is_empty() { None } else { Some(Summary::of(values).median) }
@@ -228,7 +230,7 @@ fn median(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A run of three steady seconds between ramps.
+    /// A run of three seconds, all in the steady state.
     pub(crate) fn run(tps: f64) -> Run {
         let used = Used { user: 0.25, idle: 0.75, utilisation: Some(0.5), ..Used::default() };
         let point = |n: u32| Point { seconds: f64::from(n), phase: Phase::Steady, tps: tps + f64::from(n), used };
@@ -246,7 +248,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Three rounds of two contenders.
+    /// Rows of two contenders with three rounds each.
     pub(crate) fn rows() -> Vec<Row> {
         let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
         Row::all(&[Contender::Raw, Contender::Concurrent], results.to_vec())

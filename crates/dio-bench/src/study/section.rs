@@ -1,4 +1,5 @@
-//! The section of a study: contenders that were measured in turns, each run with a time series.
+//! The section of a study, in which contenders were measured in turns and each run has a time
+//! series.
 
 use dio_common::units::size;
 use serde_json::Value;
@@ -9,34 +10,34 @@ use crate::quantity::Unit;
 use crate::section::{Block, Cell, Finding, Rows, Section, Table, slug, times};
 use crate::stats::Summary;
 
-/// What a benchmark of this shape calls things.
+/// The texts with which a study presents its results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a> {
     /// The name of the benchmark, for anchors and files.
     pub(crate) id: &'a str,
     /// The heading.
     pub(crate) title: &'a str,
-    /// What is counted: `transactions`.
+    /// The name of the counted events: `transactions`.
     pub(crate) events: &'a str,
     /// One sentence on the workload.
     pub(crate) lead: &'a str,
 }
 
-/// What blocks are.
+/// The explanation of blocks.
 const LOCKS: &str = "A block is a thread, or a request, that could not have a lock at once and waited. The mount counts those on \
                      its files' locks and queues, the kernel's tracepoint lock:contention_begin those on the kernel's locks, of \
                      the clients and the mount's server.";
 
-/// What the plots of the processors' time show.
+/// The description of the plots of the processors' time.
 const PROCESSORS: &str =
     "The time of all processors of the machine; what is empty is idle. The lines bound the steady state.";
 
-/// Where the published figures come from.
+/// The source of the published figures.
 const PUBLISHED: &str = "Published figures: Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: Improving database performance \
                          with AIX concurrent I/O, IBM 2003). Only their ratios mean anything elsewhere.";
 
-/// Throughput of the best run divided by that of the worst from which the machine is not to be
-/// trusted.
+/// Ratio of the best run's throughput to the worst run's from which the machine counts as
+/// unreliable.
 const UNSTEADY: f64 = 1.5;
 
 impl Study<'_> {
@@ -63,7 +64,7 @@ impl Study<'_> {
         }
     }
 
-    /// All plots and tables; those of a `part` of a benchmark have its name for a heading.
+    /// All plots and tables. If they are for one `part` of a benchmark, its name is the heading.
     pub(crate) fn blocks(&self, words: &Words<'_>, part: Option<&str>) -> Vec<Block> {
         let mut blocks: Vec<Block> = part.iter().map(|part| Block::Heading((*part).to_owned())).collect();
         let events = words.events;
@@ -94,7 +95,7 @@ impl Study<'_> {
         blocks
     }
 
-    /// What to think of runs that differ too much.
+    /// A warning if runs differ too much.
     fn unsteady(&self) -> Option<String> {
         let differ = |row: &Row| {
             let tps = Summary::of(row.throughput());
@@ -111,11 +112,11 @@ impl Study<'_> {
         })
     }
 
-    /// How the contenders compare with the first one, and what the file's lock has to do with it.
+    /// The comparison of the contenders with the first one, and the role of the file's lock in it.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let Some(first) = self.first() else { return Vec::new() };
         let mut found = Vec::new();
-        // What the study is about comes first, its opposite second.
+        // Concurrent, the subject of the study, comes first, and its opposite second.
         let order = [Contender::Concurrent, Contender::DirectFile, Contender::DirectRange];
         let place = |row: &&Row| order.iter().position(|other| *other == row.contender).unwrap_or(order.len());
         let mut others: Vec<&Row> = self.rows.iter().filter(|row| row.contender != first.contender).collect();
@@ -161,14 +162,14 @@ impl Study<'_> {
         text
     }
 
-    /// Settings, whatever there are.
+    /// All settings of the result, in readable form.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let shown = |(name, value): (&String, &Value)| {
             let name = if name == "bytes" { "data_bytes" } else { name };
             let bytes = name.strip_suffix("_bytes").zip(value.as_u64());
             let (name, value) = match (bytes, value) {
                 (Some((name, bytes)), _) => (name, size(bytes)),
-                // A limit that is not there.
+                // A limit that was not set.
                 (None, Value::Null) => (name, "none".to_owned()),
                 (None, Value::Bool(flag)) => (name, if *flag { "yes" } else { "no" }.to_owned()),
                 (None, Value::String(text)) => (name, text.clone()),
@@ -267,7 +268,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::oltp::report::{Report, WORDS};
 
-    /// Three contenders, two rounds.
+    /// A result as JSON, with three contenders and two rounds.
     pub(crate) fn text() -> String {
         let run = |tps: f64, blocks: &str| {
             format!(

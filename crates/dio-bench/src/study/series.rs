@@ -14,8 +14,8 @@ pub(crate) fn csv(rows: &[Row]) -> String {
     beside("", [("", rows)])
 }
 
-/// The same of several parts, with more columns before: their names, and what each line of a part
-/// begins with.
+/// The time series of several parts, with additional columns in front. `names` are the names of
+/// these columns. Each part comes with the text that its lines begin with.
 pub(crate) fn beside<'a>(names: &str, parts: impl IntoIterator<Item = (&'a str, &'a [Row])>) -> String {
     let mut text = format!("{names}{COLUMNS}");
     for (before, rows) in parts {
@@ -30,7 +30,7 @@ pub(crate) fn beside<'a>(names: &str, parts: impl IntoIterator<Item = (&'a str, 
     text
 }
 
-/// The fields of one slot, in the order of [`COLUMNS`]: of a contender, in a round (from 0).
+/// The fields of one slot of a contender in a round (from 0), in the order of [`COLUMNS`].
 fn slot(name: &str, round: usize, point: &Point) -> Vec<String> {
     let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let used = &point.used;

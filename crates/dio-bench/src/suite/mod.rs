@@ -25,44 +25,44 @@ pub struct Report {
     pub date: String,
     /// The commit that dio was built from.
     pub commit: String,
-    /// Where it was measured.
+    /// The machine that it was measured on.
     pub host: Host,
-    /// What the comparison was run with: sizes, rounds, the engine.
+    /// The settings of the comparison: sizes, rounds, the engine.
     pub settings: BTreeMap<String, Value>,
     /// Versions of the programs by their names.
     pub programs: BTreeMap<String, String>,
-    /// The figures to reach.
+    /// The targets, and whether they were reached.
     pub goals: Vec<Goal>,
-    /// What to know before believing it.
+    /// Warnings that a reader needs to judge the result.
     pub notes: Vec<String>,
-    /// What was compared.
+    /// The groups of programs that were compared.
     pub groups: Vec<Group>,
 }
 
 impl Report {
-    /// Sets what it was run with.
+    /// Records a setting.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) {
         self.settings.insert(name.to_owned(), value.into());
     }
 
-    /// Adds a figure to reach, if it could be measured.
+    /// Adds a target, if its figure could be measured.
     pub fn goal(&mut self, goal: Option<Goal>) {
         self.goals.extend(goal);
     }
 
-    /// Adds what to know before believing it.
+    /// Adds a note.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 }
 
-/// The machine a comparison ran on, without its name: what a reader needs to know to judge the
-/// figures.
+/// The machine that a comparison ran on, without its name: the facts that a reader needs to judge
+/// the figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// Name of the processor.
     pub cpu: String,
-    /// Processors.
+    /// Number of processors.
     pub cores: usize,
     /// Memory in GiB.
     pub memory_gib: f64,
@@ -74,13 +74,13 @@ pub struct Host {
     pub mount_options: String,
     /// Driver or model of the disk, such as `virtio_blk (vda, reported rotational)`.
     pub device: String,
-    /// Its size in GiB.
+    /// Size of the disk in GiB.
     pub device_gib: f64,
-    /// Its I/O scheduler; in earlier records all that there are, the active one in brackets.
+    /// The disk's I/O scheduler; in earlier records all available ones, the active one in brackets.
     pub scheduler: String,
-    /// KiB that the kernel reads ahead of buffered readers.
+    /// KiB that the kernel reads ahead for buffered readers.
     pub read_ahead_kib: String,
-    /// CPUs that others kept busy in the second before the comparison.
+    /// Number of CPUs that other programs kept busy in the second before the comparison.
     pub busy_cpus_before: f64,
 }
 
@@ -115,28 +115,28 @@ impl Host {
     }
 }
 
-/// A figure to reach.
+/// A target, with the measured figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Goal {
-    /// What it is of.
+    /// The name of the figure.
     pub goal: String,
-    /// The figure.
+    /// The target value.
     pub limit: f64,
     /// `at most` or `at least`.
     pub bound: String,
-    /// What was measured.
+    /// The measured value.
     pub measured: f64,
-    /// Whether the figure was reached.
+    /// Whether the target was reached.
     pub reached: bool,
 }
 
 impl Goal {
-    /// `measured` must not exceed `limit`; `None` when it could not be measured.
+    /// A target that `measured` must not exceed; `None` if the figure could not be measured.
     pub fn at_most(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
         measured.map(|measured| Goal::new(goal, limit, "at most", measured, measured <= limit))
     }
 
-    /// `measured` must not be below `limit`.
+    /// A target that `measured` must not fall below; `None` if the figure could not be measured.
     pub fn at_least(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
         measured.map(|measured| Goal::new(goal, limit, "at least", measured, measured >= limit))
     }
@@ -146,7 +146,7 @@ impl Goal {
     }
 }
 
-/// Quantities of one run by their key.
+/// The quantities of one run, by key.
 pub type Sample = BTreeMap<&'static str, f64>;
 
 /// All measurements of one program.
@@ -154,9 +154,9 @@ pub type Sample = BTreeMap<&'static str, f64>;
 pub struct Contender {
     /// Its name.
     pub name: String,
-    /// What a reader would type, with `$DIR` for the directory.
+    /// The command as a reader would type it, with `$DIR` for the directory.
     pub command: String,
-    /// Medians and extremes by the key of the quantity.
+    /// Medians and extremes of the quantities, by key.
     #[serde(default)]
     pub summary: BTreeMap<String, Summary>,
     /// Every run.
@@ -175,13 +175,14 @@ impl Contender {
         contender
     }
 
-    /// A quantity of all runs that have it.
+    /// The values of a quantity in all runs that have it.
     pub fn column(&self, key: &str) -> Vec<f64> {
         self.samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
     }
 }
 
-/// The first contender's quantity divided by a peer's, or the other way round, round by round.
+/// The first contender's quantity divided by a peer's, round by round, or the inverse (see
+/// [`Group::to_first`]).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ratio {
     /// The peer.
@@ -196,14 +197,15 @@ pub struct Ratio {
 /// Programs that were compared under the same conditions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// What they did.
+    /// The title: what the programs did.
     pub title: String,
-    /// The programs, that which the group is about first.
+    /// The programs; the subject of the group comes first.
     pub contenders: Vec<Contender>,
-    /// Quantities of the first compared with those of the others.
+    /// Ratios between the first contender and the others.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
-    /// The ratios are of each peer to the first contender, not of the first to each.
+    /// Whether each ratio is the peer's value divided by the first contender's, instead of the
+    /// inverse.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_first: bool,
     /// Peers that could not be measured, with the reason.
@@ -212,15 +214,16 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group whose first contender is compared with each other one by some quantities.
+    /// Creates a group whose first contender is compared with each peer by the quantities
+    /// `compared`.
     pub fn new(title: &str, contenders: Vec<Contender>, skipped: BTreeMap<String, String>, compared: &[&str]) -> Group {
         let mut group = Group { title: title.to_owned(), contenders, ratios: Vec::new(), to_first: false, skipped };
         group.ratios = group.ratios_by(compared);
         group
     }
 
-    /// The same measurements with ratios of each peer to the first contender, which is what is to
-    /// be reached.
+    /// Replaces the ratios by those of each peer to the first contender, for groups whose first
+    /// contender is the figure to reach.
     #[must_use]
     pub fn against_first(mut self, compared: &[&str]) -> Group {
         self.to_first = true;
@@ -248,7 +251,7 @@ impl Group {
         found.map(|ratio| ratio.spread.median)
     }
 
-    /// A quantity of one contender divided by another quantity of another one, round by round.
+    /// A quantity of one contender divided by a quantity of another, round by round.
     pub fn quotient(&self, (ours, of): (&str, &str), (peer, by): (&str, &str)) -> Option<Summary> {
         Summary::of_some(ratios(self.contender(ours)?.column(of), self.contender(peer)?.column(by)))
     }

@@ -1,4 +1,4 @@
-//! What is shown of a record of the benchsuite.
+//! The section that shows a record of the benchsuite.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug};
 
-/// Quantities with a name of their own, in the order of the columns; the first one that a group has
-/// is plotted.
+/// Quantities with a title of their own, in the order of the columns. The first one that a group
+/// has is plotted.
 const QUANTITIES: [(&str, &str); 29] = [
     ("wall_seconds", "elapsed"),
     ("read_p99_nanoseconds", "read, p99"),
@@ -43,7 +43,8 @@ const QUANTITIES: [(&str, &str); 29] = [
     ("overlap_part", "reads and writes together"),
 ];
 
-/// Quantities that tables leave out: others have them together, or they only explain them.
+/// Quantities that tables leave out, because other quantities include them or because they only
+/// explain others.
 const LEFT_OUT: [&str; 4] = ["user_seconds", "system_seconds", "steal_seconds", "run_seconds"];
 
 /// The title of a quantity.
@@ -56,7 +57,8 @@ fn title(key: &str) -> String {
     key.replace('_', " ")
 }
 
-/// The unit of a quantity, by the ending of its key, and what makes base units of it.
+/// The unit of a quantity, by the ending of its key, and the factor that converts its values to
+/// base units.
 fn unit(key: &str) -> (Unit, f64) {
     match key {
         "iops" => (Unit::PerSecond, 1.0),
@@ -71,7 +73,7 @@ fn unit(key: &str) -> (Unit, f64) {
     }
 }
 
-/// A quantity of all runs in base units.
+/// The values of a quantity in all runs, in base units.
 fn values(contender: &Contender, key: &str) -> Vec<f64> {
     let (_, factor) = unit(key);
     contender.column(key).into_iter().map(|value| value * factor).collect()
@@ -89,7 +91,7 @@ impl Group {
         keys
     }
 
-    /// The quantities of which there are ratios.
+    /// The quantities that have ratios.
     fn compared(&self) -> Vec<&str> {
         let mut keys: Vec<&str> = Vec::new();
         for ratio in &self.ratios {
@@ -103,7 +105,8 @@ impl Group {
     fn plot(&self) -> Option<Plot> {
         let key = *self.keys().first()?;
         let row = |(place, contender): (usize, &Contender)| {
-            // The first one is what the group is about, or what the others are compared with.
+            // The first contender is the subject of the group, or the one that the others are
+            // compared with.
             Row::new(contender.name.clone(), if place == 0 { 4 } else { 1 }, values(contender, key))
         };
         let rows = self.contenders.iter().enumerate().map(row).collect();
@@ -149,7 +152,7 @@ impl Benchmark for Report {
         if !self.goals.is_empty() {
             blocks.push(Block::Table(goals(&self.goals)));
         }
-        // Plots that are beside each other are compared; then the numbers behind them.
+        // Plots that are to be compared stand side by side; the numbers behind them follow.
         let plots: Vec<Plot> = self.groups.iter().filter_map(Group::plot).collect();
         if !plots.is_empty() {
             blocks.push(Block::Plots(plots));
@@ -186,7 +189,7 @@ impl Benchmark for Report {
     }
 }
 
-/// How many of the figures to reach were reached, and which were not.
+/// The number of reached targets, and the names of those that were missed.
 fn findings(report: &Report) -> Vec<Finding> {
     let goals = &report.goals;
     if goals.is_empty() {

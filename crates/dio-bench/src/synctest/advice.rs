@@ -1,4 +1,4 @@
-//! Which settings follow from what was measured: a pure function of the rows.
+//! Derives settings of programs from the measurements: a pure function of the rows.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use super::row::Row;
 use super::work::{Figures, Outcome};
 use dio_common::units::{seconds, size};
 
-/// How much faster than what a program does by itself a setting must be to be advised: runs differ
-/// by some per cent.
+/// The least gain over a program's default for which a setting is advised; runs differ by some per
+/// cent anyway.
 const WORTH: f64 = 1.1;
 
 /// The settings for one program.
@@ -20,13 +20,13 @@ const WORTH: f64 = 1.1;
 pub struct Advice {
     /// The program.
     pub program: Cow<'static, str>,
-    /// Settings, as the program takes them.
+    /// Settings, in the program's own syntax.
     pub settings: Vec<String>,
-    /// Why, one reason each.
+    /// The reasons, one per entry.
     pub why: Vec<String>,
 }
 
-/// The advice for every program that the rows allow one for; none where no setting makes a commit
+/// The advice for every program for which the rows suffice. Empty if no setting makes a commit
 /// durable.
 pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
     if honesty.is_some_and(Honesty::leaves_no_setting) {
@@ -48,7 +48,7 @@ pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> V
 
 struct Rows<'a>(&'a [Row]);
 
-/// A method with what it reached.
+/// A method with its measured figures.
 #[derive(Clone, Copy)]
 struct Reached {
     method: Method,
@@ -57,7 +57,7 @@ struct Reached {
 }
 
 impl Rows<'_> {
-    /// The first measured case for which this holds.
+    /// The first measured case that satisfies `is_it`.
     fn find(&self, is_it: impl Fn(&Case) -> bool) -> Option<(&Case, Figures)> {
         self.0.iter().find_map(|row| match &row.outcome {
             Outcome::Measured(figures) if is_it(&row.case) => Some((&row.case, *figures)),
@@ -65,7 +65,8 @@ impl Rows<'_> {
         })
     }
 
-    /// A method with one thread and writes of 8 KiB, or of 4 KiB where these were not measured.
+    /// The figures of a method with one thread and writes of 8 KiB, or of 4 KiB if 8 KiB were not
+    /// measured.
     fn single(&self, method: Method, direct: bool, pattern: Pattern, writes: u32) -> Option<Reached> {
         let of = |bytes| {
             self.find(|case| {
@@ -79,22 +80,23 @@ impl Rows<'_> {
     }
 }
 
-/// What is best.
+/// The best method.
 struct Choice {
     chosen: Reached,
-    /// How much faster than the usual method the fastest one was; `None` if the usual one was not
+    /// Rate of the fastest method divided by that of the usual one; `None` if the usual one was not
     /// measured.
     factor: Option<f64>,
-    /// What speaks against resting anything on small differences.
+    /// Reasons to distrust small differences.
     doubts: Vec<String>,
 }
 
-/// The fastest, but the usual one where that is hardly slower, or not in every round.
+/// Chooses the fastest method, or the usual one if that is hardly slower or is slower in some
+/// rounds only.
 fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
     let rate = |reached: &Reached| reached.figures.per_second;
     let mut doubts = Vec::new();
-    // fsync does what fdatasync does and more, as O_SYNC does to O_DSYNC: neither can be the faster
-    // one.
+    // fsync does at least the work of fdatasync, and O_SYNC at least that of O_DSYNC, so neither
+    // can be faster than its lesser counterpart.
     let lesser = |reached: &Reached| {
         let less = match reached.method {
             Method::Fsync => Method::Fdatasync,
@@ -229,7 +231,8 @@ fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
         let each = METHODS.iter().flat_map(|method| [(*method, true), (*method, false)]);
         each.filter_map(|(method, direct)| rows.single(method, direct, pattern, 1)).collect()
     };
-    // The log writes into zeros; to the same place is measured with more methods.
+    // The log overwrites zeros. The overwrite pattern counts instead if it was measured with at
+    // least as many methods.
     let (overwrite, zeroed) = (of(Pattern::Overwrite), of(Pattern::Zeroed));
     let candidates = if zeroed.len() > overwrite.len() { zeroed } else { overwrite };
     let Choice { chosen, factor, doubts } = choose(&candidates, (Method::Fdatasync, true))?;
@@ -258,7 +261,8 @@ fn variant(method: Method) -> &'static str {
     }
 }
 
-/// Whether records in blocks of 512 bytes cost more than in those of 4096, or put others at risk.
+/// Decides whether log records need blocks of 4096 bytes: those of 512 may be slower, or endanger
+/// adjacent data.
 fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Option<String> {
     let of = |bytes| {
         rows.find(|case| {
@@ -297,7 +301,7 @@ fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Op
     }
 }
 
-/// What writing zeros beforehand is worth.
+/// The gain from writing zeros beforehand.
 fn zeros(rows: &Rows<'_>) -> Option<String> {
     let of = |pattern| Some(rows.single(Method::Fdatasync, true, pattern, 1)?.figures.per_second);
     let zeroed = of(Pattern::Zeroed)?;
@@ -315,7 +319,7 @@ fn words(pattern: Pattern) -> &'static str {
     }
 }
 
-/// What one sync for many writers is worth.
+/// The gain from one sync for many writers.
 fn group(rows: &Rows<'_>) -> Option<String> {
     use super::case::Sharing::Grouped;
     let most = rows.0.iter().filter(|row| row.case.sharing == Grouped && row.case.threads > 1);
@@ -372,12 +376,12 @@ mod tests {
     fn postgres_keeps_its_default_unless_another_is_clearly_faster() {
         let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::OpenDatasync, false, 1050.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
-        // Direct rows are not what PostgreSQL does.
+        // Rows with `O_DIRECT` do not apply to PostgreSQL.
         rows.push(row(Method::OpenSync, true, 9000.0));
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         rows[1] = row(Method::OpenDatasync, false, 1500.0);
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = open_datasync");
-        // Two writes are two syncs with it.
+        // With open_datasync, two writes are two syncs.
         for (method, rate) in [(Method::Fdatasync, 900.0), (Method::OpenDatasync, 750.0)] {
             let case = Case { writes: 2, ..Case::new(Section::Two, method, false) };
             rows.push(Row { case, outcome: figures(rate) });
@@ -387,12 +391,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_or_does_not_last_is_noise() {
-        // What does more cannot be faster.
+        // A method that does more work cannot be faster.
         let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::Fsync, false, 1500.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("fsync came out 1.50 times as fast as fdatasync"), "{why}");
-        // Faster on the whole, slower in one round.
+        // Faster on the whole, but slower in one round.
         let mut fast = row(Method::OpenDatasync, false, 1500.0);
         let Outcome::Measured(figures) = &mut fast.outcome else { panic!() };
         figures.least = 900.0;
@@ -400,7 +404,7 @@ mod tests {
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("not in every round"), "{why}");
-        // One round says nothing about others.
+        // A single round does not allow conclusions about others.
         let Outcome::Measured(figures) = &mut rows[1].outcome else { panic!() };
         (figures.least, figures.rounds) = (1500.0, 1);
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");

@@ -1,10 +1,10 @@
-//! What is measured: a method of making writes durable, and what is written.
+//! A case to measure: a method of making writes durable, and the writes.
 
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 use serde::{Deserialize, Serialize};
 
-/// How a write is made durable, or what is often taken for that.
+/// A method of making writes durable, or one that is often mistaken for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -23,7 +23,7 @@ pub enum Method {
     /// `sync_file_range(2)` with all three flags after the writes. It flushes neither metadata nor
     /// the device's cache.
     SyncFileRange,
-    /// Nothing.
+    /// No sync at all.
     None,
 }
 
@@ -40,8 +40,8 @@ impl Method {
         Method::None,
     ];
 
-    /// The name in options and reports; where PostgreSQL's `wal_sync_method` has the method, its
-    /// name there.
+    /// The name in options and reports. If PostgreSQL's `wal_sync_method` has the method, this is
+    /// its name there.
     pub fn name(self) -> &'static str {
         match self {
             Method::Fsync => "fsync",
@@ -55,8 +55,7 @@ impl Method {
         }
     }
 
-    /// Whether what was written is durable afterwards, if the file system and the disk keep their
-    /// word.
+    /// Whether data are durable after this method, if the file system and the disk work correctly.
     pub fn is_durable(self) -> bool {
         !matches!(self, Method::SyncFileRange | Method::None)
     }
@@ -80,17 +79,17 @@ impl Method {
     }
 }
 
-/// Where writes go.
+/// The target of successive writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// To the same place of a file that has been written, again and again.
+    /// Always the same offset of a file that was written before.
     Overwrite,
-    /// To the end of a file that grows.
+    /// The end of a growing file.
     Append,
-    /// One behind the other into space that `fallocate(2)` has reserved.
+    /// Consecutive offsets in space that `fallocate(2)` has reserved.
     Preallocated,
-    /// One behind the other into space that zeros have been written to.
+    /// Consecutive offsets in space that was filled with zeros.
     Zeroed,
 }
 
@@ -109,16 +108,16 @@ impl Pattern {
     }
 }
 
-/// What several threads have in common.
+/// Resources that several threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
     /// Nothing: each has a file of its own.
     Own,
-    /// The file; each syncs for itself.
+    /// The file; each thread syncs by itself.
     Shared,
-    /// The file and the sync: whoever is first writes the blocks of all who wait in one write, and
-    /// syncs once (group commit).
+    /// The file and the sync (group commit): the first thread writes the blocks of all waiting
+    /// threads in one write, and syncs once.
     Grouped,
 }
 
@@ -136,39 +135,39 @@ impl Sharing {
     }
 }
 
-/// Which descriptor is synced.
+/// The descriptor that is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Descriptor {
-    /// The one that was written to, which stays open.
+    /// The descriptor that was written to, which stays open.
     Same,
-    /// The one that was written to; the file is opened for it and closed afterwards.
+    /// The descriptor that was written to; it is opened for each operation and closed afterwards.
     Reopened,
-    /// One that was opened after the one written to was closed.
+    /// A descriptor that was opened after the written one was closed.
     Other,
 }
 
-/// Which part of the test a case belongs to.
+/// The section of the test that a case belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// Every method, one write.
+    /// Every method, with one write before the sync.
     Compare,
-    /// Every method, two writes.
+    /// Every method, with two writes before the sync.
     Two,
-    /// Kinds of space that is written to.
+    /// The patterns of writing.
     Patterns,
     /// Sizes of writes.
     Sizes,
-    /// The same bytes in one write or several, each of which is synced.
+    /// The same bytes in one write or in several synced writes.
     OpenSizes,
     /// Numbers of threads.
     Threads,
     /// A sync on another descriptor.
     Descriptors,
-    /// Writes without a sync.
+    /// Writes without any sync.
     Unsynced,
-    /// What lists on the command line ask for.
+    /// Combinations of the lists on the command line.
     Matrix,
 }
 
@@ -219,28 +218,28 @@ impl Section {
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// The part it belongs to.
+    /// The section it belongs to.
     pub section: Section,
-    /// How writes are made durable.
+    /// The method of making writes durable.
     pub method: Method,
     /// Whether the file is open with `O_DIRECT`.
     pub direct: bool,
-    /// Where writes go.
+    /// The target of the writes.
     pub pattern: Pattern,
     /// Bytes of one write.
     pub size: u64,
-    /// Writes before a sync; one operation is all of them and the sync.
+    /// Number of writes before a sync; one operation consists of all these writes and the sync.
     pub writes: u32,
-    /// Threads that write.
+    /// Number of threads that write.
     pub threads: u32,
-    /// What the threads have in common.
+    /// The resources that the threads share.
     pub sharing: Sharing,
-    /// Which descriptor is synced.
+    /// The descriptor that is synced.
     pub descriptor: Descriptor,
 }
 
 impl Case {
-    /// One thread that writes 8 KiB to the same place.
+    /// A case of one thread that writes 8 KiB to the same offset.
     pub fn new(section: Section, method: Method, direct: bool) -> Case {
         Case {
             section,
@@ -305,27 +304,28 @@ pub fn selection(section: Section) -> Vec<Case> {
     }
 }
 
-/// Lists whose every combination is measured.
+/// Lists of parameters; every combination is measured.
 #[derive(Clone, Debug)]
 pub struct Matrix {
     /// Methods.
     pub methods: Vec<Method>,
-    /// With and without `O_DIRECT`.
+    /// Whether to use `O_DIRECT`.
     pub direct: Vec<bool>,
     /// Patterns.
     pub patterns: Vec<Pattern>,
     /// Sizes of writes in bytes.
     pub sizes: Vec<u64>,
-    /// Writes before a sync.
+    /// Numbers of writes before a sync.
     pub writes: Vec<u32>,
     /// Numbers of threads.
     pub threads: Vec<u32>,
-    /// What the threads have in common; of one thread only the first is measured.
+    /// The resources that threads share. A single thread is measured with [`Sharing::Own`] only.
     pub sharing: Vec<Sharing>,
 }
 
 impl Matrix {
-    /// Every combination, in the order of the fields, the first slowest.
+    /// Every combination. The patterns vary slowest, followed by sizes, writes, threads, sharing
+    /// and methods; `direct` varies fastest.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
         for &pattern in &self.patterns {
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn the_default_run_has_what_pg_test_fsync_has_and_takes_a_minute_or_two() {
         let cases: Vec<Case> = Section::DEFAULT.into_iter().flat_map(selection).collect();
-        // At two seconds each.
+        // At two seconds each, the run takes a minute or two.
         assert!((40..=60).contains(&cases.len()), "{}", cases.len());
         for writes in [1, 2] {
             for method in [Method::OpenDatasync, Method::Fdatasync, Method::Fsync, Method::OpenSync] {

@@ -1,4 +1,4 @@
-//! Why a test of syncs gave no result.
+//! Why a sync test gave no result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,42 +7,42 @@ use dio::file::words_of;
 use dio::quote::{printable, quoted};
 use rustix::io::Errno;
 
-/// Why something could not be tested.
+/// Why a test failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
     /// A system call failed.
     #[error("cannot {operation} {}{}: {}{}", quoted(path), at(*offset), words_of(source), cure(source))]
     System {
-        /// What was being done, as a verb phrase.
+        /// The failed operation, as a verb phrase.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Where in the file, in bytes, if somewhere in it.
+        /// The offset in the file in bytes, if the error is about one.
         offset: Option<u64>,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// What was asked for makes no test.
+    /// The request makes no sense as a test, or cannot be carried out.
     #[error("{}", printable(.0))]
     Asked(String),
-    /// The witness, or the way to it.
+    /// The witness reported an error, or could not be reached.
     #[error("the witness {address}: {}", printable(reason))]
     Witness {
         /// Host and port.
         address: String,
-        /// What it said, or why nothing was heard of it.
+        /// Its message, or the reason why there was no answer.
         reason: String,
     },
 }
 
 impl SyncError {
-    /// An error of a system call on a path.
+    /// Creates an error of a system call on a path.
     pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> SyncError {
         move |source| SyncError::System { operation, path: path.to_owned(), offset: None, source: source.into() }
     }
 
-    /// An error of a system call on a place in a file.
+    /// Creates an error of a system call at an offset of a file.
     pub(crate) fn at<E: Into<io::Error>>(
         operation: &'static str,
         path: &Path,

@@ -1,11 +1,11 @@
-//! What the kernel says about the storage below a file, without measuring anything.
+//! Facts that the kernel reports about the storage below a file, without any measurement.
 
 use std::path::{Path, PathBuf};
 
 use dio::probe::{Device, Report};
 use serde::{Deserialize, Serialize};
 
-/// What is known about the storage.
+/// Facts about the storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
@@ -13,23 +13,23 @@ pub struct Facts {
     pub file_system: Option<String>,
     /// Options of the mount.
     pub mount_options: Vec<String>,
-    /// The block device below; `None` where there is none or the kernel does not tell.
+    /// The block device below; `None` if there is none or the kernel does not report it.
     pub disk: Option<Disk>,
-    /// Whether the processor says that this machine is virtual.
+    /// Whether the processor reports that this machine is virtual.
     pub virtual_machine: bool,
-    /// Direct writes were seen to pass through the page cache.
+    /// Whether direct writes were observed to pass through the page cache.
     pub buffers_direct_writes: bool,
 }
 
-/// A block device, or the whole disk of a partition.
+/// A block device. For a partition, its whole disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disk {
     /// Kernel name of the device.
     pub name: String,
-    /// Vendor and model, if it tells.
+    /// Vendor and model, if the device reports them.
     pub model: Option<String>,
-    /// Name of the driver, if sysfs tells.
+    /// Name of the driver, if sysfs has it.
     pub driver: Option<String>,
     /// Names of the devices below it.
     pub parts: Vec<String>,
@@ -41,37 +41,37 @@ pub struct Disk {
     pub volatile_cache: Option<bool>,
     /// `queue/fua`.
     pub fua: Option<bool>,
-    /// `queue/physical_block_size`, in bytes: what it writes at once at least.
+    /// `queue/physical_block_size`, in bytes: the smallest unit that the device writes.
     pub physical_block: Option<u64>,
-    /// `queue/atomic_write_unit_max_bytes`: the most that it writes whole or not at all when the
-    /// power fails (NVMe's AWUPF).
+    /// `queue/atomic_write_unit_max_bytes`: the largest write that is complete or absent after a
+    /// power failure (NVMe's AWUPF).
     pub atomic: Option<u64>,
-    /// Whether its requests pass the block layer's queues, which count its flushes; dm, md, bcache
-    /// and NVMe's multipath pass them on below, uncounted.
+    /// Whether its requests pass the block layer's queues, which count its flushes. dm, md, bcache
+    /// and NVMe's multipath forward them to lower devices without counting.
     pub queued: bool,
-    /// The file that counts requests, flushes among them.
+    /// The file with the counts of requests, including flushes.
     #[serde(skip)]
     pub(crate) stat: PathBuf,
 }
 
-/// Why a disk's properties are not those of a medium.
+/// The reason why a disk is not a physical medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreal {
     /// A hypervisor provides it.
     Virtual,
-    /// It is a file of another file system.
+    /// It is a file on another file system.
     Loop,
     /// It is memory.
     Memory,
-    /// It is made of other devices.
+    /// It is composed of other devices.
     Composed,
     /// Another machine, or a process, provides it.
     Remote,
 }
 
 impl Disk {
-    /// Whether it is something else than a medium in this machine, as far as names tell.
+    /// Whether it is not a physical medium in this machine, as far as its names show.
     pub fn unreal(&self) -> Option<Unreal> {
         let name = self.name.as_str();
         let model = self.model.as_deref().unwrap_or("").to_lowercase();
@@ -98,7 +98,7 @@ impl Disk {
 }
 
 impl Facts {
-    /// What the kernel says of the storage that a probe found.
+    /// The facts about the storage that a probe found.
     pub fn of(report: &Report) -> Facts {
         let options = report.mount.as_ref().map_or("", |mount| mount.options.as_str());
         let by_magic = report.file_system.and_then(|found| found.name()).map(str::to_owned);
@@ -112,7 +112,7 @@ impl Facts {
         }
     }
 
-    /// Whether the mount has one of these options.
+    /// The first of these options that the mount has, if any.
     pub(crate) fn mounted_with(&self, options: &[&str]) -> Option<&str> {
         self.mount_options.iter().map(String::as_str).find(|option| options.contains(option))
     }
@@ -145,22 +145,22 @@ fn disk_of(sysfs: &Path, device: &Device) -> Disk {
 }
 
 impl Disk {
-    /// Whether a write of 512 bytes leaves what stands beside them alone, whenever the power fails.
-    /// A disk with larger blocks reads the whole one, changes a part and writes it again, which
-    /// only an atomic write makes safe.
+    /// Whether a write of 512 bytes preserves the adjacent bytes even if the power fails. A disk
+    /// with larger blocks reads the whole block, changes a part and writes it back, which is safe
+    /// only if the write is atomic.
     pub(crate) fn keeps_neighbours(&self) -> bool {
         let Some(physical) = self.physical_block else { return false };
         physical <= 512 || self.atomic.is_some_and(|atomic| atomic >= physical.max(4096))
     }
 
-    /// Its size (`size`, in sectors of 512 bytes whatever the disk).
+    /// Its size in bytes. The file `size` counts sectors of 512 bytes on every disk.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let text = std::fs::read_to_string(self.stat.with_file_name("size")).ok()?;
         Some(text.trim().parse::<u64>().ok()? * 512)
     }
 
-    /// Flush requests that the disk has completed since it is there
-    /// (`Documentation/block/stat.rst`, Linux 5.5); `None` where nobody counts them.
+    /// Number of flush requests that the disk has completed since it was attached
+    /// (`Documentation/block/stat.rst`, Linux 5.5); `None` if they are not counted.
     pub(crate) fn flushes(&self) -> Option<u64> {
         if !self.queued {
             return None;
@@ -210,7 +210,7 @@ mod tests {
         let disk = disk_of(root.path(), &device);
         assert_eq!((disk.name.as_str(), disk.model.as_deref()), ("sdq", Some("ATA ST4000DM004")));
         assert_eq!(disk.flushes(), Some(4711));
-        // What passes bios on below has the number too, and it is always 0.
+        // A device that forwards bios to lower devices has the counter too, but it is always 0.
         std::fs::remove_dir(place.join("mq")).unwrap();
         assert_eq!(disk_of(root.path(), &device).flushes(), None);
         // Kernels before 5.5 do not count them.

@@ -1,4 +1,4 @@
-//! Files to write to that nobody else has, and that nothing remains of.
+//! Test files that no other program uses and that are removed afterwards.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,26 +17,26 @@ use crate::data::Random;
 /// Bytes of the largest write while a file is made.
 const CHUNK: usize = 1 << 20;
 
-/// Bytes of the smallest.
+/// Bytes of the smallest write while a file is made.
 const PAGE: u64 = 4096;
 
-/// Where test files are made.
+/// The location of test files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a directory, without names where the file system has such files.
+    /// A directory. The files have no names if the file system supports that (`O_TMPFILE`).
     Directory(PathBuf),
-    /// With this name, which does not exist yet; removed at the end.
+    /// A file with this name, which does not exist yet. It is removed at the end.
     New(PathBuf),
-    /// This file or block device exists, and its contents may be destroyed.
+    /// An existing file or block device, whose contents may be destroyed.
     Existing(PathBuf),
 }
 
 impl Place {
-    /// What a path means. A file that exists is left alone unless `force`.
+    /// The location that a path denotes. An existing file is accepted only with `force`.
     ///
     /// # Errors
-    /// [`SyncError::Asked`] for a file that exists and for what is neither a file, a directory nor
-    /// a block device; [`SyncError::System`] when it cannot be looked at.
+    /// [`SyncError::Asked`] for an existing file without `force`, and for a path that is neither a
+    /// file, a directory nor a block device; [`SyncError::System`] when `stat(2)` fails.
     pub fn of(path: &Path, force: bool) -> Result<Place, SyncError> {
         let shown = path.display();
         match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -55,27 +55,28 @@ impl Place {
     }
 }
 
-/// A file to write to. What was made for the test goes when this is dropped.
+/// A file to write to. If it was created for the test, it is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     held: OwnedFd,
-    /// For messages.
+    /// The path for messages.
     pub(crate) shown: PathBuf,
-    /// Opens the same file again.
+    /// A path that opens the same file again.
     path: PathBuf,
-    /// To be removed.
+    /// The name to remove at the end.
     name: Option<PathBuf>,
-    /// Stays: it was there before.
+    /// Whether the file existed before, and is kept.
     stays: bool,
-    /// A device does not grow, nor is it allocated.
+    /// Whether it is a device, which can neither grow nor be allocated.
     device: bool,
 }
 
 impl TestFile {
-    /// The file number `number` of a place.
+    /// Opens or creates the file number `number` of a location.
     ///
     /// # Errors
-    /// [`SyncError::System`]; [`SyncError::Asked`] for a second file where there is only one.
+    /// [`SyncError::System`]; [`SyncError::Asked`] for a second file if the location is a single
+    /// existing file.
     pub(crate) fn new(place: &Place, number: u32) -> Result<TestFile, SyncError> {
         match place {
             Place::Directory(directory) => TestFile::nameless(directory),
@@ -99,8 +100,8 @@ impl TestFile {
                 let path = fd_path(&held);
                 Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
             }
-            // What file systems without such files say; EISDIR comes from kernels that do not know
-            // them.
+            // Errors of file systems without nameless files; EISDIR comes from kernels that do not
+            // support them.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
                 static NEXT: AtomicU32 = AtomicU32::new(0);
                 let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -125,31 +126,32 @@ impl TestFile {
         Ok(TestFile { held, shown: path.to_owned(), path: path.to_owned(), name: None, stays: true, device })
     }
 
-    /// The file as it is held open.
+    /// The descriptor that is held open.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.held
     }
 
-    /// Another descriptor.
+    /// Opens another descriptor.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         rustix::fs::open(&self.path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())
     }
 
-    /// A path under which others of this process find the file.
+    /// A path by which other code of this process can open the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the file what a pattern starts from; `bytes` long unless it grows. What was written is
-    /// durable, and without `cached` none of it is in the page cache.
+    /// Brings the file into the state that a pattern starts from: `bytes` long, unless the pattern
+    /// appends. Written data are durable, and without `cached` none of them are in the page cache.
     ///
-    /// With `cached` it is, written in pieces of that size. The page cache keeps what one write
-    /// brings as one folio, and syncing 8 KiB in a folio of 1 MiB took twice the time of those in
-    /// one of 8 KiB (ext4, Linux 6.18): what is measured must not depend on how the file was made.
+    /// With `cached` they are in the page cache, written in pieces of that size. The page cache
+    /// keeps the data of one write as one folio, and syncing 8 KiB in a folio of 1 MiB took twice
+    /// the time of 8 KiB in a folio of their own (ext4, Linux 6.18). The measurement must not
+    /// depend on how the file was made.
     ///
     /// # Errors
-    /// [`SyncError::System`]; [`Errno::OPNOTSUPP`] as the source where the file cannot be such a
-    /// one.
+    /// [`SyncError::System`], with [`Errno::OPNOTSUPP`] as the source if the file cannot be used
+    /// with this pattern.
     pub(crate) fn prepare(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
         if self.device {
             return match pattern {
@@ -166,7 +168,7 @@ impl TestFile {
         }
     }
 
-    /// Empties the file, and reserves its space where the pattern wants that.
+    /// Empties the file, and reserves its space if the pattern requires that.
     ///
     /// # Errors
     /// [`SyncError::System`].
@@ -195,7 +197,7 @@ impl TestFile {
         }
         self.sync()?;
         if cached.is_none() {
-            // What stays is told with the result.
+            // Pages that remain are reported with the result.
             let _ = dio::residency::evict(&self.held, 0..bytes);
         }
         Ok(())
@@ -209,11 +211,11 @@ impl TestFile {
 impl Drop for TestFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // What cannot be removed is found by its name.
+            // A file that cannot be removed can be found by its name.
             let _ = std::fs::remove_file(name);
         }
         if self.stays {
-            // Without pages in the cache; dirty ones could not go.
+            // Removes its pages from the page cache; dirty pages have to be written back first.
             let end = dio::residency::length_of(&self.held).unwrap_or(0);
             let _ = dio::residency::write_back(&self.held, 0..end);
             let _ = dio::residency::evict(&self.held, 0..end);
@@ -221,10 +223,10 @@ impl Drop for TestFile {
     }
 }
 
-/// Writes all of `bytes`.
+/// Writes all of `bytes` at `offset`.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error of `pwrite(2)`.
 pub(crate) fn write_all(fd: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -250,7 +252,7 @@ mod tests {
         let error = Place::of(&path, false).unwrap_err().to_string();
         assert!(error.contains("exists") && error.contains("--force"), "{error}");
         assert_eq!(Place::of(&path, true).unwrap(), Place::Existing(path.clone()));
-        // Somebody else made it meanwhile.
+        // Another process created the file in the meantime.
         let error = TestFile::new(&Place::New(path.clone()), 0).unwrap_err().to_string();
         assert!(error.contains("File exists"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");

@@ -1,5 +1,5 @@
-//! Whether a disk is honest, as far as a test without pulling the plug can tell: a pure function of
-//! what the kernel says and of what was measured.
+//! Judges whether a disk is honest, as far as that is possible without pulling the plug: a pure
+//! function of the kernel's facts and the measurements.
 
 use std::borrow::Cow;
 
@@ -9,84 +9,84 @@ use super::facts::{Disk, Facts, Unreal};
 use super::sweep::{Measured, SamePlace};
 use dio_common::units::{seconds, size};
 
-/// Turns of the fastest disk that was ever sold, per second: 15,000 rpm. A synced overwrite of one
-/// place takes a turn at least.
+/// Rotations per second of the fastest disk that was ever sold: 15,000 rpm. A synced overwrite of
+/// one block takes at least one rotation.
 pub const FASTEST_TURNS: f64 = 250.0;
 
-/// Seconds that programming a page of flash takes at least (SLC; others take five to twenty times
-/// that).
+/// The shortest time in seconds for programming a page of flash (SLC; other kinds take five to
+/// twenty times as long).
 const FLASH_PROGRAM: f64 = 50e-6;
 
-/// Seconds within which no flush of a volatile cache comes back from any medium.
+/// A time in seconds that is too short for a flush of a volatile cache on any medium.
 const NO_TIME: f64 = 20e-6;
 
-/// What is said of the storage.
+/// The verdict about the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It acknowledges what it cannot have done, beyond doubt.
+    /// It certainly acknowledges writes that it cannot have made durable.
     Lies,
-    /// What is acknowledged is lost with the power, and nobody claims otherwise.
+    /// Acknowledged writes are lost at a power failure, and the storage does not claim otherwise.
     NotDurable,
-    /// It is faster than the medium should be, which has honest explanations too.
+    /// It is faster than the medium should be, for which there are honest explanations too.
     Suspect,
-    /// Nothing was seen that speaks against it.
+    /// No observation indicates a problem.
     NothingAgainst,
-    /// Nothing can be said.
+    /// No statement is possible.
     Unknown,
 }
 
-/// How sure a verdict is.
+/// The confidence of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// Other explanations are as likely.
+    /// Other explanations are equally likely.
     Low,
     /// Other explanations are unlikely.
     Medium,
-    /// There is no other explanation that is known.
+    /// No other explanation is known.
     High,
 }
 
-/// One observation and what it means.
+/// One observation and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was looked at.
+    /// The subject of the observation.
     pub what: Cow<'static, str>,
-    /// What was found.
+    /// The observed value.
     pub found: String,
-    /// What that means.
+    /// Its meaning.
     pub means: String,
-    /// How sure what was found is: a disk's own word is worth less than what was measured.
+    /// The confidence of the observation: a statement of the disk counts less than a measurement.
     pub confidence: Confidence,
 }
 
 /// The judgement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Honesty {
-    /// What is said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How sure that is.
+    /// The confidence of the verdict.
     pub confidence: Confidence,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub reason: String,
-    /// What it rests on.
+    /// The observations behind it.
     pub evidence: Vec<Evidence>,
 }
 
 impl Honesty {
-    /// Whether the disk lied. That is never said with doubts.
+    /// Whether the disk lied. This verdict is given only with high confidence.
     pub fn is_a_lie(&self) -> bool {
         self.verdict == Verdict::Lies
     }
 
-    /// Whether no setting of any program makes a commit durable.
+    /// Whether no setting of any program can make a commit durable.
     pub fn leaves_no_setting(&self) -> bool {
         matches!(self.verdict, Verdict::Lies | Verdict::NotDurable)
     }
 }
 
-/// Judges.
+/// Judges a disk.
 pub fn judge(facts: &Facts, measured: &Measured) -> Honesty {
     let (verdict, confidence, reason) = decide(facts, measured);
     Honesty { verdict, confidence, reason, evidence: evidence(facts, measured) }
@@ -123,7 +123,7 @@ fn decide(facts: &Facts, measured: &Measured) -> Decision {
             (Verdict::Unknown, Confidence::High, words.to_owned())
         }
     };
-    // In a virtual machine a disk that looks real may still be a file of the host.
+    // In a virtual machine even a disk that looks physical may be a file of the host.
     if facts.virtual_machine && decision.1 > Confidence::Low {
         if decision.0 == Verdict::Lies {
             decision.0 = Verdict::Suspect;
@@ -134,7 +134,7 @@ fn decide(facts: &Facts, measured: &Measured) -> Decision {
     decision
 }
 
-/// What the mount alone decides.
+/// The verdict that follows from the mount alone, if any.
 fn by_mount(facts: &Facts) -> Option<Decision> {
     let memory = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"];
     let not_durable = |words: String| Some((Verdict::NotDurable, Confidence::High, words));
@@ -153,8 +153,8 @@ fn by_mount(facts: &Facts) -> Option<Decision> {
     }
 }
 
-/// Whether syncs reach the disk as flushes at all: what is made of other devices gets none that are
-/// counted, whatever it does.
+/// The verdict if syncs do not reach the disk as flushes. A device that is composed of others is
+/// exempt, since its flushes are not counted.
 fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
     let counts = disk.queued && disk.unreal() != Some(Unreal::Composed);
     let none = counts && place.flushes == Some(0) && place.syncs >= 8;
@@ -169,7 +169,7 @@ fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
 
 fn of_rotational(disk: &Disk, place: &SamePlace) -> Decision {
     let rate = place.per_second;
-    // Ten per cent for what a clock and a spindle may be off.
+    // Ten per cent allow for inaccuracies of clock and spindle.
     if rate <= FASTEST_TURNS * 1.1 {
         let words = format!("{rate:.0} syncs of one place a second are no more than the medium can turn");
         return (Verdict::NothingAgainst, Confidence::Medium, words);
@@ -250,7 +250,8 @@ fn of_unreal(disk: &Disk, unreal: Unreal, place: &SamePlace, measured: &Measured
     (Verdict::Unknown, Confidence::High, words)
 }
 
-/// Whether a flush takes no longer the more there is to flush. `false` where that was not measured.
+/// Whether the time of a flush does not grow with the amount to flush. `false` if that was not
+/// measured.
 fn flushes_cost_nothing(measured: &Measured) -> bool {
     match (measured.flush_after.first(), measured.flush_after.last()) {
         (Some((_, nothing)), Some((amount, much))) if *amount >= 8 << 20 && measured.direct => {

@@ -1,4 +1,4 @@
-//! One writer: a descriptor, the place it writes to next, and the operation that is measured.
+//! One writer: a descriptor, the offset of its next write, and the measured operation.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -16,14 +16,14 @@ use super::file::TestFile;
 /// Why an operation did not succeed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The file system or the kernel does not do this.
+    /// The file system or the kernel does not support it.
     Refused(SyncError),
-    /// It does, and failed.
+    /// It is supported, but failed.
     Failed(SyncError),
 }
 
 impl Refusal {
-    /// What a system call's error means.
+    /// Classifies an error of a system call.
     pub(crate) fn of(error: SyncError) -> Refusal {
         let SyncError::System { source, .. } = &error else { return Refusal::Failed(error) };
         match Errno::from_io_error(source) {
@@ -33,7 +33,7 @@ impl Refusal {
     }
 }
 
-/// The space that one writer, or all writers of one file, write to.
+/// The range of a file that one writer, or all writers of the file, write to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Space {
     /// First byte.
@@ -42,22 +42,22 @@ pub(crate) struct Space {
     pub(crate) bytes: u64,
 }
 
-/// A writer.
+/// A writer of one case.
 pub(crate) struct Lane<'a> {
     case: &'a Case,
     file: &'a TestFile,
     fd: Option<OwnedFd>,
     block: Block,
     space: Space,
-    /// Next place, from the start of the space.
+    /// Offset of the next write, relative to the start of the space.
     next: u64,
 }
 
 impl<'a> Lane<'a> {
-    /// A writer to a file that has been prepared.
+    /// Creates a writer to a prepared file.
     ///
     /// # Errors
-    /// [`Refusal::Refused`] where the file cannot be opened like this.
+    /// [`Refusal::Refused`] if the file cannot be opened in the case's mode.
     pub(crate) fn new(case: &'a Case, file: &'a TestFile, space: Space) -> Result<Lane<'a>, Refusal> {
         let size = usize::try_from(case.size).unwrap_or(usize::MAX);
         let memory = Pool::new(size, 1).map_err(SyncError::system("map memory for", &file.shown));
@@ -75,7 +75,8 @@ impl<'a> Lane<'a> {
         self.file.open(flags).map_err(|errno| Refusal::of(SyncError::system("open", &self.file.shown)(errno)))
     }
 
-    /// Writes for `writers` at once, each its writes, and makes that durable by the case's method.
+    /// Makes one operation for `writers` writers at once: all their writes, and the case's method
+    /// of making them durable.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -86,7 +87,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// As [`Lane::operation`], at a place that the caller chose.
+    /// As [`Lane::operation`], at an offset that the caller chooses.
     pub(crate) fn operation_at(&mut self, writers: u32, at: u64) -> Result<(), Refusal> {
         match self.case.descriptor {
             Descriptor::Same => {
@@ -94,7 +95,7 @@ impl<'a> Lane<'a> {
                 self.write(fd, writers, at)?;
                 self.sync(fd, writers, at)
             }
-            // Both open the file twice, so that the two can be compared.
+            // Both cases open the file twice, so that they are comparable.
             Descriptor::Reopened => {
                 let fd = self.open()?;
                 self.write(&fd, writers, at)?;
@@ -122,14 +123,16 @@ impl<'a> Lane<'a> {
                 self.write_whole(fd, bytes, at).map_err(failed(at))
             });
         }
-        // The group's blocks are one write. All have the same bytes, which nobody looks at.
+        // The group's blocks are one write. All blocks have the same contents, which are never
+        // read.
         let blocks = writers as usize * self.case.writes as usize;
         let slices = vec![IoSlice::new(bytes); blocks];
         let whole = blocks * bytes.len();
         let write = || rustix::io::pwritev2(fd, &slices, at, self.case.method.write_flags());
         let count = uninterrupted(write).map_err(failed(at))?;
         let mut done = count;
-        // Rare: the rest goes one by one, from the beginning of the block that was cut.
+        // After a short write, which is rare, the remaining blocks are written one by one,
+        // beginning with the one that was cut.
         while done < whole {
             let block = done / bytes.len();
             let at = at + (block * bytes.len()) as u64;
@@ -172,8 +175,8 @@ impl<'a> Lane<'a> {
         outcome.map_err(|errno| Refusal::of(SyncError::system(operation, &self.file.shown)(errno)))
     }
 
-    /// Makes room for an operation of `writers` where the space is used up; returns the time that
-    /// took.
+    /// Makes room for an operation of `writers` writers if the space is used up; returns the time
+    /// that it took.
     ///
     /// # Errors
     /// [`Refusal::Failed`].
@@ -189,14 +192,14 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Makes a file that is used up what it was at the start.
+/// Restores the initial state of a file whose space is used up.
 ///
 /// # Errors
 /// [`SyncError::System`].
 pub(crate) fn renew(case: &Case, file: &TestFile, bytes: u64) -> Result<(), SyncError> {
     match case.pattern {
         Pattern::Append | Pattern::Preallocated => file.rewind(case.pattern, bytes),
-        // Written space stays written.
+        // Space that was written can be overwritten again.
         Pattern::Overwrite | Pattern::Zeroed => Ok(()),
     }
 }

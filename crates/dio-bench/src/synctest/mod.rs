@@ -1,14 +1,14 @@
-//! Which way to make writes durable is the fastest here, and does the disk keep its word? The
-//! workload of `dio synctest`.
+//! The workload of `dio synctest`: finds the fastest method of making writes durable on this
+//! storage, and whether the disk keeps its promises.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `case` | methods, patterns, sizes, threads: what is measured |
+//! | `case` | a case to measure: method, pattern, sizes, threads |
 //! | `work`, `lane`, `file` | measuring one case: threads, one writer, its file |
-//! | `facts`, `sweep` | what the kernel says about the disk; what flushes cost |
-//! | `judge`, `advice` | pure functions: is it honest, which settings follow |
+//! | `facts`, `sweep` | the kernel's facts about the disk; the cost of flushes |
+//! | `judge`, `advice` | pure functions: the verdict about the disk, advised settings |
 //! | `report` | the table |
-//! | [`witness`] | the proof: another machine keeps what was acknowledged while the plug is pulled |
+//! | [`witness`] | the proof: another machine keeps the acknowledged numbers while the plug is pulled |
 
 mod advice;
 mod case;
@@ -40,55 +40,54 @@ pub use work::{Asked, Figures, Outcome};
 
 use crate::environment::Environment;
 
-/// Bytes of the files of one case, unless said otherwise: as many as a segment of PostgreSQL's log
-/// has.
+/// Default bytes of the files of one case: the size of a segment of PostgreSQL's log.
 pub const FILE_SIZE: u64 = 16 << 20;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A directory, a file that is new, or one that may be overwritten.
+    /// A directory, a new file, or a file that may be overwritten.
     pub path: PathBuf,
-    /// Whether `path` may be a file or device whose contents are then lost.
+    /// Whether `path` may be an existing file or device, whose contents are then lost.
     pub force: bool,
-    /// Time for each case.
+    /// Duration of each case.
     pub time: Duration,
-    /// Bytes of the files of a case together; more where operations are large.
+    /// Bytes of all files of a case together; more if operations are large.
     pub file_size: u64,
     /// The cases.
     pub cases: Vec<Case>,
-    /// Whether flushes are measured and the disk is judged.
+    /// Whether to measure flushes and judge the disk.
     pub honesty: bool,
 }
 
-/// Rounds that the time of each case is divided into. A disk that others use too, or that gives a
-/// credit of speed at first, is then the same for all cases of a section.
+/// Rounds that the time of each case is divided into. Load by other programs, or a burst of speed
+/// at the beginning, then affects all cases of a section alike.
 const ROUNDS: u32 = 4;
 
-/// The shortest round: making the files takes some time too.
+/// The shortest round, since making the files takes some time too.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Cases that are measured by turns at most: each keeps its times in memory meanwhile.
+/// The most cases that are measured in turns: each keeps its measured times in memory.
 const TURNS: usize = 64;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Measurements made.
+    /// Number of finished measurements.
     pub done: usize,
-    /// All of them.
+    /// Number of all measurements.
     pub all: usize,
-    /// About how long it still takes.
+    /// Estimate of the remaining time.
     pub left: Duration,
-    /// What is measured next; `None` for what flushes cost.
+    /// The next case; `None` for the measurement of flushes.
     pub case: Option<&'a Case>,
 }
 
-/// Measures every case of a plan. When `asked` says so it ends early, with what there is.
+/// Measures every case of a plan. It ends early, with the results so far, if `asked` returns true.
 ///
 /// # Errors
-/// [`SyncError`] when nothing can be measured there at all. What fails or is refused of a case is
-/// told in its row.
+/// [`SyncError`] when nothing can be measured at all. A case that fails or is refused is reported
+/// in its row.
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Result<Report, SyncError> {
     let place = Place::of(&plan.path, plan.force)?;
     let (environment, storage) = describe(&place)?;
@@ -120,7 +119,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Re
     })
 }
 
-/// Measuring by turns.
+/// The state of measuring cases in turns.
 struct Turns<'a> {
     plan: &'a Plan,
     place: &'a Place,
@@ -131,7 +130,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Measures some cases, each in every round, unless the user wants it to end before.
+    /// Measures some cases, each in every round, unless the user ends the run early.
     fn measure(&mut self, cases: &[Case]) -> Vec<Row> {
         let time = self.plan.time / self.rounds;
         let mut samples: Vec<Option<Result<work::Sample, lane::Refusal>>> = cases.iter().map(|_| None).collect();
@@ -143,7 +142,7 @@ impl Turns<'_> {
                 self.tell(Some(case));
                 self.done += 1;
                 match sum {
-                    // What was refused once is refused again.
+                    // A refused case would be refused again.
                     Some(Err(_)) => {}
                     None => *sum = Some(work::measure(case, self.place, self.plan.file_size, time, self.asked)),
                     Some(Ok(sample)) => match work::measure(case, self.place, self.plan.file_size, time, self.asked) {
@@ -175,7 +174,7 @@ impl Turns<'_> {
 /// Operations per second of one case.
 ///
 /// # Errors
-/// What it was refused with, or how it failed.
+/// The refusal or the failure.
 pub(crate) fn rate(case: &Case, place: &Place, time: Duration) -> Result<f64, SyncError> {
     match work::measure(case, place, FILE_SIZE, time, &|| false) {
         Ok(sample) => Ok(sample.figures().per_second),
@@ -183,7 +182,7 @@ pub(crate) fn rate(case: &Case, place: &Place, time: Duration) -> Result<f64, Sy
     }
 }
 
-/// The machine and the storage, asked with a file that is there for the moment.
+/// Describes the machine and the storage by means of a temporary file.
 fn describe(place: &Place) -> Result<(Environment, Facts), SyncError> {
     let file = file::TestFile::new(place, 0)?;
     let report = dio::probe::probe(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
@@ -191,7 +190,7 @@ fn describe(place: &Place) -> Result<(Environment, Facts), SyncError> {
     Ok((environment, Facts::of(&report)))
 }
 
-/// The directory that a path is in, or is.
+/// The parent directory of a path; `.` if it has none.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

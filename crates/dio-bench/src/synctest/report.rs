@@ -12,7 +12,7 @@ use super::sweep::Measured;
 use super::work::Outcome;
 use crate::environment::Environment;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The path as given.
@@ -20,28 +20,29 @@ pub struct Report {
     pub path: PathBuf,
     /// The machine and the storage.
     pub environment: Environment,
-    /// What the kernel says about the storage.
+    /// The kernel's facts about the storage.
     pub storage: Facts,
     /// Seconds of each case.
     pub seconds: f64,
-    /// Rounds that this time is divided into; all cases of a section are measured in each.
+    /// Number of rounds that this time is divided into; all cases of a section are measured in
+    /// each.
     #[serde(default)]
     pub rounds: u32,
-    /// Whether it was stopped before its end.
+    /// Whether the run was ended early.
     #[serde(default)]
     pub interrupted: bool,
-    /// The cases, in the order they were measured in.
+    /// The cases, in the order of measuring.
     pub rows: Vec<Row>,
-    /// What was measured of flushes; `None` if that was not asked for, or not come to.
+    /// Measurements of flushes; `None` if they were not requested, or if the run ended before.
     pub flushes: Option<Measured>,
-    /// What is said of the disk.
+    /// The verdict about the disk.
     pub honesty: Option<Honesty>,
-    /// Settings that follow.
+    /// Advised settings.
     pub advice: Vec<Advice>,
 }
 
 impl Report {
-    /// Whether something that was to be measured failed, refusals not counted.
+    /// Whether a measurement failed; refusals do not count.
     pub fn has_failed(&self) -> bool {
         self.rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_)))
     }

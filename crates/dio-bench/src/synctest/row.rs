@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::case::Case;
 use super::work::Outcome;
 
-/// One case and what came of it.
+/// One case and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured case.
     pub case: Case,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }

@@ -22,7 +22,7 @@ impl Row {
         }
     }
 
-    /// What tells it from all others of its section.
+    /// A name that identifies the row in its section.
     fn label(&self) -> String {
         let way = if self.case.direct { ", direct" } else { "" };
         name_of(&self.case) + way
@@ -30,7 +30,7 @@ impl Row {
 }
 
 impl Report {
-    /// The time that the lines and the flushes were measured for.
+    /// Total time of measuring the rows and the flushes.
     fn measured_seconds(&self) -> f64 {
         let lines = self.rows.iter().filter(|row| row.figures().is_some()).count();
         self.seconds * (lines + usize::from(self.flushes.is_some())) as f64
@@ -142,7 +142,8 @@ impl Report {
     }
 }
 
-/// Operations per second of a section's rows. Of the rounds only the least and the most are known.
+/// Operations per second of a section's rows. Of the single rounds only the least and the greatest
+/// value are available.
 fn rates(section: Section, rows: &[&Row]) -> Option<Plot> {
     let dot = |row: &&Row| {
         let figures = row.figures()?;
@@ -159,9 +160,9 @@ fn rates(section: Section, rows: &[&Row]) -> Option<Plot> {
     (!rows.is_empty()).then(|| Plot::dots(slug(section.name()), title, about, Unit::PerSecond, rows))
 }
 
-/// What a flush costs after growing amounts of unsynced data.
+/// The cost of a flush after growing amounts of unsynced data.
 fn sweep(flushes: &Measured) -> Option<Plot> {
-    // There is no place for nothing on a logarithmic axis; the evidence has it.
+    // A logarithmic axis cannot show zero; the evidence lists that value.
     let some = flushes.flush_after.iter().filter(|(bytes, _)| *bytes > 0);
     let points: Vec<(f64, f64)> = some.map(|(bytes, seconds)| (*bytes as f64, *seconds)).collect();
     if points.len() < 2 {
@@ -175,7 +176,8 @@ fn sweep(flushes: &Measured) -> Option<Plot> {
     Some(Plot::lines("flush-after", "A flush, by what was written before it", about, lines))
 }
 
-/// The cases of a section. `buffers`: direct writes were seen to pass through the cache.
+/// The table of a section's cases. `buffers`: direct writes were observed to pass through the page
+/// cache.
 fn table(section: Section, rows: &[&Row], buffers: bool) -> Table {
     let figure = |row: &Row, figure: fn(&Figures) -> f64| row.figures().map(figure);
     let direct = |row: &Row| match row.figures() {
@@ -222,14 +224,14 @@ fn table(section: Section, rows: &[&Row], buffers: bool) -> Table {
     table
 }
 
-/// How far the rounds were from the whole, at most; of one round nothing is known.
+/// The greatest deviation of a round from the whole; `None` for a single round.
 fn spread(figures: &Figures) -> Option<String> {
     let far = (figures.most - figures.per_second).max(figures.per_second - figures.least);
     (figures.rounds >= 2).then(|| format!("{:.0} %", 100.0 * far / figures.per_second))
 }
 
-/// Whether it was direct: what matters is what happened. `buffers`: direct writes were seen to pass
-/// through the cache, of which nothing need be left there.
+/// Whether the I/O was really direct. `buffers`: direct writes were observed to pass through the
+/// page cache, even if none of their pages remain there.
 fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
     match (case.direct, figures.cached_pages) {
         (false, _) => "no",
@@ -238,7 +240,7 @@ fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
     }
 }
 
-/// The method, and what is not the same in all cases of its section.
+/// The method, and the parameters that vary within its section.
 fn name_of(case: &Case) -> String {
     let mut name = case.method.name().to_owned();
     if !case.method.is_durable() {
@@ -380,7 +382,7 @@ mod tests {
             let html = page.html();
             assert!(html.contains("open_datasync, 4 KiB, direct") && html.contains("Is the disk honest?"));
         }
-        // What a disk that lies is told by, and a case that was refused.
+        // A result of a disk that lies, with a case that was refused.
         let mut lie: serde_json::Value = serde_json::from_str(&plain).unwrap();
         lie["honesty"]["verdict"] = "lies".into();
         lie["rows"][0]["outcome"] = serde_json::json!({"refused": "cannot open <x>"});
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(text.matches("refused: cannot open 'x'").count(), 1, "{text}");
         let words = |line: &str| line.split_whitespace().count();
         let (measured, refused) = (text.lines().nth(3).unwrap(), text.lines().nth(4).unwrap());
-        // "in vain" and the blanks before units.
+        // The difference are "in vain" and the blanks before units.
         assert_eq!(words(refused), words(measured) - 7, "{text}");
         let none = Case::new(Section::Compare, Method::SyncFileRange, false);
         assert!(name_of(&none).contains("NOT durable"));

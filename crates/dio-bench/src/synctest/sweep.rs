@@ -1,4 +1,4 @@
-//! Measurements that bear on whether a disk flushes what it says it has flushed.
+//! Measurements that help to decide whether a disk really flushes.
 
 use std::time::{Duration, Instant};
 
@@ -13,46 +13,46 @@ use super::file::{Place, TestFile};
 use super::work::Asked;
 use crate::histogram::Histogram;
 
-/// Unsynced bytes before a flush that is measured.
+/// Amounts of unsynced bytes before a measured flush.
 const AMOUNTS: [u64; 5] = [0, 64 << 10, 1 << 20, 8 << 20, 64 << 20];
 
-/// Bytes of one write of the larger amounts.
+/// Bytes of one write, for the larger amounts.
 const CHUNK: u64 = 1 << 20;
 
-/// Most repetitions of one amount.
+/// The most repetitions of one amount.
 const MOST: usize = 9;
 
-/// What was measured. Times are seconds.
+/// The measurements. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
-    /// Synced overwrites of one block at one place, one after the other.
+    /// Synced overwrites of one block, one after the other.
     pub same_place: Option<SamePlace>,
     /// Unsynced bytes, and the median time of the `fdatasync(2)` that followed.
     pub flush_after: Vec<(u64, f64)>,
-    /// Whether the unsynced bytes went past the page cache, so that the time is that of the disk.
+    /// Whether the unsynced bytes bypassed the page cache, so that the time is the disk's own.
     pub direct: bool,
 }
 
-/// Synced overwrites of one block at one place.
+/// Measurements of synced overwrites of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamePlace {
-    /// How many.
+    /// Number of overwrites.
     #[serde(default)]
     pub syncs: u64,
-    /// How many a second.
+    /// Overwrites per second.
     pub per_second: f64,
-    /// The time that 5 of 100 do not exceed.
+    /// The 5th percentile of their times.
     #[serde(default)]
     pub p05: f64,
-    /// The median.
+    /// The median of their times.
     pub p50: f64,
-    /// Flush requests that the disk completed meanwhile, of everybody; `None` where the kernel does
-    /// not count them.
+    /// Flush requests that the disk completed meanwhile, for all programs; `None` if the kernel
+    /// does not count them.
     pub flushes: Option<u64>,
 }
 
-/// Measures, for about `time`.
+/// Measures for about `time`.
 ///
 /// # Errors
 /// [`SyncError::System`] when a file cannot be made, written or synced.
@@ -130,7 +130,7 @@ impl Test<'_> {
     }
 
     fn write(&mut self, at: u64, bytes: usize) -> Result<(), SyncError> {
-        // Never the same bytes twice: a disk may know those that it has.
+        // The contents differ in each write, since a disk may skip data that it has already.
         let part = &mut self.block.bytes_mut()[..bytes];
         let number = u64::from_le_bytes(part[..8].try_into().expect("eight bytes")).wrapping_add(1);
         part.chunks_mut(512).for_each(|sector| sector[..8].copy_from_slice(&number.to_le_bytes()));

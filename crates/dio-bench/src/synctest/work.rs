@@ -1,4 +1,4 @@
-//! Measuring one case.
+//! Measures one case.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,54 +12,54 @@ use super::file::{Place, TestFile};
 use super::lane::{Lane, Refusal, Space, renew};
 use crate::histogram::Histogram;
 
-/// Whether the user wants it to end.
+/// Whether the user wants the run to end.
 pub type Asked<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What was measured of one case. Times are seconds.
+/// Measurements of one case. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Operations per second, of all threads together.
     pub per_second: f64,
-    /// The same in the slowest round.
+    /// Operations per second of the slowest round.
     pub least: f64,
-    /// And in the fastest.
+    /// Operations per second of the fastest round.
     pub most: f64,
-    /// Operations.
+    /// Number of operations.
     #[serde(default)]
     pub count: u64,
-    /// Syncs, or groups of synced writes, that it took: fewer than operations where one is for
-    /// many.
+    /// Number of syncs, or of groups of synced writes. It is smaller than `count` if one sync
+    /// serves several operations.
     #[serde(default)]
     pub syncs: u64,
-    /// Mean of the times of operations.
+    /// Mean duration of an operation.
     pub mean: f64,
-    /// The time that 5 of 100 operations do not exceed: what it takes when nothing is in the way.
+    /// The 5th percentile: the duration of an operation that nothing delays.
     #[serde(default)]
     pub p05: f64,
-    /// The median.
+    /// The median duration.
     pub p50: f64,
-    /// What 99 of 100 do not exceed.
+    /// The 99th percentile.
     pub p99: f64,
-    /// What 999 of 1000 do not exceed.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The longest duration.
     pub max: f64,
-    /// Pages of the files in the page cache at the end; `None` where the kernel does not tell.
+    /// Pages of the files in the page cache at the end; `None` if the kernel does not report them.
     pub cached_pages: Option<u64>,
-    /// Rounds that these are of.
+    /// Number of rounds.
     #[serde(default)]
     pub rounds: u32,
 }
 
-/// How measuring a case ended.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It was measured.
     Measured(Figures),
-    /// The file system or the kernel does not do this, in words.
+    /// The file system or the kernel does not support it; the text says why.
     Refused(String),
-    /// It failed, in words.
+    /// It failed; the text says why.
     Failed(String),
 }
 
@@ -72,22 +72,22 @@ impl From<Refusal> for Outcome {
     }
 }
 
-/// What one thread counted.
+/// The measurements of one thread.
 #[derive(Default)]
 struct Counted {
     histogram: Histogram,
-    /// Time of all operations.
+    /// Sum of the durations of all operations.
     busy: Duration,
-    /// From the first to the last, without what was not measured.
+    /// Time from the first operation to the last, without parts that are not measured.
     elapsed: Duration,
-    /// Syncs for operations of other threads, which these have counted too.
+    /// Operations that were made durable by the sync of another operation.
     for_others: u64,
 }
 
-/// What was measured of a case in some rounds.
+/// Measurements of a case in some rounds.
 pub(crate) struct Sample {
     histogram: Histogram,
-    /// Seconds of all operations.
+    /// Sum of the durations of all operations in seconds.
     busy: f64,
     /// Operations per second of each round.
     rates: Vec<f64>,
@@ -118,7 +118,7 @@ impl Sample {
         self.cached_pages = self.cached_pages.max(other.cached_pages);
     }
 
-    /// The figures of all rounds, which took equally long.
+    /// The figures over all rounds, which were equally long.
     pub(crate) fn figures(&self) -> Figures {
         let latency = self.histogram.latency();
         let rates = &self.rates;
@@ -140,7 +140,7 @@ impl Sample {
     }
 }
 
-/// Measures a case for a time, in files of `budget` bytes together.
+/// Measures a case for `time`, with files of `budget` bytes in total.
 ///
 /// # Errors
 /// [`Refusal`].
@@ -152,15 +152,16 @@ pub(crate) fn measure(
     asked: Asked<'_>,
 ) -> Result<Sample, Refusal> {
     let count = if case.sharing == Sharing::Own { case.threads } else { 1 };
-    // Whole operations, of all threads where they share the file.
+    // A file holds a whole number of operations; if threads share it, of one operation of each
+    // thread.
     let unit = case.span() * u64::from(case.threads / count);
     let bytes = (budget / u64::from(count) / unit).max(4) * unit;
     let files = (0..count).map(|number| TestFile::new(place, number)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(Refusal::of)?;
     for file in &files {
         file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size)).map_err(Refusal::of)?;
-        // What is refused is refused at once; and the first operation finds things that later ones
-        // do not.
+        // One operation that is not measured: a case that is not supported is refused here, and
+        // one-time costs fall on this operation.
         Lane::new(case, file, Space { start: 0, bytes })?.operation(1)?;
         renew(case, file, bytes).map_err(Refusal::of)?;
     }
@@ -174,11 +175,11 @@ pub(crate) fn measure(
     Ok(Sample::of(&counted, resident.sum::<Result<u64, _>>().ok()))
 }
 
-/// When threads stop.
+/// The conditions under which threads stop.
 struct End<'a> {
     time: Duration,
     asked: Asked<'a>,
-    /// One of them failed.
+    /// A thread has failed.
     failed: AtomicBool,
 }
 
@@ -188,9 +189,9 @@ impl End<'_> {
     }
 }
 
-/// Repeats `operation` until the end. It returns the time, within its own, that is not to be
-/// measured. The clock is read once for each: where writes are not synced they take little more
-/// than reading it.
+/// Repeats `operation` until the end. Each call returns the part of its time that is not to be
+/// measured. The clock is read only once for each operation, since unsynced writes take hardly
+/// longer than reading the clock.
 fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<Counted, Refusal> {
     let mut counted = Counted::default();
     let start = Instant::now();
@@ -216,8 +217,8 @@ fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal
     }
 }
 
-/// Runs a writer on each of several threads, which wait for `go` when they are ready: none begins
-/// before all are started.
+/// Runs a writer on each of several threads. Each thread waits for `go` when it is ready, so that
+/// none begins before all are started.
 fn together(
     threads: u32,
     end: &End<'_>,
@@ -247,7 +248,7 @@ fn together(
     })
 }
 
-/// Waits until all are started.
+/// Waits until all threads are started.
 fn wait_for(go: &RwLock<()>) {
     drop(go.read());
 }
@@ -267,7 +268,7 @@ fn own(case: &Case, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec
 
 fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
     let next = AtomicU64::new(0);
-    // Held shared by whoever writes, alone by who begins anew.
+    // Threads that write hold it shared; a thread that restarts the file holds it exclusively.
     let gate = RwLock::new(());
     let span = case.span();
     together(case.threads, end, |number, go| {
@@ -300,8 +301,8 @@ fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec
     })
 }
 
-/// Group commit: who comes while another one syncs waits, and the first of those who wait syncs for
-/// all.
+/// Group commit: a writer that arrives during a sync waits, and the first of the waiting writers
+/// syncs for all of them.
 struct Group<'a> {
     state: Mutex<Commits>,
     changed: Condvar,
@@ -310,16 +311,16 @@ struct Group<'a> {
 
 #[derive(Default)]
 struct Commits {
-    /// Writers that have come.
+    /// Number of operations that have arrived.
     come: u64,
-    /// Of these, those whose bytes are durable.
+    /// Number of these operations whose bytes are durable.
     durable: u64,
     leading: bool,
-    /// Why a write or a sync failed: all later ones fail too.
+    /// The error of a failed write or sync: all later operations fail too.
     failed: Option<String>,
-    /// Time spent on what is not measured, since the start.
+    /// Time since the start that was spent on unmeasured work.
     aside: Duration,
-    /// Syncs.
+    /// Number of syncs.
     syncs: u64,
 }
 
@@ -393,7 +394,7 @@ mod tests {
     fn every_pattern_and_way_to_share_is_measured_past_the_end_of_its_space() {
         for pattern in Pattern::ALL {
             for sharing in Sharing::ALL {
-                // Not synced, so that the space is used up again and again.
+                // Writes are not synced, so that the space is used up several times.
                 let base = Case::new(Section::Matrix, Method::None, false);
                 let figures = figures_of(&Case { pattern, sharing, threads: 3, size: 65536, ..base });
                 assert!(figures.count > 50, "{pattern:?} {sharing:?}: {figures:?}");
@@ -408,7 +409,7 @@ mod tests {
         let base = Case { pattern: Pattern::Zeroed, ..Case::new(Section::Matrix, Method::Fdatasync, false) };
         for sharing in Sharing::ALL {
             let figures = figures_of(&Case { threads: 16, sharing, ..base });
-            // Most of the sixteen wait while one of them syncs.
+            // Most of the sixteen threads wait while one of them syncs.
             let few = figures.syncs * 2 <= figures.count;
             assert_eq!(few, sharing == Sharing::Grouped, "{sharing:?}: {figures:?}");
         }
@@ -433,7 +434,7 @@ mod tests {
         let place = Place::Directory(directory.path().to_owned());
         match measure(&case, &place, MIB, Duration::from_millis(1), &|| false) {
             Err(Refusal::Refused(error)) => assert!(error.to_string().contains("Invalid argument"), "{error}"),
-            // Some file systems take any length.
+            // Some file systems accept any length.
             Ok(_) => {}
             Err(Refusal::Failed(error)) => panic!("{error}"),
         }

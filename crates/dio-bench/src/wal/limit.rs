@@ -1,5 +1,5 @@
-//! What commits can be at most: a commit is durable when a flush is, and a flush takes its time
-//! whatever it carries.
+//! Computes the upper limit of commits: a commit is durable when a flush is, and a flush has a
+//! fixed cost independent of the amount of data.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use super::report::{Binds, Commits, Flush, Limit};
 use crate::stats::Summary;
 use crate::synctest::{self, Case, Pattern, Place, Section};
 
-/// Part of the time of all processors from which on they are what binds.
+/// Share of all processors' time from which on the processors count as the bottleneck.
 const BUSY: f64 = 0.9;
 
-/// Part of a limit from which on it is reached.
+/// Share of a limit from which on it counts as reached.
 const REACHED: f64 = 0.9;
 
-/// One run of a plain flush; `None` where the file system refuses the method, or direct I/O.
+/// The rate of plain flushes in one run; `None` if the file system refuses the method or direct
+/// I/O.
 pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Method, bool), block: u64) -> Option<f64> {
     let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method.name())?;
     let case = Case { size: block, pattern: Pattern::Overwrite, ..Case::new(Section::Matrix, method, direct) };
@@ -24,12 +25,12 @@ pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Met
     synctest::rate(&case, &Place::Directory(place.to_owned()), time).ok()
 }
 
-/// Names the limit of one row by the flushes of its method.
+/// Determines the limit of one row by the flushes of its method.
 pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u64), cpus: usize) -> Option<Limit> {
     let Way { method, direct, clients, grouped } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
-    // A part of a record is no record; and a flush carries one at least, however many blocks it
-    // has.
+    // A block holds whole records only, and a flush carries at least one record, however many
+    // blocks that record has.
     let per_block = (block / dio_wal::format::record_bytes(record)).max(1) as f64;
     let together = if grouped { clients as f64 } else { 1.0 };
     let per_flush = together.min(per_block);

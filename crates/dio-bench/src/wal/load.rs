@@ -1,4 +1,4 @@
-//! Clients that commit.
+//! Runs clients that commit records.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::measure::cpu_seconds;
 use crate::progress;
 use crate::stats::Summary;
 
-/// What the runs of one way add up to.
+/// The combined measurements of the runs of one way.
 #[derive(Default)]
 struct Sum {
     rates: Vec<f64>,
@@ -27,7 +27,7 @@ struct Sum {
     histogram: Histogram,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) commits: Vec<Commits>,
@@ -35,8 +35,8 @@ pub(super) struct Measured {
     pub(super) block_bytes: u64,
 }
 
-/// One way after the other, a plain flush by each method beside them, and again, so that a drift of
-/// the machine hits all.
+/// Measures all ways one after the other, each with a plain flush by the same method, and repeats
+/// that in every run, so that a drift of the machine affects all of them.
 pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
     let ways = plan.ways();
     let mut sums: Vec<Sum> = ways.iter().map(|_| Sum::default()).collect();
@@ -68,7 +68,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
         samples: sum.rates,
         limit: None,
     });
-    // One that was refused once says nothing about the other runs.
+    // A method that was refused in one run has no pairs in the other runs.
     flushes.retain(|(_, samples)| samples.len() == plan.runs);
     let flushes = flushes.into_iter().map(|((method, direct), samples)| Flush {
         method,
@@ -79,13 +79,13 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
     Ok(Measured { commits: rows.collect(), flushes: flushes.collect(), block_bytes })
 }
 
-/// One run on a new log; returns its block size.
+/// Makes one run on a new log; returns the log's block size.
 fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let directory = scratch.path("log");
     std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;
     let log = Log::open(&directory, &plan.options(way.method, way.direct))?;
-    // The first commit pays for what a log does once.
+    // The first commit includes one-time costs of a log, so it is not measured.
     log.commit(log.append(&[0])?)?;
     let (from, cpu) = (log.end().0, cpu_seconds());
     let (turn, barrier) = (Mutex::new(()), Barrier::new(way.clients));
@@ -133,7 +133,7 @@ fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
     Ok(block)
 }
 
-/// A client of a number.
+/// Runs the client of this number.
 fn client_of<T>(number: usize, client: &impl Fn(usize) -> T) -> T {
     client(number)
 }

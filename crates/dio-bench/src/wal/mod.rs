@@ -1,5 +1,5 @@
-//! The durable log: commits by method, with and without direct I/O, by one client and by many,
-//! beside what flushes of the disk allow; appending in large steps; opening again.
+//! Measures the durable log: commits by method, with and without direct I/O, by one client and by
+//! many, compared with the limit from the disk's flushes; appending in large steps; recovery.
 //!
 //! The reference is the published measurement of PostgreSQL with `wal_sync_method = open_sync`,
 //! with and without O_DIRECT.
@@ -23,11 +23,11 @@ pub use plan::{IN_FLIGHT, Plan, Way};
 pub use report::{Binds, Commits, Flush, Limit, Report, Stream};
 pub use stream::{COMMIT, LARGE};
 
-/// The reference: transactions per second with `open_sync`, cached and direct, of two runs
+/// The reference: transactions per second with `open_sync`, cached and direct, in two runs
 /// (PostgreSQL's hackers list, 2003 to 2005: direct I/O for the write-ahead log).
 const REFERENCE: [(f64, f64); 2] = [(109.9, 147.2), (102.7, 150.8)];
 
-/// Measures every way, all of them in turns, and then large steps.
+/// Measures all ways in turns, and then large steps.
 ///
 /// # Errors
 /// [`BenchError`].

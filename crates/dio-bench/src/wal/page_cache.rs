@@ -1,4 +1,4 @@
-//! The files of a log in the page cache.
+//! Counts and evicts the pages of a log in the page cache.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn evict(directory: &Path) -> Result<(), BenchError> {
     for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
         let path = entry.map_err(BenchError::system("read", directory))?.path();
         let file = std::fs::File::open(&path).map_err(BenchError::system("open", &path))?;
-        // Only clean pages can go.
+        // Only clean pages can be evicted.
         file.sync_all().map_err(BenchError::system("sync", &path))?;
         let length = file.metadata().map_err(BenchError::system("look at", &path))?.len();
         let evicted = dio::residency::evict(&file, 0..length);

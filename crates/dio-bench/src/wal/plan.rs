@@ -1,4 +1,4 @@
-//! The measurements that are asked for, and the ways to commit.
+//! The measurements that a user asks for, and the ways to commit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,52 +10,52 @@ use crate::BenchError;
 use crate::database::LogPlan;
 use crate::progress;
 
-/// Large writes in flight, of the log in the background and of the disk alone beside it.
+/// Large writes in flight, both of the log in asynchronous mode and of the disk alone.
 pub const IN_FLIGHT: usize = 8;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the logs are made.
+    /// The directory in which logs are created.
     pub directory: PathBuf,
-    /// Bytes of the records that are committed.
+    /// Bytes of a committed record.
     pub record: usize,
-    /// Clients, one row for each, method and way.
+    /// Numbers of clients; each gets a row for each method and kind of I/O.
     pub clients: Vec<usize>,
     /// Sync methods.
     pub methods: Vec<Method>,
-    /// With direct I/O, without, or both.
+    /// Whether to use direct I/O: with, without, or both.
     pub direct: Vec<bool>,
-    /// Measure several clients too that commit one after the other.
+    /// Whether to measure also several clients that commit one after the other.
     pub alone: bool,
-    /// How long each run of commits takes.
+    /// Duration of each run of commits.
     pub time: Duration,
-    /// Bytes that are appended in large steps; 0 leaves that out.
+    /// Bytes that are appended in large steps; 0 skips that.
     pub size: u64,
     /// Runs of each row.
     pub runs: usize,
     /// Block size of the logs; that of the file system when `None`.
     pub block: Option<u32>,
-    /// What is done about the space of new segments.
+    /// The treatment of the space of new segments.
     pub preallocate: Preallocate,
-    /// PostgreSQL by `wal_sync_method`, after that.
+    /// Measurements of PostgreSQL by `wal_sync_method`, which follow.
     pub postgresql: Option<LogPlan>,
-    /// Leave dio's log out: PostgreSQL alone.
+    /// Whether to skip dio's log and measure PostgreSQL only.
     pub without_log: bool,
 }
 
-/// Who commits, and how.
+/// A way to commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// Sync method.
     #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
     pub method: Method,
-    /// Past the page cache.
+    /// Whether the log bypasses the page cache.
     pub direct: bool,
-    /// Threads, each of which appends a record and commits it, over and over.
+    /// Number of threads, each of which repeatedly appends a record and commits it.
     pub clients: usize,
-    /// Those that wait are served by one flush; otherwise each has a flush of its own, one after
-    /// the other.
+    /// Whether one flush serves all waiting threads. Otherwise each commit has its own flush, one
+    /// after the other.
     pub grouped: bool,
 }
 
@@ -80,7 +80,7 @@ impl Plan {
         options
     }
 
-    /// Every way: methods one after the other, each cached and direct side by side.
+    /// All ways: the methods one after the other, with cached and direct in succession.
     pub(super) fn ways(&self) -> Vec<Way> {
         let mut ways = Vec::new();
         for clients in &self.clients {
@@ -98,16 +98,16 @@ impl Plan {
         ways
     }
 
-    /// How many runs there are, and about how long they take, where the disk moves `pace` bytes a
+    /// The number of steps, and about how long they take on a disk that moves `pace` bytes a
     /// second.
     pub(super) fn expected(&self, pace: f64) -> (usize, Duration) {
         let (mut steps, mut time) = (0, Duration::ZERO);
         if !self.without_log {
-            // Plain flushes stand beside the ways.
+            // Plain flushes are measured in addition to the ways.
             let each = self.ways().len() + self.methods.len() * self.direct.len();
             steps += each * self.runs;
             time += self.time * (each * self.runs) as u32;
-            // Written three times and read twice.
+            // The bytes are written three times and read twice.
             let bytes = 5 * self.size * self.runs as u64;
             time += progress::time_for(bytes, pace);
             steps += if self.size > 0 { 3 * self.runs } else { 0 };

@@ -1,4 +1,4 @@
-//! The result: rows of commits, plain flushes beside them, and large steps.
+//! The result: rows of commits, plain flushes for comparison, and large steps.
 
 use dio_wal::Method;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::histogram::Latency;
 use crate::stats::{Summary, number};
 
-/// Commits in one way: medians of the runs, response times of all of them.
+/// Commits in one way: medians of the runs, and response times of all runs together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Commits {
     /// The way.
@@ -18,7 +18,7 @@ pub struct Commits {
     /// Commits per second.
     #[serde(default, deserialize_with = "number")]
     pub commits_per_second: f64,
-    /// From the start of an append to the end of its commit, in seconds.
+    /// Response times in seconds, from the start of an append to the end of its commit.
     pub response: Latency,
     /// CPU seconds of the process for each commit, kernel time included.
     #[serde(deserialize_with = "number")]
@@ -26,22 +26,21 @@ pub struct Commits {
     /// Bytes of log for each commit.
     #[serde(deserialize_with = "number")]
     pub log_bytes_per_commit: f64,
-    /// Pages of the log in the page cache afterwards, at most.
+    /// The most pages of the log in the page cache after a run.
     pub resident_pages: u64,
     /// Commits per second of the single runs.
     pub samples: Vec<f64>,
-    /// What flushes allow; `None` where a plain flush by the same method could not be measured.
+    /// The limit from flushes; `None` if a plain flush by the same method could not be measured.
     pub limit: Option<Limit>,
 }
 
-/// A plain flush: one thread overwrites one block at one place, again and again, durable by one
-/// method.
+/// A plain flush: one thread repeatedly overwrites one block and makes it durable by one method.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flush {
     /// Sync method.
     #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
     pub method: Method,
-    /// Past the page cache.
+    /// Whether it bypasses the page cache.
     pub direct: bool,
     /// Flushes per second: the median of the runs.
     #[serde(default, deserialize_with = "number")]
@@ -50,49 +49,49 @@ pub struct Flush {
     pub samples: Vec<f64>,
 }
 
-/// What flushes allow, and what came of it.
+/// The limit that flushes set, and how close the commits came to it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Records that a block of the log holds; one where a record is longer.
+    /// Records that fit in a block of the log; one if a record is longer than a block.
     #[serde(default)]
     pub records_per_block: f64,
-    /// Records that a flush is taken to carry: one, one of each client, or those of a block,
-    /// whichever is least.
+    /// Records that a flush is assumed to carry: the least of one per waiting client and those that
+    /// fit in a block; one if clients do not share flushes.
     pub records_per_flush: f64,
     /// Flushes per second of [`Flush`], by the same method: the median.
     pub flushes_per_second: f64,
     /// Records per flush × flushes per second.
     #[serde(default, deserialize_with = "number")]
     pub commits_per_second: f64,
-    /// Commits per second ÷ that, in the same run: the median. It may exceed 1 where a flush
-    /// carries several blocks.
+    /// Commits per second divided by that limit, in the same run; the median. It may exceed 1,
+    /// since a flush can carry several blocks.
     #[serde(deserialize_with = "number")]
     pub reached: f64,
-    /// Part of the time of all processors that the commits took.
+    /// Share of all processors' time that the commits took.
     #[serde(default, deserialize_with = "number")]
     pub processors: f64,
-    /// What holds them back.
+    /// The bottleneck of the commits.
     pub binds: Binds,
 }
 
-/// What holds commits back.
+/// The bottleneck of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binds {
-    /// One record a flush: one client, or several that flush one after the other.
+    /// Each flush carries one record: there is one client, or several flush one after the other.
     Flush,
-    /// A flush takes the records of all clients, and they do not fill a block.
+    /// A flush carries the records of all clients, which do not fill a block.
     Clients,
-    /// A flush of one block takes as many records as the block holds.
+    /// A flush of one block carries as many records as fit in the block.
     Block,
-    /// The processors have no time left.
+    /// The processors are busy.
     Processors,
-    /// None of them.
+    /// None of these.
     Nothing,
 }
 
 impl Binds {
-    /// In a word or two.
+    /// A short name.
     pub fn words(self) -> &'static str {
         match self {
             Binds::Flush => "flushes",
@@ -104,33 +103,35 @@ impl Binds {
     }
 }
 
-/// Appending in large steps, and reading it again: bytes per second.
+/// Results of appending in large steps and of reading the log again, in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
-    /// Sync method of the log; earlier results do not say.
+    /// Sync method of the log; earlier results lack it.
     pub method: Option<String>,
-    /// Whether the log is written and read past the page cache; the disk always is.
+    /// Whether the log is written and read with direct I/O; the disk alone always is.
     pub direct: Option<bool>,
     /// Bytes appended.
     pub bytes: u64,
     /// Bytes of each record.
     pub record_bytes: u64,
-    /// Bytes between commits.
+    /// Bytes between two commits.
     pub commit_bytes: u64,
-    /// The appender waits for each commit.
+    /// Throughput if the appender waits for each commit.
     pub waiting: Summary,
-    /// It waits for the one before, while it appends.
+    /// Throughput if the appender waits for the previous commit only, while it appends.
     pub asynchronous: Summary,
-    /// The disk: the same bytes in requests of the same size, [`IN_FLIGHT`](super::plan::IN_FLIGHT)
-    /// at a time, into a file whose space was allocated, synced once.
+    /// Throughput of the disk alone: the same bytes in requests of the same size,
+    /// [`IN_FLIGHT`](super::plan::IN_FLIGHT) at a time, into a file whose space was allocated, with
+    /// one sync at the end.
     pub disk: Summary,
-    /// The better of the two, by the disk, in the same round: medians.
+    /// The better of the two log rates divided by that of the disk alone, in the same round; the
+    /// median.
     pub of_disk: Summary,
-    /// Opening the log that was not closed, none of it in the page cache.
+    /// Throughput of opening a log that was not closed, with none of it in the page cache.
     pub recovery: Summary,
-    /// Reading the same files from the disk in large steps.
+    /// Throughput of reading the same files from the disk in large steps.
     pub disk_read: Summary,
-    /// Pages of the log in the page cache afterwards, at most.
+    /// The most pages of the log in the page cache after a run.
     pub resident_pages: u64,
 }
 
@@ -141,23 +142,23 @@ pub struct Report {
     pub record_bytes: u64,
     /// One row for each way.
     pub commits: Vec<Commits>,
-    /// A plain flush of one block by each method, measured in turns with the commits.
+    /// Plain flushes of one block by each method, measured in turns with the commits.
     #[serde(default)]
     pub flushes: Vec<Flush>,
-    /// Large steps, if they were asked for.
+    /// Results of large steps, if requested.
     pub stream: Option<Stream>,
-    /// PostgreSQL by `wal_sync_method`, if it was asked for.
+    /// Results of PostgreSQL by `wal_sync_method`, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postgresql: Option<LogReport>,
     /// Block size of the logs in bytes.
     pub block_bytes: u64,
-    /// What is done about the space of new segments: `ahead` or `zeros`.
+    /// The treatment of the space of new segments: `ahead` or `zeros`.
     #[serde(default)]
     pub preallocate: String,
     /// Runs of each row.
     pub runs: usize,
     /// Seconds of each run of commits.
     pub seconds: f64,
-    /// Where it was measured.
+    /// The machine and storage that it was measured on.
     pub environment: Environment,
 }

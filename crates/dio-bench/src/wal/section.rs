@@ -25,13 +25,13 @@ fn quotients(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ratios(ours.iter().copied(), theirs.iter().copied())
 }
 
-/// What direct gains by `open_sync`, as published: the mean of two runs.
+/// The published gain of direct I/O with `open_sync`: the mean of two runs.
 fn published(method: &str) -> Option<f64> {
     let gains = REFERENCE.map(|(cached, direct)| direct / cached);
     (method == "open_sync").then(|| gains.iter().sum::<f64>() / gains.len() as f64)
 }
 
-/// The published gains of the same way: those of two runs.
+/// The published gains of the row's method, one for each of two runs.
 fn reference(row: &Commits) -> Option<String> {
     let gains = REFERENCE.map(|(cached, direct)| times(direct / cached)).join(", ");
     Some(gains).filter(|_| row.way.direct && published(row.way.method.name()).is_some())
@@ -42,7 +42,7 @@ impl Commits {
         way(self.way.method.name(), self.way.direct)
     }
 
-    /// Who commits: `64 clients`.
+    /// The clients in words: `64 clients`.
     fn who(&self) -> String {
         let Way { clients, grouped, .. } = self.way;
         let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
@@ -108,7 +108,7 @@ impl Report {
         )
     }
 
-    /// Rows that differ in method and way only, in their order.
+    /// Groups of rows that differ in method and kind of I/O only, in their order.
     fn groups(&self) -> Vec<Vec<&Commits>> {
         let mut groups: Vec<Vec<&Commits>> = Vec::new();
         for row in &self.commits {
@@ -121,13 +121,13 @@ impl Report {
         groups
     }
 
-    /// The same way through the page cache.
+    /// The row of the same way through the page cache.
     fn cached(&self, row: &Commits) -> Option<&Commits> {
         let cached = Way { direct: false, ..row.way };
         self.commits.iter().find(|other| other.way == cached).filter(|_| row.way.direct)
     }
 
-    /// Commits past the page cache divided by those of the same way through it, run by run.
+    /// Commits with direct I/O divided by those of the same way through the page cache, run by run.
     fn gains(&self, row: &Commits) -> Option<Vec<f64>> {
         Some(quotients(&row.samples, &self.cached(row)?.samples))
     }
@@ -163,8 +163,8 @@ impl Report {
         findings
     }
 
-    /// What direct I/O gains over the same way through the page cache, pair by pair; `None` where
-    /// only one was measured.
+    /// The gain of direct I/O over the same way through the page cache, run by run; `None` if only
+    /// one of the two was measured.
     fn gain(&self) -> Option<Plot> {
         let pair = |direct: &Commits| {
             let method = direct.way.method.name();
@@ -223,7 +223,7 @@ fn large(stream: &Stream) -> Table {
         ("open again (recovery)", stream.recovery, stream.disk_read),
         ("the disk alone, reading", stream.disk_read, stream.disk_read),
     ];
-    // Older results do not say how the log was written.
+    // Older results lack the method of the log.
     let how = match (&stream.method, stream.direct) {
         (Some(method), Some(direct)) => format!("by {method}, {}; ", if direct { "direct" } else { "cached" }),
         _ => String::new(),
@@ -241,7 +241,7 @@ fn large(stream: &Stream) -> Table {
         .table()
 }
 
-/// A plot for each number of clients.
+/// The plots of PostgreSQL, one for each number of clients.
 fn postgresql_plots(found: &LogReport) -> Vec<Plot> {
     let mut numbers: Vec<usize> = found.rows.iter().map(|row| row.clients).collect();
     numbers.dedup();
@@ -262,7 +262,7 @@ fn postgresql_plots(found: &LogReport) -> Vec<Plot> {
     numbers.into_iter().map(plot).collect()
 }
 
-/// PostgreSQL's transactions by the method of its log and where that is.
+/// The table of PostgreSQL's transactions by method and place of its log.
 fn postgresql(found: &LogReport) -> Table {
     let to_cached = |row: &LogRow| {
         let is_cached = |other: &&LogRow| {

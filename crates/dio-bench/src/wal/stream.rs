@@ -1,4 +1,4 @@
-//! Appending in large steps beside the disk alone, and opening what was appended.
+//! Measures appending in large steps, compared with the disk alone, and opening the log afterwards.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,11 +25,11 @@ use crate::stats::Summary;
 
 /// Bytes of a record of [`Stream`].
 pub const LARGE: usize = 1 << 20;
-/// It is committed every so many bytes.
+/// Bytes between two commits.
 pub const COMMIT: u64 = 64 << 20;
 
-/// Every round: the log waiting for its commits, not waiting, and the disk; then opening, and
-/// reading.
+/// Each round measures the log with waiting for its commits, the log without waiting, and the disk
+/// alone; then opening the log, and reading its files.
 pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     let records = (plan.size / LARGE as u64).max(1);
     let bytes = records * LARGE as u64;
@@ -48,7 +48,8 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
             drop(log);
             resident = resident.max(resident_pages(&directory)?);
             if pipelined {
-                // Else a log that was written through the page cache is read from memory.
+                // Without this, a log that was written through the page cache would be read from
+                // memory.
                 evict(&directory)?;
                 let begin = Instant::now();
                 let log = Log::open(&directory, &plan.options(method, direct))?;
@@ -78,7 +79,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     })
 }
 
-/// Seconds until all is durable.
+/// Appends the records; returns the seconds until all of them are durable.
 fn append(log: &Log, records: u64, pipelined: bool) -> Result<f64, BenchError> {
     let mut record = vec![0; LARGE];
     Random::new(7).fill(&mut record);
@@ -105,7 +106,7 @@ fn append(log: &Log, records: u64, pipelined: bool) -> Result<f64, BenchError> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// The smallest executor: this thread.
+/// A minimal executor, which blocks this thread.
 fn wait_for(commit: CommitFuture) -> Result<(), WalError> {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -123,7 +124,7 @@ fn wait_for(commit: CommitFuture) -> Result<(), WalError> {
     }
 }
 
-/// Seconds that the disk takes for the same bytes.
+/// Writes the same bytes to a plain file; returns the seconds.
 fn write_alone(plan: &Plan, records: u64) -> Result<f64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let path = scratch.path("file");
@@ -157,7 +158,7 @@ fn write_alone(plan: &Plan, records: u64) -> Result<f64, BenchError> {
     Ok(seconds)
 }
 
-/// Bytes per second when the files of a log are only read.
+/// Only reads the files of a log; returns bytes per second.
 fn read_alone(directory: &Path) -> Result<f64, BenchError> {
     let mut buffer = vec![0; 4 << 20];
     let (mut bytes, begin) = (0, Instant::now());

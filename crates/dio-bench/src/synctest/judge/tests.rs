@@ -1,4 +1,4 @@
-//! Disks of many kinds, each with what would be measured on it.
+//! Tests of the judgement: disks of many kinds, each with typical measurements.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn disk(rotational: bool, volatile: bool) -> Facts {
     }
 }
 
-/// Syncs of one place that take this long, and flushes after nothing and after 64 MiB.
+/// Measurements: the time of a sync of one block, and the times of flushes after nothing and after
+/// 64 MiB.
 fn measured(sync: f64, nothing: f64, much: f64) -> Measured {
     let place = SamePlace { syncs: 1000, per_second: 1.0 / sync, p05: sync, p50: sync, flushes: Some(1000) };
     Measured { same_place: Some(place), flush_after: vec![(0, nothing), (64 << 20, much)], direct: true }
@@ -30,7 +31,7 @@ fn judged(facts: &Facts, measured: &Measured, verdict: Verdict, confidence: Conf
     let honesty = judge(facts, measured);
     assert_eq!((honesty.verdict, honesty.confidence), (verdict, confidence), "{honesty:#?}");
     assert!(!honesty.reason.is_empty() && !honesty.evidence.is_empty());
-    // Status 3 and the word are the same thing.
+    // The exit status 3 (`is_a_lie`) and the verdict must agree.
     assert_eq!(honesty.is_a_lie(), verdict == Verdict::Lies);
     assert!(verdict != Verdict::Lies || confidence == Confidence::High);
     honesty
@@ -40,10 +41,10 @@ fn judged(facts: &Facts, measured: &Measured, verdict: Verdict, confidence: Conf
 fn disks_that_turn() {
     use Confidence::{High, Low, Medium};
     use Verdict::{Lies, NothingAgainst, Suspect};
-    // 7,200 and 15,000 rpm; the latter a little fast.
+    // 7,200 and 15,000 rpm; the latter rotates slightly too fast.
     judged(&disk(true, true), &measured(1.0 / 120.0, 0.001, 0.4), NothingAgainst, Medium);
     judged(&disk(true, true), &measured(1.0 / 255.0, 0.001, 0.4), NothingAgainst, Medium);
-    // Twice as fast as can be, and thirty times.
+    // Twice the possible speed, and thirty times.
     judged(&disk(true, true), &measured(1.0 / 500.0, 0.001, 0.001), Suspect, Medium);
     let honesty = judged(&disk(true, true), &measured(1.0 / 8000.0, 0.0001, 0.0001), Lies, High);
     assert!(honesty.reason.contains("15,000 rpm"), "{}", honesty.reason);
@@ -56,17 +57,17 @@ fn disks_that_turn() {
 fn flash() {
     use Confidence::{Low, Medium};
     use Verdict::{NothingAgainst, Suspect};
-    // For consumers: a millisecond, more with more to flush.
+    // A consumer disk: a millisecond for a sync, more with more data to flush.
     judged(&disk(false, true), &measured(0.0011, 0.0003, 0.02), NothingAgainst, Medium);
-    // For data centres: capacitors, no volatile cache.
+    // A data centre disk: capacitors, no volatile cache.
     let honesty = judged(&disk(false, false), &measured(0.000_02, 0.000_004, 0.000_004), NothingAgainst, Low);
     assert!(honesty.reason.contains("word"), "{}", honesty.reason);
-    // Says volatile, and flushes in no time.
+    // Reports a volatile cache, but flushes in no time.
     judged(&disk(false, true), &measured(0.000_03, 0.000_01, 0.000_01), Suspect, Medium);
-    // One of both only.
+    // Only one of the two indications.
     judged(&disk(false, true), &measured(0.000_03, 0.000_01, 0.01), Suspect, Low);
     judged(&disk(false, true), &measured(0.0009, 0.0003, 0.0003), Suspect, Low);
-    // Nothing can be said of the cost of flushes where the page cache was in between.
+    // The cost of flushes is unknown if the page cache was involved.
     let buffered = Measured { direct: false, ..measured(0.0009, 0.0003, 0.0003) };
     judged(&disk(false, true), &buffered, NothingAgainst, Medium);
 }
@@ -78,7 +79,7 @@ fn what_is_no_medium_is_never_accused_of_lying() {
     facts.disk.as_mut().unwrap().name = "vda".into();
     let honesty = judged(&facts, &measured(0.0002, 0.0001, 0.0001), Verdict::Unknown, High);
     assert!(honesty.reason.contains("host"), "{}", honesty.reason);
-    // The host throws flushes away.
+    // The host ignores flushes.
     judged(&facts, &measured(0.000_01, 0.000_005, 0.000_006), Verdict::Suspect, Medium);
     for (name, words) in [("loop3", "below its file"), ("dm-0", "each of them"), ("nbd0", "serves it")] {
         facts.disk.as_mut().unwrap().name = name.into();
@@ -113,7 +114,7 @@ fn what_is_above_the_disk() {
     judged(&facts, &honest, NothingAgainst, Confidence::Low);
     facts.mount_options.push("volatile".into());
     judged(&facts, &honest, NotDurable, High);
-    // Syncs that never become flushes.
+    // Syncs that do not become flushes.
     let mut lost = honest.clone();
     lost.same_place.as_mut().unwrap().flushes = Some(0);
     judged(&disk(false, true), &lost, NotDurable, Medium);
@@ -132,7 +133,7 @@ fn what_counts_no_flushes_is_not_accused_of_leaving_them_out() {
         ("dm-0", true, Verdict::Unknown, Confidence::High),
         ("md127", false, Verdict::Unknown, Confidence::High),
         ("bcache0", false, Verdict::Unknown, Confidence::High),
-        // The head of several paths, and a plain disk.
+        // A multipath device, and a plain disk.
         ("nvme0n1", false, Verdict::NothingAgainst, Confidence::Medium),
         ("nvme0n1", true, Verdict::NotDurable, Confidence::Medium),
     ] {

@@ -1,4 +1,4 @@
-//! The bytes on the disk.
+//! The format of the blocks on the disk.
 //!
 //! A file begins with a header of 4096 bytes, or of one block if that is larger: the `begin` line
 //! of the [protocol](super::protocol), a line `sum X` with the XXH3 of that line in hexadecimal,
@@ -24,13 +24,13 @@ use crate::data::Random;
 /// The first bytes of each block.
 const MAGIC: &[u8; 8] = b"dioSYNCT";
 
-/// Where the filler begins.
+/// Offset of the filler in a block.
 const FILLER: usize = 48;
 
-/// Bytes of the header, where blocks are no larger.
+/// Bytes of the header, if blocks are not larger.
 pub const HEADER: u64 = 4096;
 
-/// Makes `block` the block of a number.
+/// Fills `block` with the contents of the block with this number.
 pub fn fill(block: &mut [u8], identity: Identity, number: u64) {
     debug_assert!(block.len() >= 512);
     Random::new(identity.seed(number)).fill(&mut block[FILLER..]);
@@ -44,18 +44,18 @@ pub fn fill(block: &mut [u8], identity: Identity, number: u64) {
     block[40..48].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The whole block of this number.
+    /// The complete block of this number.
     Number(u64),
     /// Nothing: zeros, or the end of the file.
     Nothing,
-    /// Part of the block of this number, or one whose bytes have changed.
+    /// Part of the block of this number, or that block with changed bytes.
     Torn(u64),
     /// A block of another session.
     Foreign(Identity),
-    /// Neither.
+    /// None of these.
     Garbage,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// Looks at what was read of a slot of `length` bytes.
+/// Classifies the bytes that were read from a slot of `length` bytes.
 pub fn look(bytes: &[u8], length: usize, identity: Identity) -> Found {
     if bytes.iter().all(|byte| *byte == 0) {
         return Found::Nothing;
@@ -90,7 +90,7 @@ pub fn look(bytes: &[u8], length: usize, identity: Identity) -> Found {
     if whole == bytes { Found::Number(number) } else { Found::Torn(number) }
 }
 
-/// The header of a file.
+/// The header of a session's file.
 pub fn header(session: &Session) -> Vec<u8> {
     let line = Request::Begin(session.clone()).to_string();
     let text = format!("{line}\nsum {:016x}\n", xxh3_64(line.as_bytes()));
@@ -99,7 +99,7 @@ pub fn header(session: &Session) -> Vec<u8> {
     bytes
 }
 
-/// The session that a header tells of; `None` if it is none, or damaged.
+/// The session that a header describes; `None` if it is no header, or damaged.
 pub fn read_header(bytes: &[u8]) -> Option<Session> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -126,7 +126,7 @@ mod tests {
             fill(&mut block, OWN, 41);
             assert_eq!(look(&block, length, OWN), Found::Number(41));
             assert_eq!(look(&block, length, Identity([8; 16])), Found::Foreign(OWN));
-            // Any sector that stayed what it was.
+            // Any single sector that still has its old contents.
             let mut older = vec![0; length];
             fill(&mut older, OWN, 40);
             for sector in (0..length).step_by(512).filter(|_| length > 512) {

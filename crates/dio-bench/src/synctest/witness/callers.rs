@@ -1,29 +1,30 @@
-//! Who is connected: a pool of strangers and a pool of those who are heard, each with a limit, and
-//! a limit for each network.
+//! Limits the connections to a witness. There is a pool of unauthenticated connections and a pool
+//! of authenticated ones. Each pool has a limit, and a limit for each network.
 //!
-//! A *network* is an IPv4 address or the /64 of an IPv6 address, because whoever has one address of
-//! a /64 usually has all of them. A full pool replaces a connection of the network that has the
-//! most of them. So somebody with few networks cannot keep others out, whichever connections he
-//! makes.
+//! A *network* is an IPv4 address or the /64 of an IPv6 address, because the owner of one address
+//! of a /64 usually has all of them. A full pool replaces a connection of the network that has the
+//! most connections. So an attacker with few networks cannot keep others out, however many
+//! connections it opens.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// What happens to a newcomer whose network has its share already, or no less than any other.
+/// Treatment of a new connection if its network has reached its limit, or if the pool is full and,
+/// with the new connection, its network would have at least as many connections as any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// It replaces the oldest.
+    /// It replaces the oldest connection.
     Replace,
     /// It is refused.
     Refuse,
 }
 
-/// The connections of a network, each with its number, the oldest first.
+/// The connections of a network with their numbers, the oldest first.
 type Connections<T> = VecDeque<(u64, T)>;
 
-/// Connections, with limits.
+/// A pool of connections with limits.
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     connections_max: usize,
@@ -32,7 +33,7 @@ pub(super) struct Pool<T> {
     networks: Mutex<(u64, BTreeMap<IpAddr, Connections<T>>)>,
 }
 
-/// One of them; it is over when this is dropped.
+/// One connection of a pool; it leaves the pool when this is dropped.
 #[derive(Debug)]
 pub(super) struct Seat<'a, T> {
     pool: &'a Pool<T>,
@@ -57,10 +58,11 @@ impl<T> Pool<T> {
         self.networks.lock()
     }
 
-    /// Adds a connection. Returns also the one that it replaces, for the caller to close.
+    /// Adds a connection. Also returns the connection that it replaces, which the caller has to
+    /// close.
     ///
     /// # Errors
-    /// In words, when the newcomer is refused.
+    /// The reason, as text, when the new connection is refused.
     pub(super) fn enter(&self, from: IpAddr, connection: T) -> Result<(Seat<'_, T>, Option<T>), String> {
         let network = network_of(from);
         let (numbers, networks) = &mut *self.lock();
@@ -88,7 +90,7 @@ impl<T> Pool<T> {
     }
 }
 
-/// Takes a connection of a network, and forgets the network with the last of them.
+/// Removes a connection of a network, and the network too if it was the last one.
 fn take<T>(
     networks: &mut BTreeMap<IpAddr, Connections<T>>,
     network: IpAddr,
@@ -129,7 +131,7 @@ mod tests {
             all.extend((0..16).map(|_| pool.enter(address(last), last).unwrap()));
         }
         assert!(all.len() == 64 && all.iter().all(|(_, replaced)| replaced.is_none()));
-        // Whoever has few connections replaces one of those who have many.
+        // A network with few connections replaces one of a network with many.
         let (one, replaced) = pool.enter(address(9), 9).unwrap();
         assert!(replaced.is_some_and(|of| of != 9));
         drop((all, one));

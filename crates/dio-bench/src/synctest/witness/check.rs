@@ -1,4 +1,4 @@
-//! Afterwards: is everything there that the witness knows of?
+//! The check after the power failure: is everything on the disk that the witness has kept?
 
 use std::fs::File;
 use std::io;
@@ -21,62 +21,63 @@ use super::writer::{boot_id, first_block, host};
 use crate::synctest::case::Method;
 use crate::synctest::error::SyncError;
 
-/// Who knows what was acknowledged.
+/// The source of the acknowledged number.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The witness.
     Witness(Contact),
-    /// A file that a witness has kept.
+    /// A file that a witness has written.
     Record(PathBuf),
 }
 
-/// Losses that are told one by one; of more only the number.
+/// The most losses that are listed individually; beyond that only their number is reported.
 const SHOWN: usize = 10;
 
-/// One acknowledged block that is not there.
+/// One acknowledged block that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// Its number.
     pub number: u64,
-    /// Where it should be, in bytes.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// What is there instead.
+    /// The contents found at this offset instead.
     pub found: String,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// The file.
     pub path: PathBuf,
     /// The session, in hexadecimal.
     pub session: String,
-    /// The highest number that the disk acknowledged, as the witness knows it.
+    /// The highest number that the disk acknowledged, according to the witness.
     pub acknowledged: u64,
-    /// The first number that must be there; those before it may have been written over.
+    /// The first number that must be present; earlier blocks may have been overwritten.
     pub first: u64,
-    /// Every number from `first` up to this one is there; less than `first` if not even that is.
+    /// Every number from `first` up to this one is present; less than `first` if `first` is
+    /// missing.
     pub contiguous: u64,
-    /// The highest number that is there at all, acknowledged or not; 0 if none is.
+    /// The highest number that is present, acknowledged or not; 0 if there is none.
     pub highest: u64,
-    /// Numbers that were acknowledged and are not there, or damaged.
+    /// Count of numbers that were acknowledged but are missing or damaged.
     pub lost: u64,
-    /// The first of them.
+    /// The first lost blocks.
     pub losses: Vec<Loss>,
-    /// Whether this machine was started again since the blocks were written; `None` if that cannot
-    /// be told. If it was not, the blocks may come from memory, and prove nothing.
+    /// Whether this machine was rebooted since the blocks were written; `None` if that is unknown.
+    /// Without a reboot the blocks may come from memory, and prove nothing.
     pub restarted: Option<bool>,
-    /// Whether the file was there.
+    /// Whether the file exists.
     pub file_found: bool,
 }
 
 impl Check {
-    /// Whether something that was acknowledged is lost.
+    /// Whether an acknowledged block is lost.
     pub fn lied(&self) -> bool {
         self.lost > 0
     }
 
-    /// The result for people.
+    /// The result as text for a user.
     pub fn text(&self) -> String {
         let Check { acknowledged, first, lost, .. } = self;
         let mut text = format!("{}, session {}\n", named(&self.path), self.session);
@@ -112,14 +113,14 @@ impl Check {
     }
 }
 
-/// Reads the file and compares it with what was acknowledged.
+/// Reads the file and compares it with the acknowledged number.
 ///
-/// `identity` names the session where neither the file nor its name tells.
+/// `identity` selects the session if neither the file's header nor its name identifies it.
 ///
 /// # Errors
-/// [`SyncError`]: the file, or who knows; and when nothing can be told, because nothing was
-/// acknowledged, or because the blocks are not here for another reason than that they are lost:
-/// another file system is mounted, or the name is another one.
+/// [`SyncError`]: the file or the source cannot be read, or the check is not conclusive. The latter
+/// holds if nothing was acknowledged, or if blocks are missing for another reason than loss:
+/// another file system is mounted, or the name differs.
 pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
     let file = open(path)?;
     let told = match &file {
@@ -172,9 +173,9 @@ pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result
     Ok(Check { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
 }
 
-/// Opens the file, if it is there.
+/// Opens the file, if it exists.
 fn open(path: &Path) -> Result<Option<File>, SyncError> {
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
@@ -188,7 +189,7 @@ fn open(path: &Path) -> Result<Option<File>, SyncError> {
     Ok(Some(file))
 }
 
-/// The number that was acknowledged, and the session.
+/// The acknowledged number and the session, from the source.
 fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u64, Session), SyncError> {
     match source {
         Source::Record(record) => {
@@ -208,7 +209,7 @@ fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u6
             if let Some(identity) = identity {
                 return connection.session(identity);
             }
-            // The file does not tell; its name may.
+            // The file does not identify its session, but its name may.
             let absolute = std::path::absolute(path).map_err(SyncError::system("find", path))?;
             let absolute = absolute.to_string_lossy();
             let mut all = connection.list()?;
@@ -228,7 +229,7 @@ fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u6
     }
 }
 
-/// Compares what is in the slots with what must be there.
+/// Compares the contents of the slots with the required numbers.
 fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
     let first = (acknowledged + 1).saturating_sub(session.slots / 2).max(1);
     let place = |number: u64| (number - 1) % session.slots;
@@ -274,10 +275,10 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
     check
 }
 
-/// What every slot holds.
+/// The contents of every slot.
 fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
-    // Past the cache where that is possible; the alignment is at least that of the blocks, or this
-    // is refused and not needed.
+    // Reads bypass the page cache if possible. If `O_DIRECT` needs a larger alignment than the
+    // blocks have, it is refused, and the reads are buffered.
     let direct = reopen(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK);
     let (size, start) = (session.size as usize, first_block(session.size));
     let chunk = size.max(1 << 20);
@@ -300,7 +301,7 @@ fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, Sy
             }
         };
         for (slot, part) in bytes.chunks(size).enumerate() {
-            // What the file does not have is nothing.
+            // Slots beyond the end of the file count as empty.
             let there = count.saturating_sub(slot * size).min(size);
             slots.push(look(&part[..there], size, session.identity));
         }
@@ -317,14 +318,14 @@ fn read(file: &File, path: &Path, at: u64, length: usize) -> Result<Vec<u8>, Syn
     Ok(bytes)
 }
 
-/// Reads until the memory is full or the file ends.
+/// Reads until `bytes` is full or the file ends.
 fn fill_from(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {
         match uninterrupted(|| file.read_at(&mut bytes[done..], at + done as u64)) {
             Ok(0) => break,
             Ok(count) => done += count,
-            // A direct read of the rest of a short last block.
+            // A direct read of the rest of a short last block fails; the file ends there.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput && done > 0 => break,
             Err(error) => return Err(error),
         }
@@ -352,7 +353,7 @@ mod tests {
         }
     }
 
-    /// A ring of eight to which `written` numbers were written.
+    /// A ring of eight slots after writing the numbers 1 to `written`.
     fn ring(written: u64) -> Vec<Found> {
         let mut slots = vec![Found::Nothing; 8];
         (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = Found::Number(number));
@@ -371,7 +372,7 @@ mod tests {
         assert!(why.contains("pipe' is no regular file"), "{why}");
     }
 
-    /// Somebody may exchange the file while it is checked.
+    /// Another process may replace the file while it is checked.
     #[test]
     fn what_was_looked_at_is_what_is_read() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -392,7 +393,7 @@ mod tests {
     #[test]
     fn everything_is_there_whatever_was_written_besides() {
         for acknowledged in 1..40 {
-            // The writer goes at most half a ring further, and its last write may be torn.
+            // The writer is at most half a ring ahead, and its last write may be torn.
             for more in 0..=4 {
                 let mut slots = ring(acknowledged + more);
                 let check = compare(&session(8), acknowledged, &slots);
@@ -408,8 +409,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_place_and_what_is_there_instead() {
-        // 21 is acknowledged, so 18 to 21 must be there; 20 still holds what was there a lap ago,
-        // 21 is torn.
+        // 21 is acknowledged, so 18 to 21 must be present. The slot of 20 still holds the block of
+        // the previous lap, and 21 is torn.
         let mut slots = ring(21);
         slots[3] = Found::Number(12);
         slots[4] = Found::Torn(21);
@@ -422,7 +423,7 @@ mod tests {
         }
         let text = check.text();
         assert!(text.contains("THE DISK LIED") && text.contains("and 2 of them are not"), "{text}");
-        // A block in the place of another.
+        // A block in the slot of another.
         slots[3] = Found::Number(19);
         assert!(compare(&session(8), 21, &slots).losses[0].found.contains("belongs elsewhere"));
     }

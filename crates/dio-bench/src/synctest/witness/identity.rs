@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// One that never was before.
+    /// Creates a new random identity.
     ///
     /// # Errors
     /// When `/dev/urandom` cannot be read.

@@ -1,17 +1,17 @@
-//! Limits how many lines strangers can make a witness print.
+//! Limits the number of lines that remote clients can make a witness print.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How long one count lasts.
+/// Length of a counting period.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Counts lines of one kind.
 #[derive(Debug)]
 pub(super) struct Lines {
     per_period_max: u64,
-    /// When the period began, and the lines of it.
+    /// The beginning of the period, and the number of lines in it.
     count: Mutex<(Instant, u64)>,
 }
 
@@ -20,15 +20,15 @@ impl Lines {
         Lines { per_period_max, count: Mutex::new((Instant::now(), 0)) }
     }
 
-    /// Counts a line. Returns whether it is to be printed.
+    /// Counts a line. Returns whether it may be printed.
     pub(super) fn admit(&self) -> bool {
         let (_, lines) = &mut *self.count.lock();
         *lines += 1;
         *lines <= self.per_period_max
     }
 
-    /// Begins the next period once this one is over, or when `now` says so. Returns how many lines
-    /// were left out, if any.
+    /// Starts the next period if this one is over or if `now` is true. Returns the number of lines
+    /// that were left out, if any.
     pub(super) fn left_out(&self, now: bool) -> Option<u64> {
         let (begun, lines) = &mut *self.count.lock();
         if !now && begun.elapsed() < PERIOD {

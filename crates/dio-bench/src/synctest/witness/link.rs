@@ -1,4 +1,4 @@
-//! The way to the witness: connecting, telling, and connecting again.
+//! The connection to the witness: connects, sends numbers, and reconnects.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -13,24 +13,24 @@ use super::secret::Secret;
 use crate::synctest::error::SyncError;
 use crate::synctest::work::Asked;
 
-/// The longest that one attempt to connect may take.
+/// The longest duration of one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Between two attempts to reach the witness.
+/// The pause between two attempts to reach the witness.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A witness, and how it is reached.
+/// The address of a witness and the parameters of the connection.
 #[derive(Clone, Debug)]
 pub struct Contact {
     /// Host and port.
     pub address: String,
-    /// How long it may be out of reach.
+    /// How long the witness may be unreachable.
     pub timeout: Duration,
-    /// The secret shared with the witness, if it asks for one.
+    /// The secret shared with the witness, if it requires one.
     pub secret: Option<Secret>,
 }
 
-/// A connection on which the witness has said its greeting.
+/// A connection on which the witness has sent its greeting.
 pub(crate) struct Connection {
     address: String,
     stream: TcpStream,
@@ -83,7 +83,7 @@ impl Connection {
 
     fn line(&mut self) -> Result<String, SyncError> {
         let mut line = String::new();
-        // Of what is no witness no more than a line is read.
+        // The length is limited, in case the peer is not a witness.
         let read = io::Read::take(&mut self.lines, super::protocol::LONGEST as u64).read_line(&mut line);
         match read {
             Ok(_) if line.ends_with('\n') => Ok(line.trim_end_matches('\n').to_owned()),
@@ -100,10 +100,10 @@ impl Connection {
         told.map_err(|error| trouble(&self.address, dio::file::words_of(&error)))
     }
 
-    /// Asks, and waits for one line.
+    /// Sends a request, and waits for a reply of one line.
     ///
     /// # Errors
-    /// [`SyncError::Witness`], an `error` of the witness among them.
+    /// [`SyncError::Witness`], also when the witness replies with an `error`.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, SyncError> {
         self.say(request)?;
         self.reply()
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// All sessions, with the highest number of each.
+    /// All sessions, with the highest acknowledged number of each.
     ///
     /// # Errors
     /// [`SyncError::Witness`].
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// What is known of one session.
+    /// The session with this identity, and its highest acknowledged number.
     ///
     /// # Errors
     /// [`SyncError::Witness`].
@@ -152,11 +152,11 @@ fn trouble(address: &str, reason: String) -> SyncError {
     SyncError::Witness { address: address.to_owned(), reason }
 }
 
-/// What has come back from the witness.
+/// The state that the listening threads have received from the witness.
 #[derive(Default)]
 struct Heard {
     confirmed: u64,
-    /// The connection of this number is gone.
+    /// The highest number of a connection that is broken.
     broken: u64,
 }
 
@@ -172,13 +172,13 @@ impl Ear {
     }
 }
 
-/// The writer's side: tells numbers without waiting for answers, and connects again by itself.
+/// The writer's side: sends numbers without waiting for answers, and reconnects by itself.
 pub(crate) struct Link<'a> {
     contact: &'a Contact,
     session: &'a Session,
     asked: Asked<'a>,
     stream: TcpStream,
-    /// Counts connections.
+    /// The number of the current connection.
     number: u64,
     ear: Arc<Ear>,
 }
@@ -199,10 +199,11 @@ impl<'a> Link<'a> {
         self.ear.lock().confirmed
     }
 
-    /// Tells that everything up to `number` is durable.
+    /// Sends a request, such as the message that everything up to a number is durable. Reconnects
+    /// if the connection is broken.
     ///
     /// # Errors
-    /// [`SyncError::Witness`] when the witness could not be reached for as long as the timeout.
+    /// [`SyncError::Witness`] when the witness was unreachable for as long as the timeout.
     pub(crate) fn tell(&mut self, request: &Request) -> Result<(), SyncError> {
         if self.ear.lock().broken < self.number && self.write(request).is_ok() {
             return Ok(());
@@ -217,7 +218,7 @@ impl<'a> Link<'a> {
     }
 
     fn again(&mut self) -> Result<(), SyncError> {
-        // Ends the thread that listens to the old one.
+        // Ends the thread that listens on the old connection.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         let start = Instant::now();
         loop {
@@ -233,8 +234,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Waits until the witness has kept `number`; what `last` says is told again where the
-    /// connection was lost.
+    /// Waits until the witness has kept `number`. If the connection was lost, it sends `last`
+    /// again.
     ///
     /// # Errors
     /// [`SyncError::Witness`] when that takes longer than the timeout.
@@ -251,7 +252,7 @@ impl<'a> Link<'a> {
                 self.again()?;
                 self.write(last)?;
             } else {
-                // Looks again now and then: nothing wakes it when the time is over.
+                // The wait is short, because no event wakes this thread when the timeout is over.
                 self.ear.changed.wait_for(&mut heard, Duration::from_millis(50));
             }
             if start.elapsed() > self.contact.timeout {
@@ -268,7 +269,8 @@ impl Drop for Link<'_> {
     }
 }
 
-/// Connects, begins or goes on, and starts a thread that listens until the connection is gone.
+/// Connects, begins or continues the session, and starts a thread that listens until the connection
+/// breaks.
 fn connect(contact: &Contact, session: &Session, ear: &Arc<Ear>, number: u64) -> Result<TcpStream, SyncError> {
     let address = &contact.address;
     let mut connection = Connection::open(contact)?;
@@ -280,7 +282,8 @@ fn connect(contact: &Contact, session: &Session, ear: &Arc<Ear>, number: u64) ->
         heard.confirmed = heard.confirmed.max(kept);
     }
     let stream = connection.stream.try_clone().map_err(|error| trouble(address, error.to_string()))?;
-    // Silence is no fault of the connection while the disk is busy.
+    // The witness may be silent for long while the writer's disk is busy, so there is no read
+    // timeout.
     stream.set_read_timeout(None).map_err(|error| trouble(address, error.to_string()))?;
     let ear = Arc::clone(ear);
     let listen = move || {

@@ -1,6 +1,6 @@
-//! Where a file is, told so that it is known again after a restart: the file system by its own
-//! identity, the directory by its inode, since names of devices and directories may lead elsewhere
-//! by then.
+//! Identifies the location of a file so that it can be recognised after a reboot: the file system
+//! by its own identity, the directory by its inode. Names of devices and directories are not
+//! enough, since they may refer to something else by then.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -12,11 +12,11 @@ use super::protocol::Session;
 use crate::synctest::error::SyncError;
 use crate::synctest::parent;
 
-/// `BTRFS_SUPER_MAGIC`: all its subvolumes have one UUID.
+/// `BTRFS_SUPER_MAGIC`: all subvolumes of a btrfs share one UUID.
 const BTRFS: u64 = 0x9123_683e;
 
-/// The identity of the file system that something open is on: `uuid-…`, or `fsid-…` where it has no
-/// UUID or the kernel does not tell it; empty where nothing tells it.
+/// The identity of the file system of an open file or directory: `uuid-…`, or `fsid-…` if it has no
+/// UUID or the kernel does not report it; empty if there is neither.
 pub(crate) fn file_system_of(fd: impl AsFd) -> String {
     let fsid = rustix::fs::fstatvfs(&fd).map_or(0, |stat| stat.f_fsid);
     let btrfs = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type as u64 & 0xffff_ffff == BTRFS);
@@ -30,17 +30,17 @@ pub(crate) fn file_system_of(fd: impl AsFd) -> String {
     }
 }
 
-/// The inode of the directory that a file is in.
+/// The inode of a file's directory.
 pub(crate) fn directory_of(path: &Path) -> Result<u64, SyncError> {
     let directory = parent(path);
     Ok(std::fs::metadata(directory).map_err(SyncError::system("look at", directory))?.ino())
 }
 
-/// Makes sure that `path` is where the blocks of a session were written, whether the file is there
-/// or not. Only then does it mean anything that they are not.
+/// Checks that `path` is the location to which the blocks of a session were written, whether the
+/// file exists or not. Only then does their absence mean anything.
 ///
 /// # Errors
-/// [`SyncError::Asked`] when it is elsewhere, or that cannot be told.
+/// [`SyncError::Asked`] when the location differs, or when that cannot be determined.
 pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError> {
     let elsewhere = |why: String| {
         Err(SyncError::Asked(format!(
@@ -49,10 +49,10 @@ pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError
             session.identity
         )))
     };
-    // What the name leads to, like that of the session.
+    // The resolved path, since the session's path is resolved too.
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory: PathBuf = parent(&real).to_owned();
-    // A FIFO in its place would be waited for.
+    // Opening a FIFO of this name would block.
     let only = OFlags::DIRECTORY.bits().cast_signed();
     let open = match std::fs::File::options().read(true).custom_flags(only).open(&directory) {
         Ok(open) => open,

@@ -1,50 +1,50 @@
-//! The lines between a writer, or whoever checks, and the witness: UTF-8 over TCP, each ended by a
-//! line feed and no longer than [`LONGEST`] bytes. The witness begins with [`GREETING`]; one that
-//! has a secret adds a challenge, and hears nothing before `prove`. Nothing is encrypted: for
-//! networks in which others may not listen.
+//! The protocol between a writer, or a checker, and the witness: lines of UTF-8 over TCP, each
+//! ended by a line feed and no longer than [`LONGEST`] bytes. The witness sends [`GREETING`] first.
+//! A witness with a secret adds a challenge, and accepts nothing before `prove`. Nothing is
+//! encrypted, so the protocol is for networks in which nobody else can listen.
 //!
 //! | to the witness | answer | meaning |
 //! |---|---|---|
-//! | `prove PROOF` | `ok 0` | the writer knows the secret ([`Secret`](super::Secret)) |
-//! | `begin ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | `ok N` | a session begins, or goes on after the connection was lost; N is known of it |
-//! | `done N` | `ok M` | everything up to N is acknowledged by the disk; the witness has kept M ≥ N durably. One answer may be for several lines |
+//! | `prove PROOF` | `ok 0` | the writer proves that it has the secret ([`Secret`](super::Secret)) |
+//! | `begin ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | `ok N` | a session begins, or continues after a lost connection; N is its highest kept number |
+//! | `done N` | `ok M` | the disk has acknowledged everything up to N; the witness has kept M ≥ N durably. One answer may be for several lines |
 //! | `end N` | `ok N` | as `done`, and the writer stops |
-//! | `ask ID` | `session N ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | what is known |
+//! | `ask ID` | `session N ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | the session and its highest kept number |
 //! | `list` | `session …` for each, then `end` | |
 //! | anything else | `error WORDS` | and the connection is closed |
 //!
 //! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST, PATH, FS and METHOD every byte
-//! but letters, digits and `/ . _ -` of ASCII is written as `%` and two hexadecimal digits; an
-//! empty one as `%`.
+//! except the ASCII letters, digits and `/ . _ -` is written as `%` and two hexadecimal digits. An
+//! empty value is written as `%`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::identity::Identity;
 
-/// What a witness says first.
+/// The first line of a witness.
 pub const GREETING: &str = "dio-synctest 2";
 
-/// Bytes of the longest line, with its end: a path has 4096 at most, each written as three.
+/// Bytes of the longest line, including its end: a path has at most 4096 bytes, and each may take
+/// three.
 pub const LONGEST: usize = 16384;
 
-/// What is known of a session from its beginning.
+/// The description of a session, fixed at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// Its identity.
     pub identity: Identity,
     /// Bytes of a block.
     pub size: u64,
-    /// Blocks of the ring.
+    /// Number of blocks of the ring.
     pub slots: u64,
-    /// The writer's machine since it was started (`/proc/sys/kernel/random/boot_id`).
+    /// Identifies a boot of the writer's machine (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
     /// Name of the writer's machine.
     pub host: String,
-    /// The file, absolute.
+    /// The absolute path of the file.
     pub path: String,
-    /// The file system that it is on: its UUID, or what else tells it from others; empty where
-    /// nothing does.
+    /// The identity of its file system: the UUID, or another identifier; empty if there is none.
     pub file_system: String,
     /// Inode of its directory.
     pub directory: u64,
@@ -52,33 +52,33 @@ pub struct Session {
     pub method: String,
 }
 
-/// What the witness is told or asked.
+/// A request to the witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The writer knows the secret.
+    /// The writer proves that it has the secret.
     Prove(String),
-    /// A session begins or goes on.
+    /// A session begins or continues.
     Begin(Session),
-    /// Everything up to this number is acknowledged by the disk.
+    /// The disk has acknowledged everything up to this number.
     Done(u64),
-    /// The same, and the writer stops.
+    /// As [`Request::Done`], and the writer stops.
     End(u64),
-    /// What is known of a session.
+    /// Asks for one session.
     Ask(Identity),
-    /// What is known of all.
+    /// Asks for all sessions.
     List,
 }
 
-/// What the witness says.
+/// A reply of the witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It has kept this number durably.
+    /// The witness has kept this number durably.
     Ok(u64),
-    /// A session and the highest number acknowledged.
+    /// A session and its highest acknowledged number.
     Session(u64, Session),
     /// The end of a list.
     End,
-    /// Why not.
+    /// The reason of a refusal.
     Error(String),
 }
 

@@ -1,9 +1,10 @@
-//! What the witness keeps: in a directory a file `ID.session` for each session, its `begin` line
-//! and then a line `done N` for each highest number that was kept, or `end N` where the writer
-//! stopped of its own accord. A last line without its end was being written when the witness lost
-//! its own power.
+//! The sessions that a witness keeps. A directory has one file `ID.session` for each session. The
+//! file contains the session's `begin` line, and then a line `done N` for each highest number that
+//! was kept, or `end N` if the writer ended the session. A last line without a line feed is one
+//! that was being written when the witness lost power.
 //!
-//! A file that has grown long is replaced by one with the `begin` line and the newest other one.
+//! A file that has grown long is replaced by a file with the `begin` line and the newest other
+//! line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,32 +22,33 @@ use super::protocol::{Request, Session};
 use super::session_file::{Lines, SessionFile, open_regular};
 use crate::synctest::error::SyncError;
 
-/// Sessions that a witness keeps at most: each costs a descriptor.
+/// The most sessions that a witness keeps: each costs a descriptor.
 const MOST: usize = 512;
 
-/// Sessions with numbers that one network may begin.
+/// The most sessions with numbers that one network may begin.
 const PER_NETWORK_MAX: usize = 64;
 
-/// A session whose writer stopped of its own accord is forgotten after so long.
+/// How long a session is kept after its writer has ended it.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A session without a number, of which nothing could be proved, is forgotten after so long, or
-/// when there is no room.
+/// How long a session without a number is kept, since nothing can be proved of it. It is forgotten
+/// earlier if room is needed.
 const UNWRITTEN_KEPT: Duration = Duration::from_secs(3600);
 
-/// One session as it is kept.
+/// One kept session.
 #[derive(Debug)]
 pub struct Kept {
-    /// From its beginning.
+    /// The description of the session, fixed at its beginning.
     pub session: Session,
-    /// The highest number that is durable here.
+    /// The highest number that the witness has kept durably.
     pub highest: u64,
     has_ended: bool,
-    /// When its last line was written.
+    /// The time at which its last line was written.
     written: SystemTime,
-    /// The network that began it since the witness was started.
+    /// The network that began the session; unknown after a restart of the witness.
     network: Option<IpAddr>,
-    /// Open since a number was kept; the next number replaces a file that is not open.
+    /// The file, which stays open after a number was kept. If it is `None`, the next number
+    /// replaces the file.
     file: Option<SessionFile>,
 }
 
@@ -54,8 +56,8 @@ impl Kept {
     /// Reads the file of a session.
     ///
     /// # Errors
-    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is none, or no
-    /// regular file.
+    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is not a session,
+    /// or not a regular file.
     pub fn read(path: &Path) -> Result<Kept, SyncError> {
         let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
         let open = open_regular(path, OFlags::empty()).map_err(SyncError::system("open", path))?;
@@ -76,13 +78,14 @@ impl Kept {
         Ok(Kept { session, highest, has_ended, written, network: None, file: None })
     }
 
-    /// Keeps a number durably, and that the writer `ends` with it; lower ones than before are kept
-    /// already.
+    /// Keeps a number durably. `ends` says that the writer ends the session with it. A number below
+    /// the highest needs no write, since it is kept already.
     fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
         if number > self.highest || ends && !self.has_ended {
             let number = number.max(self.highest);
             let line = format!("{}\n", if ends { Request::End(number) } else { Request::Done(number) });
-            // Taken out until all is durable: nothing is appended to what a failed write has left.
+            // The file is taken out of `self` until everything is durable, so that nothing is ever
+            // appended to the remains of a failed write.
             let file = match self.file.take().filter(|file| file.has_room(&line)) {
                 Some(file) => file.append(&line)?,
                 None => SessionFile::replace(path, &(first_line(&self.session) + &line))?,
@@ -93,14 +96,14 @@ impl Kept {
         Ok(self.highest)
     }
 
-    /// Whether the session may be forgotten.
+    /// Whether the session may be forgotten by its age.
     fn has_expired(&self) -> bool {
         let age = self.written.elapsed().unwrap_or_default();
         self.highest == 0 && age > UNWRITTEN_KEPT || self.has_ended && age > ENDED_KEPT
     }
 }
 
-/// A session that a connection has begun. As long as it exists, the session is not forgotten.
+/// A session in use by a connection. As long as this exists, the session is not forgotten.
 #[derive(Debug)]
 pub(super) struct Held(Arc<Mutex<Kept>>);
 
@@ -109,7 +112,7 @@ impl Held {
         self.0.lock().session.identity
     }
 
-    /// The highest number that is kept.
+    /// The highest kept number.
     pub(super) fn highest(&self) -> u64 {
         self.0.lock().highest
     }
@@ -123,25 +126,25 @@ fn first_line(session: &Session) -> String {
 #[derive(Debug)]
 pub struct Records {
     directory: PathBuf,
-    /// Files that were passed over, and why.
+    /// Files that were skipped, and why.
     passed_over: Vec<String>,
-    /// Sessions whose file has not even a first line, because the witness lost its power: nothing
-    /// was answered.
+    /// Sessions whose file lacks even a complete first line, because the witness lost power. No
+    /// writer has received an answer about such a session.
     unfinished: BTreeSet<Identity>,
     sessions: Mutex<Sessions>,
 }
 
 type Sessions = BTreeMap<Identity, Arc<Mutex<Kept>>>;
 
-/// Whether a regular file has no whole line.
+/// Whether a regular file contains no complete line.
 fn has_no_line(path: &Path) -> bool {
     let open = open_regular(path, OFlags::NOFOLLOW);
     open.ok().flatten().is_some_and(|(file, _)| matches!(Lines::of(file).next(), Ok(None)))
 }
 
 impl Records {
-    /// Those in a directory, which is made if it is not there. Files with the name of a session
-    /// that are none are [passed over](Records::passed_over).
+    /// Reads the sessions in a directory, which is created if it does not exist. Files that have
+    /// the name of a session but are not sessions are [skipped](Records::passed_over).
     ///
     /// # Errors
     /// [`SyncError::System`].
@@ -170,8 +173,7 @@ impl Records {
         Ok(Records { directory: directory.to_owned(), passed_over, unfinished, sessions: Mutex::new(sessions) })
     }
 
-    /// Files of the directory that are no sessions although their names say so, each with the
-    /// reason.
+    /// Files that have the name of a session but are not sessions, each with the reason.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
@@ -184,10 +186,10 @@ impl Records {
         self.sessions.lock()
     }
 
-    /// Begins a session for a connection from a network, or goes on with it.
+    /// Begins or continues a session for a connection from a network.
     ///
     /// # Errors
-    /// In words for whoever asked.
+    /// The reason, as text for the client.
     pub(super) fn begin(&self, session: &Session, network: IpAddr) -> Result<Held, String> {
         let mut sessions = self.sessions();
         if let Some(kept) = sessions.get(&session.identity) {
@@ -208,14 +210,15 @@ impl Records {
         Ok(Held(kept))
     }
 
-    /// Forgets sessions that have expired and, where there is no room, the oldest without a number.
+    /// Forgets expired sessions and, if there is no room, the oldest unused session without a
+    /// number.
     fn make_room(&self, sessions: &mut Sessions, network: IpAddr) -> Result<(), String> {
         let mut unwritten = Vec::new();
         let mut of_network = 0;
         let mut expired = Vec::new();
         for (identity, kept) in sessions.iter() {
             let in_use = Arc::strong_count(kept) > 1;
-            // One that is being synced now is in use. It is not waited for.
+            // A session that is being synced now is in use. This function does not wait for it.
             let Some(kept) = kept.try_lock() else { continue };
             if !in_use && kept.has_expired() {
                 expired.push(*identity);
@@ -233,7 +236,7 @@ impl Records {
         expired.extend(unwritten.into_iter().take(1_usize.saturating_sub(room)).map(|(_, identity)| identity));
         for identity in expired {
             sessions.remove(&identity);
-            // One that stays is read again when the witness is started again.
+            // If the removal fails, the next start of the witness reads the file again.
             let _ = std::fs::remove_file(self.path(identity));
         }
         if sessions.len() >= MOST {
@@ -244,26 +247,26 @@ impl Records {
         Ok(())
     }
 
-    /// Keeps a number of a session that has begun, and whether the writer `ends` with it; the
-    /// highest that is kept.
+    /// Keeps a number of a session that has begun. `ends` says that the writer ends the session
+    /// with it. Returns the highest kept number.
     ///
     /// # Errors
-    /// In words for whoever asked.
+    /// The reason, as text for the client.
     pub(super) fn keep(&self, session: &Held, number: u64, ends: bool) -> Result<u64, String> {
-        // Others are not kept waiting while this one is synced.
+        // Only this session is locked, so that others need not wait for its sync.
         let mut kept = session.0.lock();
         let path = self.path(kept.session.identity);
         kept.keep(number, ends, &path).map_err(|error| format!("cannot keep it: {error}"))
     }
 
-    /// What is known of a session.
+    /// A session and its highest kept number.
     pub fn find(&self, identity: Identity) -> Option<(u64, Session)> {
         let kept = self.sessions().get(&identity).cloned()?;
         let kept = kept.lock();
         Some((kept.highest, kept.session.clone()))
     }
 
-    /// The identities of all.
+    /// The identities of all sessions.
     pub fn all(&self) -> Vec<Identity> {
         self.sessions().keys().copied().collect()
     }
@@ -309,7 +312,7 @@ mod tests {
             let other = Session { slots: 9, ..one.clone() };
             assert!(records.begin(&other, HERE).is_err());
         }
-        // The witness lost its power while it wrote a line.
+        // The witness lost power while it wrote a line.
         let path = place.join(format!("{}.session", one.identity));
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(b"done 1").unwrap();
@@ -339,13 +342,12 @@ mod tests {
         assert!(!records.passed_over().concat().contains('\u{1b}'));
         let first = records.begin(&one, HERE).unwrap();
         assert_eq!(records.keep(&first, 3, false), Ok(3));
-        // What a damaged one has is not written over.
+        // A damaged file is not overwritten.
         assert!(records.begin(&two, HERE).unwrap_err().contains("exists"));
         assert_eq!(Kept::read(&name(&one)).unwrap().highest, 3);
     }
 
-    /// Whatever moment the witness loses its power in, the file has the newest number that was
-    /// acknowledged.
+    /// Whenever the witness loses power, the file has the newest acknowledged number.
     #[test]
     fn the_file_of_many_numbers_stays_short_and_always_has_the_newest() {
         let directory = tempfile::tempdir().unwrap();
@@ -393,7 +395,7 @@ mod tests {
         assert!(std::fs::read_to_string(&path).unwrap() == expected, "{} bytes", path.metadata().unwrap().len());
     }
 
-    /// No line of a session is longer than those of the protocol.
+    /// A line of a session's file cannot be longer than a line of the protocol.
     #[test]
     fn a_file_with_an_endless_line_is_no_session() {
         let directory = tempfile::tempdir().unwrap();
@@ -415,7 +417,7 @@ mod tests {
             let records = Records::open(directory.path()).unwrap();
             let held: Vec<Held> = all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
             records.keep(&held[0], 5, false).unwrap();
-            // An end that tells no new number is kept too.
+            // An end without a new number is kept too.
             records.keep(&held[0], 5, true).unwrap();
             records.keep(&held[1], 5, false).unwrap();
             records.keep(&held[3], 5, true).unwrap();

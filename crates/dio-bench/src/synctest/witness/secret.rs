@@ -1,4 +1,4 @@
-//! A secret that a witness shares with its writers: whoever does not know it is not heard.
+//! A secret that a witness shares with its writers: a client that does not have it is rejected.
 //!
 //! The witness sends a challenge, 128 random bits, with its greeting. The answer is the keyed
 //! BLAKE3 hash of the challenge, with a key derived from the secret. The secret itself is never
@@ -11,15 +11,14 @@ use std::path::Path;
 
 use crate::synctest::error::SyncError;
 
-/// Names what the key is for, so that the same secret elsewhere gives another key
-/// (`blake3::derive_key`).
+/// The context string of the key derivation (`blake3::derive_key`), so that the same secret yields
+/// another key elsewhere.
 const PURPOSE: &str = "dio synctest 2026-11-23 proof of a writer to its witness";
 
-/// Bytes that a secret has at least: fewer could be guessed from one proof that somebody has
-/// overheard.
+/// The fewest bytes of a secret: a shorter one could be guessed from a single overheard proof.
 const SHORTEST: usize = 16;
 
-/// Bytes that are read of its file at most.
+/// The most bytes of its file.
 const LONGEST: u64 = 4096;
 
 /// A secret, as a key.
@@ -33,11 +32,11 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The contents of a file, without line feeds at the end.
+    /// Reads the secret from a file; line feeds at the end are dropped.
     ///
     /// # Errors
-    /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when others than its
-    /// owner may read or write it, or it is too short or too long.
+    /// [`SyncError::System`] when the file cannot be read; [`SyncError::Asked`] when users other
+    /// than its owner may access it, or when the secret is too short or too long.
     pub fn read(path: &Path) -> Result<Secret, SyncError> {
         let file = std::fs::File::open(path).map_err(SyncError::system("open", path))?;
         let found = file.metadata().map_err(SyncError::system("look at", path))?;
@@ -55,15 +54,15 @@ impl Secret {
         }
     }
 
-    /// The answer to `challenge`, in hexadecimal digits; only this secret gives it.
+    /// The answer to `challenge`, in hexadecimal digits. It cannot be computed without the secret.
     pub(crate) fn proof(&self, challenge: &str) -> String {
         blake3::keyed_hash(&self.0, challenge.as_bytes()).to_hex().to_string()
     }
 
-    /// Whether `proof` is the answer to `challenge`. Takes as long for every answer of the right
-    /// length.
+    /// Whether `proof` is the answer to `challenge`. The time does not depend on the contents of a
+    /// proof of the right length.
     pub(crate) fn is_proved(&self, challenge: &str, proof: &str) -> bool {
-        // Hashes are compared in constant time.
+        // BLAKE3 hashes are compared in constant time.
         blake3::Hash::from_hex(proof).is_ok_and(|proof| proof == blake3::keyed_hash(&self.0, challenge.as_bytes()))
     }
 }

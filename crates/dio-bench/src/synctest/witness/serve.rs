@@ -1,4 +1,4 @@
-//! The witness: listens, keeps what it is told, answers what it is asked.
+//! The witness: accepts connections, keeps numbers, and answers questions.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,59 +18,61 @@ use super::secret::Secret;
 use crate::synctest::error::SyncError;
 use crate::synctest::work::Asked;
 
-/// Connections that are heard, at a time.
+/// The most authenticated connections at a time.
 const HEARD_MAX: usize = 64;
 
-/// Of these, connections of one network.
+/// The most authenticated connections of one network.
 const HEARD_PER_NETWORK_MAX: usize = 16;
 
-/// Connections of strangers at a time.
+/// The most unauthenticated connections at a time.
 const STRANGERS_MAX: usize = 128;
 
-/// Of these, connections of one network.
+/// The most unauthenticated connections of one network.
 const STRANGERS_PER_NETWORK_MAX: usize = 32;
 
-/// Threads at a time: of both pools, and of connections that were replaced and end.
+/// The most threads at a time: those of both pools, and those of replaced connections that are
+/// about to end.
 const THREADS_MAX: usize = 2 * (HEARD_MAX + STRANGERS_MAX);
 
-/// Lines about refusals in ten seconds, and lines about sessions.
+/// The most lines about refusals in ten seconds, and the most lines about sessions.
 const REFUSALS_MAX: u64 = 10;
 const SESSION_LINES_MAX: u64 = 200;
 
-/// Bytes of answers that are put together before they are sent.
+/// Bytes of answers that are collected before they are sent.
 const BATCH: usize = 64 << 10;
 
-/// How often a thread that waits looks whether it is to end.
+/// How often a waiting thread checks whether it has to end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A connection on which nothing has come for so long is given up: the power of its machine is
-/// gone.
+/// How long a connection may be silent. After that time the writer's machine is assumed to have
+/// lost power.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Whoever has not begun a session within this time makes room for others.
+/// A connection that has had no session for this long is closed, to make room for others.
 const STRANGER: Duration = Duration::from_secs(10);
 
-/// Whoever has not proved within this time that the secret is known is not heard.
+/// How long a client may take to prove that it has the secret.
 const PROOF: Duration = Duration::from_secs(5);
 
-/// Something that a person at the witness may want to see.
+/// An event for the operator of the witness.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A session began or went on.
+    /// A session began or was continued.
     Begun(SocketAddr, Session, u64),
-    /// The writer stopped of its own accord.
+    /// The writer ended the session.
     Ended(Identity, u64),
-    /// A writer's connection is gone.
+    /// A writer's connection broke.
     Lost(Identity, u64),
-    /// A connection was refused or closed, in words. They may be the stranger's: escape them.
+    /// A connection was refused or closed, with the reason. The text may come from the remote side:
+    /// escape it.
     Refused(SocketAddr, String),
-    /// So many lines about refusals were left out.
+    /// Number of lines about refusals that were left out.
     RefusalsLeftOut(u64),
-    /// So many lines about sessions were left out.
+    /// Number of lines about sessions that were left out.
     SessionsLeftOut(u64),
 }
 
-/// A witness that listens.
+/// A listening witness.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -79,11 +81,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address, and keeps sessions in a directory. With a `secret` only those are
-    /// heard who know it.
+    /// Listens at an address, and keeps sessions in a directory. With a `secret`, clients that do
+    /// not have it are rejected.
     ///
     /// # Errors
-    /// [`SyncError::Witness`] when the address cannot be had; those of [`Records::open`].
+    /// [`SyncError::Witness`] when this process cannot listen at the address; the errors of
+    /// [`Records::open`].
     pub fn bind(address: &str, directory: &Path, secret: Option<Secret>) -> Result<Server, SyncError> {
         let records = Records::open(directory)?;
         let failed = |error: io::Error| SyncError::Witness {
@@ -95,20 +98,20 @@ impl Server {
         Ok(Server { listener, records, secret })
     }
 
-    /// Where it listens.
+    /// The address that the witness listens at.
     ///
     /// # Errors
-    /// The system's.
+    /// Any error of `getsockname(2)`.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What is kept.
+    /// The kept sessions.
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// Serves until `asked` says that it is to end.
+    /// Serves until `asked` returns true.
     pub fn run(&self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
         let (refusals, sessions) = (Lines::new(REFUSALS_MAX), Lines::new(SESSION_LINES_MAX));
         let limited = |event: Event| {
@@ -127,7 +130,8 @@ impl Server {
                 left_out(false);
                 let (stream, from) = match self.listener.accept() {
                     Ok(accepted) => accepted,
-                    // None there, or one that is gone again, or no descriptors for the moment.
+                    // No connection is waiting, it has gone already, or there is no free descriptor
+                    // now.
                     Err(_) => {
                         std::thread::sleep(LOOK / 4);
                         continue;
@@ -161,8 +165,8 @@ impl Server {
     }
 }
 
-/// Everybody who is connected. A connection is a stranger's until the secret is proved or, where
-/// there is none, until a session has begun.
+/// All connections. A connection is a stranger's until it has proved the secret or, if there is no
+/// secret, until it has begun a session.
 struct Callers {
     strangers: Pool<Arc<TcpStream>>,
     heard: Pool<Arc<TcpStream>>,
@@ -182,11 +186,11 @@ impl Default for Callers {
 /// A connection in a pool.
 type Place<'a> = Seat<'a, Arc<TcpStream>>;
 
-/// Puts a connection in a pool, and closes the one that it replaces.
+/// Adds a connection to a pool, and closes the connection that it replaces.
 fn seat<'a>(pool: &'a Pool<Arc<TcpStream>>, from: SocketAddr, stream: &Arc<TcpStream>) -> Result<Place<'a>, String> {
     let (seat, replaced) = pool.enter(from.ip(), Arc::clone(stream))?;
     if let Some(replaced) = replaced {
-        // Its thread ends by itself.
+        // The thread of the replaced connection notices that and ends.
         let _ = replaced.shutdown(Shutdown::Both);
     }
     Ok(seat)
@@ -199,19 +203,19 @@ struct Client<'a> {
     callers: &'a Callers,
     seat: Place<'a>,
     is_stranger: bool,
-    /// As long as it has not proved that it knows the secret: that, and the challenge that it was
-    /// sent.
+    /// The secret and the challenge that was sent, until the client has proved that it has the
+    /// secret.
     unproved: Option<(&'a Secret, String)>,
     session: Option<Held>,
-    /// Of this connection, kept.
+    /// The highest number that this connection has sent and that is kept.
     highest: u64,
     since: Instant,
 }
 
-/// What a number of lines come to.
+/// The combined result of several lines.
 #[derive(Default)]
 struct Heard {
-    /// The highest number that was told.
+    /// The highest received number.
     highest: Option<u64>,
     ended: bool,
     replies: String,
@@ -230,10 +234,10 @@ impl<'a> Client<'a> {
         Client { server, stream, from, callers, seat, is_stranger: true, unproved, session, highest: 0, since }
     }
 
-    /// Takes a connection out of the pool of strangers.
+    /// Moves a connection from the pool of strangers to the other pool.
     fn is_heard(&mut self) -> Result<(), String> {
         if self.is_stranger {
-            // The old seat is given up.
+            // The assignment drops the old seat.
             self.seat = seat(&self.callers.heard, self.from, &self.stream)?;
             self.is_stranger = false;
         }
@@ -243,7 +247,7 @@ impl<'a> Client<'a> {
     fn serve(&mut self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
         let outcome = self.talk(tell, asked);
         if let Err(words) = outcome {
-            // Whoever is gone does not hear it.
+            // The client may be gone, so errors are ignored.
             let _ = self.send(&format!("{}\n", Reply::Error(words.clone())), asked);
             tell(Event::Refused(self.from, words));
         }
@@ -267,7 +271,7 @@ impl<'a> Client<'a> {
         self.send(&format!("{greeting}\n"), asked)
     }
 
-    /// Sends all of it, to whoever takes it in time.
+    /// Sends all of `text`, or fails if the client does not receive it in time.
     fn send(&mut self, text: &str, asked: Asked<'_>) -> Result<(), String> {
         let (mut rest, start) = (text.as_bytes(), Instant::now());
         while !rest.is_empty() {
@@ -306,7 +310,7 @@ impl<'a> Client<'a> {
                     }
                     continue;
                 }
-                // Gone: what it said before was kept.
+                // The connection broke; everything that it sent before is kept.
                 Err(_) => return Ok(()),
             };
             heard_last = Instant::now();
@@ -320,7 +324,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Answers some whole lines. What was understood before one that is not is kept.
+    /// Answers some complete lines. If one line is invalid, the lines before it still count.
     fn answer(&mut self, lines: &[u8], tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) -> Result<(), String> {
         let mut heard = Heard::default();
         let mut outcome = Ok(());
@@ -331,11 +335,11 @@ impl<'a> Client<'a> {
             }
         }
         if let (Some(session), Some(number)) = (&self.session, heard.highest) {
-            // One sync for all that was heard at once.
+            // All numbers that arrived together need a single sync.
             self.highest = self.server.records.keep(session, number, heard.ended)?;
             heard.replies.push_str(&format!("{}\n", Reply::Ok(self.highest)));
         }
-        // Before whoever it is goes away for it.
+        // The event is reported before the reply, since the client may disconnect at the reply.
         if let Some(session) = self.session.take_if(|_| heard.ended) {
             tell(Event::Ended(session.identity(), self.highest));
             self.since = Instant::now();
@@ -344,7 +348,7 @@ impl<'a> Client<'a> {
         outcome
     }
 
-    /// Adds an answer, and sends what has come together where that is much.
+    /// Adds an answer, and sends the collected answers if there are many.
     fn reply(&mut self, heard: &mut Heard, reply: &Reply, asked: Asked<'_>) -> Result<(), String> {
         heard.replies.push_str(&format!("{reply}\n"));
         if heard.replies.len() >= BATCH {
@@ -398,7 +402,7 @@ impl<'a> Client<'a> {
                 self.reply(heard, &found, asked)?;
             }
             Request::List => {
-                // One at a time: whoever asks again and again fills no memory.
+                // Sessions are sent one at a time, so that repeated requests do not fill memory.
                 for (number, session) in records.all().into_iter().filter_map(|identity| records.find(identity)) {
                     self.reply(heard, &Reply::Session(number, session), asked)?;
                 }

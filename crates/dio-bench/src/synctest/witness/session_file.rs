@@ -1,5 +1,5 @@
-//! The file of a session. It stays short however many numbers are kept, and is read line by line,
-//! so that neither a long file nor an endless line fills memory.
+//! The file of a session. It stays short however many numbers are kept, and it is read line by
+//! line, so that neither a long file nor a very long line fills memory.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -11,10 +11,10 @@ use rustix::fs::OFlags;
 use super::protocol::{LONGEST, Request};
 use crate::synctest::parent;
 
-/// A file that would grow longer is replaced.
+/// A file that would become longer is replaced.
 const LENGTH_MAX: u64 = 64 << 10;
 
-/// The file of a session, open at its end.
+/// The file of a session, opened for appending.
 #[derive(Debug)]
 pub(super) struct SessionFile {
     file: File,
@@ -22,18 +22,19 @@ pub(super) struct SessionFile {
 }
 
 impl SessionFile {
-    /// Makes a file with these lines, durably. What has the name already, a link too, is an error.
+    /// Creates a file with these lines, durably. It is an error if the name exists, even as a link.
     pub(super) fn create(path: &Path, lines: &str) -> io::Result<SessionFile> {
         let made = SessionFile::create_unnamed(path, lines)?;
         sync_names(path)?;
         Ok(made)
     }
 
-    /// Puts a file with these lines in the place of what has the name, durably. After a crash the
-    /// name leads to the old file or to the new one, and either is whole.
+    /// Replaces the file of this name by one with these lines, durably. After a crash the name
+    /// refers to the old file or to the new one, and both are complete.
     pub(super) fn replace(path: &Path, lines: &str) -> io::Result<SessionFile> {
         let temporary = path.with_extension("new");
-        // A witness that lost its power may have left one, and somebody else a link.
+        // A witness that lost power may have left such a file, or another user may have put a link
+        // there.
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -44,7 +45,7 @@ impl SessionFile {
         Ok(made)
     }
 
-    /// Makes a durable file whose name need not be durable.
+    /// Creates a durable file; its name need not be durable.
     fn create_unnamed(path: &Path, lines: &str) -> io::Result<SessionFile> {
         let mut file = File::options().append(true).create_new(true).open(path)?;
         file.write_all(lines.as_bytes())?;
@@ -52,14 +53,14 @@ impl SessionFile {
         Ok(SessionFile { file, length: lines.len() as u64 })
     }
 
-    /// Whether the file stays short with these bytes more.
+    /// Whether the file stays within the limit after `line` is appended.
     pub(super) fn has_room(&self, line: &str) -> bool {
         self.length + line.len() as u64 <= LENGTH_MAX
     }
 
-    /// Appends a line, durably. After an error it is not known what the file ends with.
+    /// Appends a line, durably. After an error the end of the file is undefined.
     pub(super) fn append(mut self, line: &str) -> io::Result<SessionFile> {
-        // One write, so that a line is not mixed with anything.
+        // One write, so that the line is not interleaved with other data.
         self.file.write_all(line.as_bytes())?;
         self.file.sync_data()?;
         self.length += line.len() as u64;
@@ -71,7 +72,7 @@ fn sync_names(path: &Path) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 
-/// Opens a file to read, without waiting for a FIFO; `None` if it is no regular file.
+/// Opens a file for reading, without blocking on a FIFO; `None` if it is not a regular file.
 pub(super) fn open_regular(path: &Path, flags: OFlags) -> io::Result<Option<(File, Metadata)>> {
     let flags = (flags | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
@@ -90,11 +91,11 @@ impl Lines {
         Lines { reader: BufReader::new(file), line: Vec::new() }
     }
 
-    /// Reads the next line; `None` at the end, and at a line that was not finished, because the
-    /// witness lost its power.
+    /// Reads the next line. `None` at the end of the file, and at an incomplete line, which means
+    /// that the witness lost power.
     ///
     /// # Errors
-    /// `InvalidData` for what is no line of the protocol, or longer than any.
+    /// `InvalidData` for a line that is not part of the protocol or is too long.
     pub(super) fn next(&mut self) -> io::Result<Option<Request>> {
         self.line.clear();
         self.reader.by_ref().take(LONGEST as u64).read_until(b'\n', &mut self.line)?;

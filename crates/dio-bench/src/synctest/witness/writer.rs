@@ -1,4 +1,5 @@
-//! The machine whose plug is pulled: writes numbered blocks, syncs, and tells the witness.
+//! The writer, on the machine whose plug is pulled: writes numbered blocks, syncs them, and reports
+//! the numbers to the witness.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -21,47 +22,48 @@ use crate::synctest::file::write_all;
 use crate::synctest::parent;
 use crate::synctest::work::Asked;
 
-/// What to write, and whom to tell.
+/// The parameters of a writer.
 #[derive(Clone, Debug)]
 pub struct WriterPlan {
-    /// Whom to tell.
+    /// The witness to report to.
     pub witness: Contact,
-    /// A file that is new, or a directory in which one is made.
+    /// A new file, or a directory in which one is created.
     pub path: PathBuf,
-    /// Whether a file that exists may be overwritten.
+    /// Whether an existing file may be overwritten.
     pub force: bool,
-    /// How blocks are made durable.
+    /// The method of making blocks durable.
     pub method: Method,
-    /// Whether they go past the page cache.
+    /// Whether blocks bypass the page cache.
     pub direct: bool,
-    /// Where they go at first; once the file is full they go over old ones.
+    /// The pattern of the first lap; once the file is full, blocks overwrite old ones.
     pub pattern: Pattern,
     /// Bytes of a block, a power of two.
     pub size: u64,
     /// Bytes of the file.
     pub file_size: u64,
-    /// How long to write; without end if `None`.
+    /// Duration of writing; unlimited if `None`.
     pub time: Option<Duration>,
 }
 
-/// What was written until it was stopped.
+/// The result of a writer that was ended.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The session.
     pub session: Session,
-    /// Blocks that are durable by the disk's word.
+    /// Number of blocks that the disk has acknowledged as durable.
     pub durable: u64,
-    /// Of these, those that the witness has kept.
+    /// Number of these blocks that the witness has kept.
     pub confirmed: u64,
-    /// For how long.
+    /// Duration of writing.
     pub time: Duration,
 }
 
-/// Writes until the time is over, or `asked` says so, or the power is gone. `progress` is told the
-/// session at its beginning and then, now and then, the number of blocks.
+/// Writes until the time is over, until `asked` returns true, or until the power fails. Calls
+/// `progress` with the session at its beginning, and from time to time with the number of blocks.
 ///
 /// # Errors
-/// [`SyncError`]: the file, the disk or the witness. The file stays where blocks were written.
+/// [`SyncError`]: the file, the disk or the witness failed. The file is kept if blocks were
+/// written.
 pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'_>) -> Result<Written, SyncError> {
     if !plan.method.is_durable() {
         let method = plan.method.name();
@@ -75,7 +77,8 @@ pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'
         return Err(SyncError::Asked(format!("a file of {} bytes has no room for four blocks", plan.file_size)));
     }
     let held = create(&path, fresh)?;
-    // From here on the file is ours; until blocks are in it, it is of no use to anybody.
+    // From here on the file is ours. Until it contains blocks it is of no use, so it is removed on
+    // errors.
     let mut unused = Unused(fresh.then(|| path.clone()));
     let absolute = std::fs::canonicalize(&path).map_err(SyncError::system("find", &path))?;
     let session = Session {
@@ -109,8 +112,8 @@ fn run(
     let mut told = begun;
     let mut number = 0;
     while !asked() && plan.time.is_none_or(|time| begun.elapsed() < time) {
-        // Half a ring behind the last confirmed number no slot is ever written again (see the
-        // module).
+        // The writer is never more than half a ring ahead of the last confirmed number (see the
+        // documentation of the module `witness`).
         if number >= link.confirmed() + session.slots / 2 {
             link.wait(number + 1 - session.slots / 2, &Request::Done(number))?;
         }
@@ -130,7 +133,7 @@ fn run(
     Ok(Written { session: session.clone(), durable: number, confirmed: link.confirmed(), time })
 }
 
-/// The file's name, and whether it is to be made.
+/// The file's name, and whether it has to be created.
 fn place(plan: &WriterPlan, identity: Identity) -> Result<(PathBuf, bool), SyncError> {
     let path = &plan.path;
     match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -150,7 +153,7 @@ fn create(path: &Path, fresh: bool) -> Result<OwnedFd, SyncError> {
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(SyncError::system("make", path))
 }
 
-/// A file that is removed again.
+/// A file that is removed when this is dropped.
 struct Unused(Option<PathBuf>);
 
 impl Drop for Unused {
@@ -161,7 +164,7 @@ impl Drop for Unused {
     }
 }
 
-/// Writes the header, makes the space, and makes both durable with the file's name.
+/// Writes the header, prepares the space, and makes both durable, as well as the file's name.
 fn prepare(held: &OwnedFd, path: &Path, plan: &WriterPlan, session: &Session) -> Result<(), SyncError> {
     let start = first_block(plan.size);
     let end = start + session.slots * session.size;
@@ -192,7 +195,7 @@ fn prepare(held: &OwnedFd, path: &Path, plan: &WriterPlan, session: &Session) ->
     rustix::fs::fsync(open).map_err(SyncError::system("sync", directory))
 }
 
-/// Where the first slot begins.
+/// Offset of the first slot.
 pub(crate) fn first_block(size: u64) -> u64 {
     HEADER.max(size)
 }
@@ -215,7 +218,7 @@ impl<'a> Writer<'a> {
         Ok(Writer { fd, block, method: plan.method, path, session })
     }
 
-    /// Writes the block of a number and makes it durable.
+    /// Writes the block of this number and makes it durable.
     fn write(&mut self, number: u64) -> Result<(), SyncError> {
         let size = self.session.size;
         let at = first_block(size) + (number - 1) % self.session.slots * size;
@@ -231,7 +234,7 @@ impl<'a> Writer<'a> {
                 Err(errno) => return Err(SyncError::at("write to", self.path, place)(errno)),
             }
         }
-        // A sync that failed is never tried again: what it was for may be lost.
+        // A failed sync is never retried: the data that it should have made durable may be lost.
         match self.method {
             Method::Fsync => rustix::fs::fsync(&self.fd).map_err(SyncError::system("fsync", self.path)),
             Method::Fdatasync => rustix::fs::fdatasync(&self.fd).map_err(SyncError::system("fdatasync", self.path)),
@@ -240,7 +243,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What tells one start of a machine from another; empty where the kernel does not tell.
+/// Identifies a boot of the machine; empty if the kernel does not report it.
 pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
