@@ -1,10 +1,12 @@
-//! Reading ahead: what a program reads in order is there, or on its way, when it asks for it.
+//! Reading ahead: bytes that a program reads in order are in memory, or being read, when it
+//! requests them.
 //!
-//! A handle has a few streams, told apart by where each has come to. What is worth reading ahead of
-//! a stream is twice what it has read, between the bounds of the settings, so what is read in vain
-//! stays in proportion to what was useful. The bytes are used only while nothing of their range
-//! changes through this mount and no attributes show that the source has changed. A change beside
-//! the mount for which nobody asks for attributes shows after [`FRESH`].
+//! A handle has a few streams, distinguished by the offset that each has reached. The server reads
+//! ahead of a stream by twice the bytes that the stream has read, within the bounds of the
+//! settings. So the bytes read in vain stay in proportion to those that were useful. The bytes are
+//! used only while nothing of their range changes through this mount and no attributes show that
+//! the source has changed. If no request reads the attributes, a change beside the mount shows
+//! after [`FRESH`].
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,22 +24,22 @@ use super::inode::Inode;
 use super::memory::{Chunk, LARGE, SIZES};
 use crate::stats::{Event, FileStats};
 
-/// How old bytes may be that were read ahead, from when their reading began, so that changes made
-/// beside the mount show. What a slow disk takes longer for may be used for as long after it has
-/// come, if the attributes are those of before.
+/// How old read-ahead bytes may become, counted from when their read began, so that changes beside
+/// the mount show. Bytes that a slow disk takes longer to deliver may be used for as long after
+/// their arrival, if the attributes are those from before the read.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Streams of a handle that are told apart.
+/// Most streams of a handle.
 const STREAMS: usize = 8;
 
-/// A stream may leave out, or arrive out of order by, so many bytes: threads that share a handle,
-/// and the kernel's own read-ahead, do not ask in order.
+/// Bytes that a stream may leave out, or by which its requests may arrive out of order: threads
+/// that share a handle, and the kernel's own read-ahead, do not request bytes in order.
 const SLACK: u64 = 2 << 20;
 
-/// Smallest and largest request.
+/// Smallest and largest request, in bytes.
 const REQUEST: (u64, u64) = (64 << 10, SIZES[LARGE] as u64);
 
-/// What is read ahead for a handle.
+/// The read-ahead of a handle.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(Mutex<State>);
 
@@ -45,11 +47,11 @@ pub(super) struct Ahead(Mutex<State>);
 struct State {
     streams: Vec<Stream>,
     pieces: Vec<Arc<Piece>>,
-    /// Reads so far.
+    /// Number of reads so far.
     clock: u64,
 }
 
-/// Reads in order.
+/// A sequence of reads in order.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     start: u64,
@@ -73,7 +75,7 @@ pub(super) struct Piece {
     descriptors: Arc<Descriptors>,
     figures: Arc<FileStats>,
     memory: Mutex<Option<Chunk>>,
-    /// `None` where reading failed: whoever wants the bytes reads them again and gets the error.
+    /// `None` if the read failed: a request for the bytes then reads them again and gets the error.
     fetched: OnceLock<Option<Fetched>>,
     done: Condvar,
     waiting: Mutex<()>,
@@ -84,22 +86,22 @@ pub(super) struct Piece {
 struct Fetched {
     chunk: Chunk,
     len: usize,
-    /// When reading began and when it was over.
+    /// When the read began and when it ended.
     began: Instant,
     ended: Instant,
-    /// What the source was like before.
+    /// The attributes of the source before the read.
     before: Option<Signature>,
 }
 
 impl Fetched {
-    /// Whether the bytes are not too old, as far as it can be said without asking for attributes.
+    /// Whether the bytes are not too old, as far as that is known without reading attributes.
     fn may_be_fresh(&self) -> bool {
         self.ended.elapsed() <= FRESH
     }
 }
 
 impl Piece {
-    /// Reads the bytes, unless nobody wants them any more.
+    /// Reads the bytes, unless no other thread or handle refers to the piece any more.
     fn fetch(self: &Arc<Self>, file: &File) {
         let chunk = self.memory.lock().take();
         let wanted = Arc::strong_count(self) > 1;
@@ -129,8 +131,9 @@ impl Piece {
         self.fetched.get().and_then(Option::as_ref)
     }
 
-    /// The bytes of the range that it holds, waiting for them, and whether the file ends behind
-    /// them; `None` where they are not those of the file any more, or there are none.
+    /// Waits for the piece, and returns its bytes from the start of the range on, and whether the
+    /// file ends after them. Returns `None` if the bytes are no longer those of the file, or if the
+    /// piece does not hold the start of the range.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<(&[u8], bool)> {
         let fetched = self.wait()?;
         if !self.holds(fetched) || self.watch.has_changed(&self.range) {
@@ -151,13 +154,13 @@ impl Piece {
         Signature::now(self.descriptors.base()).ok()
     }
 
-    /// Whether the bytes are still those of the file, as far as changes beside the mount go.
+    /// Whether the bytes are still those of the file, with regard to changes beside the mount.
     fn holds(&self, fetched: &Fetched) -> bool {
         let young = fetched.began.elapsed() <= FRESH;
         young || fetched.may_be_fresh() && fetched.before.is_some() && fetched.before == self.signature()
     }
 
-    /// Whether it may still be of use.
+    /// Whether the piece may still be of use.
     fn is_fresh(&self) -> bool {
         match self.fetched.get() {
             None => true,
@@ -182,7 +185,7 @@ impl Drop for Piece {
 }
 
 impl State {
-    /// Notes a read; returns how far behind it reading ahead is worth while.
+    /// Notes a read. Returns how many bytes after it are worth reading ahead.
     fn note(&mut self, range: &Range<u64>, (min, max): (u64, u64)) -> u64 {
         self.clock += 1;
         let first = self.clock == 1;
@@ -196,7 +199,7 @@ impl State {
             self.streams.swap_remove(oldest);
         }
         self.streams.push(Stream { start: range.start, next: range.end, used: self.clock });
-        // Most programs that begin at the beginning go on.
+        // Most programs that begin at the start of a file continue in order.
         if first && range.start == 0 { min.min(max) } else { 0 }
     }
 
@@ -204,7 +207,7 @@ impl State {
         self.pieces.iter().find(|piece| piece.range.contains(&at))
     }
 
-    /// The end of what is held without a gap from `at` on.
+    /// Returns the end of the bytes that the pieces hold without a gap from `at` on.
     fn reach(&self, mut at: u64) -> u64 {
         while let Some(piece) = self.holding(at) {
             at = piece.range.end;
@@ -246,9 +249,9 @@ impl Ahead {
         self.state().note(range, (0, 0));
     }
 
-    /// What is held of the range a program reads, in order and without a gap from its start; and
-    /// starts to read what it will read next. What is missing of the range the caller reads, unless
-    /// this thread has just done so.
+    /// Returns the pieces of the range that a program reads, in order and without a gap from its
+    /// start, and starts to read the bytes that the program will read next. The caller reads the
+    /// missing part of the range, unless this thread has just done so.
     pub(super) fn pieces(&self, inode: &Inode, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
         let file = &from.file;
         let limits = inode.common.live.get().read_ahead;
@@ -256,7 +259,7 @@ impl Ahead {
         let window = state.note(range, limits);
         let next = range.end;
         state.pieces.retain(|piece| {
-            // A little stays for those who come late.
+            // The last [`SLACK`] bytes stay for reads that arrive late.
             let passed = piece.range.end + SLACK <= next && piece.is_there();
             !passed && piece.is_fresh() && !piece.watch.has_changed(&piece.range)
         });
@@ -270,7 +273,7 @@ impl Ahead {
         let mut mine = None;
         let mut at = reached - reached % unit;
         if at < range.end && range.end - at < request && at < end {
-            // This thread waits for it, so it reads it, and a little more.
+            // This thread needs these bytes at once, so it reads them itself, and a little more.
             mine = piece(
                 inode,
                 &from.descriptors,
@@ -300,7 +303,7 @@ impl Ahead {
         pieces
     }
 
-    /// Forgets what has been held for too long; true while anything is left.
+    /// Drops pieces that are too old; returns true while any are left.
     pub(super) fn tidy(&self) -> bool {
         let mut state = self.state();
         state.pieces.retain(|piece| piece.is_fresh());
@@ -308,13 +311,13 @@ impl Ahead {
     }
 }
 
-/// Where a request that starts at `at` ends: at the next multiple of its size, so that requests
-/// come to be aligned.
+/// Returns the end of a request that starts at `at`: the next multiple of its size, so that the
+/// requests become aligned.
 fn boundary(at: u64, request: u64) -> u64 {
     (at + 1).next_multiple_of(request)
 }
 
-/// A piece to be read, if there is memory for it; moves `at` to its end.
+/// Creates a piece to be read, if there is memory for it, and moves `at` to its end.
 fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
     let range = range.start..range.end.min(range.start + REQUEST.1);
     let chunk = inode.memory((range.end - range.start) as usize)?;

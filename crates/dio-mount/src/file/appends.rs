@@ -1,9 +1,9 @@
-//! Appends of a handle: wherever the file ends when they reach the source, whoever else appends
-//! there.
+//! Appends of a handle. They go to wherever the file ends when they reach the source, even if other
+//! programs append there too.
 //!
-//! The kernel names an offset for an append, the end of the file as it knows it. The file may have
-//! grown beside the mount, and bytes that are acknowledged may still be pending, so that offset
-//! counts only to find out what the kernel does not know.
+//! The kernel sends an offset with an append: the end of the file according to the size that it has
+//! cached. The file may have grown beside the mount, and acknowledged bytes may still be pending.
+//! So the offset serves only to detect that the kernel's size is wrong.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(super) fn appends(how: How) -> bool {
 }
 
 impl Handle {
-    /// Appends all of `bytes`, for which the kernel names `offset`. Returns how most of them
-    /// travelled, and whether they waited for the device.
+    /// Appends all of `bytes`, for which the kernel has sent `offset`. Returns the class of most of
+    /// the bytes, and whether they waited for the device.
     pub(super) fn append(
         &self,
         routes: &Routes,
@@ -39,7 +39,7 @@ impl Handle {
             return self.append_at_once(routes, descriptors, offset, bytes, how);
         }
         let (shared, len) = (&self.shared, bytes.len() as u64);
-        // In the order in which they were acknowledged.
+        // Bytes reach the source in the order in which they were acknowledged.
         shared.ordered.settle();
         let start = match shared.appended.expected_end() {
             Some(end) => end,
@@ -56,7 +56,8 @@ impl Handle {
         if explicit && !soon_synced && mode != Manner::Cached && self.may_be_behind(routes) {
             let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
             if end > SMALL {
-                // What is acknowledged finds it open.
+                // Opened before the bytes are acknowledged, so that the file is open when they are
+                // written.
                 aim.file()?;
             }
             if shared.appended.take(&aim, bytes, shared.common.live.get().write_behind) {
@@ -71,8 +72,9 @@ impl Handle {
         Ok((class, class == Class::Direct))
     }
 
-    /// Appends to a striped file, of which the server finds the end: nobody else may be about to
-    /// write there, below the mount or beside it, so the bytes are there when this returns.
+    /// Appends to a striped file, whose end the server finds itself. No other writer may be about
+    /// to write there, through the mount or beside it; so the end is locked, and the bytes are in
+    /// the source when this returns.
     fn append_at_once(
         &self,
         routes: &Routes,
@@ -94,7 +96,8 @@ impl Handle {
         shared.scattered.wait_for(&(start..end));
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, start).map_err(|error| {
-            // What only some objects hold must not come to light behind what others append.
+            // Only some objects may hold their part of the bytes. It must not become visible when
+            // later appends extend the file.
             let _ = file.cut_off(u64::MAX);
             descriptors.failed(&file, &error)
         })?;
@@ -102,16 +105,16 @@ impl Handle {
     }
 }
 
-/// Where a write ends; FBIG behind the largest offset that the kernel knows.
+/// Returns the end of a write; FBIG if that is after the largest offset that the kernel supports.
 pub(super) fn end_of(start: u64, len: u64) -> Result<u64> {
     start.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)
 }
 
 impl Shared {
-    /// The kernel appends at `offset`, and the file ends at `end`. Where that is not the same, the
-    /// file has changed beside the mount: what the kernel has cached of it is wrong, and so is the
-    /// size that it believes. It learns of the size by asking, which nothing makes it do before the
-    /// next append, so it is told once for each such change.
+    /// Compares the kernel's offset of an append with the actual end of the file. If they differ,
+    /// the file has changed beside the mount, and the pages and the size that the kernel has cached
+    /// are wrong. The kernel updates the size only when it requests attributes, and nothing makes
+    /// it do so before the next append. So its cache is dropped, once for each such change.
     fn tell_of_end(&self, offset: u64, end: u64) {
         let displaced = end.wrapping_sub(offset);
         if self.displaced.swap(displaced, Ordering::Relaxed) != displaced && displaced != 0 {

@@ -1,4 +1,4 @@
-//! What has been changed of an inode lately: says whether bytes read a moment ago are still those
+//! Recent changes of an inode: they show whether bytes that were read a moment ago are still those
 //! of the file.
 
 use std::collections::VecDeque;
@@ -8,38 +8,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Changes that are remembered one by one while somebody watches. Bytes read before the oldest of
-/// them count as changed.
+/// Most changes that are remembered individually while there is a watch. Bytes that were read
+/// before the oldest of them count as changed.
 const REMEMBERED: usize = 1024;
 
 /// The changes of one inode. Each is noted twice, when it begins and when it is over: bytes that
 /// were read in between may be old, new or both.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Notes so far. Changes only under the lock; read without it where nothing has happened, which
-    /// is nearly always.
+    /// Number of notes so far. It changes only under the lock. It is read without the lock first:
+    /// if it has not changed, which is nearly always so, the lock is not needed.
     count: AtomicU64,
     log: Mutex<Log>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
-    /// The latest notes, the last of which has the number `count - 1`. Invariant: empty while
-    /// nobody watches.
+    /// The latest notes; the last one has the number `count - 1`. Invariant: empty while there is
+    /// no watch.
     ranges: VecDeque<Range<u64>>,
     watchers: usize,
-    /// Notes of what was changed beside the mount.
+    /// Number of notes of changes beside the mount.
     beside: u64,
 }
 
-/// A change under way; over when dropped.
+/// A change in progress; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     changes: &'a Changes,
     range: Range<u64>,
 }
 
-/// Somebody who has read, or is about to read, and wants to know what changes from now on.
+/// Detects changes from its creation on, for bytes that were read or are about to be read.
 #[derive(Debug)]
 pub(super) struct Watch {
     changes: Arc<Changes>,
@@ -66,26 +66,26 @@ impl Changes {
         }
     }
 
-    /// Notes that something was changed beside the mount, wherever in the file.
+    /// Notes a change beside the mount, which may be anywhere in the file.
     pub(super) fn note_beside(&self) {
         let mut log = self.log();
         log.beside += 1;
         self.add(log, 0..u64::MAX);
     }
 
-    /// Counts the notes of changes through this mount.
+    /// Returns the number of notes of changes through this mount.
     pub(super) fn own(&self) -> u64 {
         let log = self.log();
         self.count.load(Ordering::Relaxed) - log.beside
     }
 
-    /// A change of a range begins.
+    /// Begins a change of a range.
     pub(super) fn begin(&self, range: Range<u64>) -> Change<'_> {
         self.note(range.clone());
         Change { changes: self, range }
     }
 
-    /// From now on.
+    /// Creates a watch for changes from now on.
     pub(super) fn watch(self: &Arc<Self>) -> Watch {
         let mut log = self.log();
         log.watchers += 1;
@@ -100,7 +100,7 @@ impl Drop for Change<'_> {
 }
 
 impl Watch {
-    /// Whether anything within the range may have changed since.
+    /// Whether anything within the range may have changed since the watch began.
     pub(super) fn has_changed(&self, range: &Range<u64>) -> bool {
         let count = self.changes.count.load(Ordering::Acquire);
         if count == self.since {

@@ -1,16 +1,17 @@
-//! Writes that are each made durable before the next one, as those of a log are.
+//! Detects handles whose writes are each made durable before the next one, like those of a log.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Syncs after at most [`FEW`] writes each, in a row, that make a handle that of a log.
+/// Number of syncs in a row, each after at most [`FEW`] writes, after which a handle counts as that
+/// of a log.
 const ROW: u32 = 8;
 
-/// Writes before a sync.
+/// Most writes before each of these syncs.
 const FEW: u32 = 2;
 
-/// How a handle is written and synced. For that of a log nothing is written behind: acknowledged
-/// early, a write would be waited for by the sync at once, for which two more threads had to be
-/// woken.
+/// How a handle is written and synced. Nothing is written behind for the handle of a log: if a
+/// write were acknowledged early, the sync would wait for it at once, and two more threads would
+/// have to be woken for that.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     writes: AtomicU32,
@@ -18,9 +19,10 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    /// Notes a write; true if a sync will follow soon, as far as one can tell.
+    /// Notes a write. Returns true if a sync will soon follow, as far as can be predicted.
     pub(super) fn wrote(&self) -> bool {
-        // More of them before a sync are none of a log, however long it was one.
+        // More than [`FEW`] writes before a sync are not those of a log, however long the handle
+        // was one.
         let before = self.writes.fetch_add(1, Ordering::Relaxed);
         before < FEW && self.row.load(Ordering::Relaxed) >= ROW
     }
@@ -30,7 +32,7 @@ impl Commits {
         match self.writes.swap(0, Ordering::Relaxed) {
             0 => {}
             1..=FEW => {
-                // Two threads at once may lose one: then it takes one sync more.
+                // Two threads at once may lose one increment. Then it takes one sync more.
                 let row = self.row.load(Ordering::Relaxed);
                 self.row.store(ROW.min(row + 1), Ordering::Relaxed);
             }

@@ -1,5 +1,4 @@
-//! Threads for what happens in the background: reading ahead, writing behind, and looking after
-//! what lies idle.
+//! Threads for background work: read-ahead, write-behind, and clean-up of idle state.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,11 +11,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Most threads for transfers. Each runs one at a time, so this is also how many the background has
-/// in flight.
+/// Most threads for transfers. Each does one transfer at a time, so this is also the most transfers
+/// that the background has in flight.
 pub(super) const TRANSFERS: usize = 8;
 
-/// A thread that found nothing to do for so long ends.
+/// A thread that has found nothing to do for this long ends.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A few threads, started when there is something to do.
@@ -37,7 +36,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What programs will wait for, before what they may.
+    /// Jobs that programs will wait for. They run before `jobs`, which programs may wait for.
     urgent: VecDeque<Job>,
     jobs: VecDeque<Job>,
     /// Threads waiting for a job.
@@ -54,13 +53,13 @@ impl std::fmt::Debug for State {
 }
 
 impl Crew {
-    /// At most so many threads.
+    /// Creates a crew of at most `most` threads.
     pub(super) fn new(most: usize) -> Crew {
         Crew { shared: Arc::new(Shared { most, state: Mutex::default(), wake: Condvar::new() }) }
     }
 
-    /// Runs `job` soon; before others if it is `urgent`. False where there is no thread for it, now
-    /// or later.
+    /// Runs `job` soon, and before other jobs if it is `urgent`. Returns false if no thread can run
+    /// it, now or later.
     pub(super) fn run(&self, urgent: bool, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.shared.state();
         if state.over {
@@ -101,7 +100,7 @@ impl Drop for Crew {
         drop(state);
         self.shared.wake.notify_all();
         for handle in handles {
-            // The last reference to a mount may go away in one of its own threads.
+            // The last reference to a mount may be dropped in one of its own threads.
             if handle.thread().id() != thread::current().id() {
                 let _ = handle.join();
             }
@@ -119,7 +118,7 @@ impl Shared {
         loop {
             if let Some(job) = state.urgent.pop_front().or_else(|| state.jobs.pop_front()) {
                 drop(state);
-                // A job that panics has told so; others are not to blame.
+                // The panic was reported already, and the other jobs must still run.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.state();
                 continue;
@@ -150,7 +149,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let (open, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
-        // All threads are held up, so that the order of the rest can be told.
+        // All threads are blocked, so that the order of the other jobs can be observed.
         let (held, all_held) = mpsc::channel();
         for _ in 0..TRANSFERS {
             let (gate, held) = (Arc::clone(&gate), held.clone());

@@ -1,6 +1,6 @@
-//! The server's own opens of an inode: one descriptor to ask it things, and a [`dio::File`] for
-//! each way of doing I/O, made when it is first needed. All of them share the file's locks, which
-//! belong to the inode.
+//! The server's own opens of an inode: one descriptor for queries, and a [`dio::File`] for each
+//! manner of I/O, opened when it is first needed. All of them share the file's locks, which belong
+//! to the inode.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,12 +22,12 @@ use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 use crate::stats::{Attached, FileStats, Source, Wait};
 use crate::users::Share;
 
-/// A way of doing I/O on an inode.
+/// A manner of I/O on an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
-    /// How bytes travel.
+    /// The I/O mode of the file.
     pub(super) mode: Mode,
-    /// When they are durable.
+    /// When written bytes become durable.
     pub(super) sync: SyncMethod,
 }
 
@@ -42,7 +42,7 @@ impl Manner {
     }
 }
 
-/// When what a write with these flags does is durable.
+/// Returns when the bytes of a write with these flags become durable.
 pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
     if flags.contains(OFlags::SYNC) {
         SyncMethod::Sync
@@ -53,7 +53,7 @@ pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
     }
 }
 
-/// The file of an inode for a mode and the flags of a request.
+/// Returns the file of an inode for a mode and the flags of a request.
 ///
 /// # Errors
 /// Those of `open(2)`.
@@ -61,15 +61,15 @@ pub(super) fn file_of(descriptors: &Descriptors, mode: Mode, flags: OFlags) -> R
     descriptors.file(Manner { mode, sync: sync_method(flags) })
 }
 
-/// What the files of an inode have in common.
+/// Properties that all files of an inode share.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     /// For messages.
     pub(super) path: PathBuf,
     pub(super) policy: LockPolicy,
-    /// Who opened it first.
+    /// The user who opened the inode first.
     pub(super) user: u32,
-    /// Where the files' counters are told.
+    /// Collects the files' counters.
     pub(super) figures: Arc<FileStats>,
 }
 
@@ -79,8 +79,8 @@ struct Slot {
     _attached: Attached,
 }
 
-/// The objects of a striped file, open since before anything was written through it. They are for
-/// questions.
+/// The objects of a striped file. They were opened before anything was written through it, and
+/// serve only for queries, such as for the size and for errors of write-back.
 #[derive(Debug)]
 struct Objects {
     descriptor: Descriptor,
@@ -98,32 +98,32 @@ impl Objects {
     }
 }
 
-/// Opens of one inode with one access.
+/// The opens of one inode with one access mode.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     base: OwnedFd,
     readable: bool,
     writable: bool,
-    /// Opened for appending, since nothing else is allowed (`chattr +a`): no write may name an
+    /// Opened for appending, since the file allows nothing else (`chattr +a`): no write may have an
     /// offset.
     append_only: bool,
-    /// Of a striped file: its bytes are not behind the descriptor.
+    /// Set for a striped file, whose bytes are not in the file of `base`.
     objects: Option<Objects>,
     about: About,
     _share: Share,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
-    /// A file was given up after an error, or there was none: what was written into the page cache
-    /// may be lost, and no file that is opened now would tell.
+    /// A file was given up after an error, or bytes were written without a file. Bytes in the page
+    /// cache may be lost then, and a file that is opened now would not report it.
     given_up: AtomicBool,
 }
 
 impl Descriptors {
-    /// Takes over a descriptor. `share` is asked for the part of its user in those of this process:
-    /// one to ask, and two for I/O, past the page cache and through it, of the file and of each
-    /// object.
+    /// Takes over a descriptor. `share` is called with the number of descriptors that count as the
+    /// user's. For the file and for each object these are one for queries, and two for I/O, past
+    /// the page cache and through it.
     ///
     /// # Errors
-    /// That of `fcntl(2)`; of a striped file, those of opening its objects; `ENFILE` where its user
+    /// That of `fcntl(2)`; for a striped file, those of opening its objects; `ENFILE` if the user
     /// holds too many of the server's descriptors.
     pub(super) fn new(
         base: OwnedFd,
@@ -166,7 +166,7 @@ impl Descriptors {
         self.objects.is_some()
     }
 
-    /// Where the file ends: what is written, whatever has become of its names.
+    /// Returns the size of the file without pending bytes, even if the file has no name any more.
     ///
     /// # Errors
     /// That of `fstat(2)`.
@@ -178,7 +178,7 @@ impl Descriptors {
         Ok(descriptor.layout.size(ends.collect::<Result<Vec<_>>>()?))
     }
 
-    /// The descriptor that goes through the page cache, to ask the system about the inode.
+    /// Returns the descriptor that uses the page cache, for queries about the inode.
     pub(super) fn base(&self) -> BorrowedFd<'_> {
         self.base.as_fd()
     }
@@ -187,7 +187,7 @@ impl Descriptors {
         self.slots[manner.index()].lock()
     }
 
-    /// The file for a way of doing I/O. Where the inode may only be written, not read, everything
+    /// Returns the file for a manner of I/O. If the inode may only be written, not read, all I/O
     /// goes through the page cache.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Descriptors {
         }
         let file = self.open(manner)?;
         let source: Arc<dyn Source> = Arc::<File>::clone(&file);
-        // Concurrent I/O takes no ranges: whatever it waits for has the whole file.
+        // Concurrent I/O locks no ranges, so a lock that it waits for is that of the whole file.
         let ranges = manner.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
         let attached = self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
         *slot = Some(Slot { file: Arc::clone(&file), _attached: attached });
@@ -220,8 +220,8 @@ impl Descriptors {
         file.map(Arc::new).map_err(|error| error.errno())
     }
 
-    /// Another open of the same inode: what is set for one (no read-ahead, for instance) must not
-    /// hold for the other.
+    /// Opens the same inode once more: settings of one open (no read-ahead, for instance) must not
+    /// apply to the other.
     fn another(&self) -> Result<OwnedFd> {
         let access = match (self.readable, self.writable) {
             (true, true) => OFlags::RDWR,
@@ -230,8 +230,8 @@ impl Descriptors {
         };
         let append = if self.append_only { OFlags::APPEND } else { OFlags::empty() };
         match reopen(&self.base, access | append) {
-            // Permissions have changed since, or there is no /proc: an open file stays open all the
-            // same.
+            // Permissions have changed since, or there is no /proc. The open descriptor is still
+            // valid, so it is duplicated.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
                 rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
             }
@@ -239,19 +239,20 @@ impl Descriptors {
         }
     }
 
-    /// Writes all of a file that is empty, and that no [`File`] is open for, through the page
-    /// cache, which drops it once it is written (`RWF_DONTCACHE`, `pwritev2(2)`). With `append`,
-    /// behind what others may put there meanwhile. `None` where that cannot be, and nothing is
-    /// written.
+    /// Writes all bytes of a file that is empty and for which no [`File`] is open. They go through
+    /// the page cache, which drops them once they are written (`RWF_DONTCACHE`, `pwritev2(2)`).
+    /// With `append`, they go after bytes that other programs may put there meanwhile. Returns
+    /// `None` if this is impossible; nothing is written then.
     pub(super) fn write_new(&self, bytes: &[IoSlice<'_>], append: bool) -> Option<Result<()>> {
-        // While they are held, nobody else reads or writes: each does so through one of them.
+        // While all slots are locked, no other request reads or writes, since each goes through one
+        // of them.
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock()).collect();
         let is_new = rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_size == 0);
         if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
             return None;
         }
-        // A sync asks this descriptor too: one that it opens itself would not hear of an error that
-        // others were told before.
+        // A sync must query this descriptor too: one that the sync opens itself would not report an
+        // error that others received before.
         self.given_up.store(true, Ordering::Release);
         let append = if append { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
         let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE | append);
@@ -266,7 +267,7 @@ impl Descriptors {
         Some(written)
     }
 
-    /// Writes through the page cache without an open of its own.
+    /// Writes through the page cache with the descriptor that is open already.
     ///
     /// # Errors
     /// Those of `pwrite(2)`.
@@ -274,7 +275,7 @@ impl Descriptors {
         write_all(self.base.as_fd(), bytes, offset, ReadWriteFlags::empty())
     }
 
-    /// Appends through the page cache without an open of its own.
+    /// Appends through the page cache with the descriptor that is open already.
     ///
     /// # Errors
     /// Those of `pwritev2(2)`.
@@ -282,8 +283,9 @@ impl Descriptors {
         write_all(self.base.as_fd(), bytes, 0, ReadWriteFlags::APPEND)
     }
 
-    /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program
-    /// is told once and may go on, so the next operation gets a new one.
+    /// Returns the error to report after a failed write or sync. A [`dio::File`] that has failed
+    /// fails for good. But a program gets the error once and may go on, so the next operation gets
+    /// a new file.
     pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
         for slot in &self.slots {
             let mut slot = slot.lock();
@@ -295,18 +297,18 @@ impl Descriptors {
         error.errno()
     }
 
-    /// Writes back what is in the page cache of a file that was given up since this was last asked,
-    /// or that had not been opened. The program was told of the write that failed, not of one
-    /// before that had been answered well.
+    /// Writes back the bytes in the page cache that were written through a file given up since the
+    /// last call, or without a file. The program has received the error of the write that failed,
+    /// but no error of earlier writes that had succeeded.
     ///
     /// # Errors
-    /// That of writing it, then or since.
+    /// That of writing them back, now or earlier.
     pub(super) fn lost(&self) -> Result<()> {
         if !self.given_up.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        // These descriptors have been open since before, so the kernel tells them of what others
-        // were told. Each of them is asked, so that nothing is told again.
+        // These descriptors were open before the error, so the kernel reports it to them even if
+        // others have received it. Each of them is queried, so that no error is reported again.
         let mut outcome = Ok(());
         for fd in std::iter::once(&self.base).chain(self.objects.iter().flat_map(|objects| &objects.files)) {
             let written = write_back(fd, 0..i64::MAX as u64);
@@ -315,10 +317,10 @@ impl Descriptors {
         outcome
     }
 
-    /// Writes back what all files have in the page cache that does not belong there.
+    /// Writes back the bytes of all files that are in the page cache but do not belong there.
     ///
     /// # Errors
-    /// That of writing it.
+    /// That of writing them back.
     pub(super) fn settle(&self) -> Result<()> {
         let mut outcome = Ok(());
         for slot in &self.slots {
@@ -349,14 +351,15 @@ fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: 
     Ok(())
 }
 
-/// The access with which the server opens what a program opens with `flags`: blocks that a write
-/// covers in part are read first, so a writer reads.
+/// Returns the access mode with which the server opens a file that a program opens with `flags`.
+/// Blocks that a write covers in part are read first, so a file is opened for reading if it is
+/// opened for writing.
 pub(super) fn access(flags: OFlags) -> OFlags {
     if flags & OFlags::RWMODE == OFlags::RDONLY { OFlags::RDONLY } else { OFlags::RDWR }
 }
 
-/// Opens an inode for a program: with more than it asks for where that is allowed; for appending
-/// only where nothing else is (`chattr +a`).
+/// Opens an inode for a program. A file for writing is also opened for reading if that is allowed.
+/// It is opened for appending only if the file allows nothing else (`chattr +a`).
 pub(super) fn open_for(opener: &dyn Fn(OFlags) -> Result<OwnedFd>, flags: OFlags) -> Result<OwnedFd> {
     let wanted = flags & OFlags::RWMODE;
     let open = |access: OFlags| match opener(access) {

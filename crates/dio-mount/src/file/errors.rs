@@ -1,11 +1,11 @@
-//! Errors that nobody was waiting for: of writes behind, and of syncs, which concern every writer
-//! of the file.
+//! Errors that no request was waiting for: those of writes behind, and those of syncs, which
+//! concern every writer of the file.
 //!
-//! They are told as the kernel tells its own (`errseq_t`, `Documentation/core-api/errseq.rst`): to
-//! every handle once, and to the next that is opened as long as no sync has told anybody. Databases
-//! rely on the latter: a checkpoint opens and syncs what others have written, and takes success to
-//! mean that nothing of it was lost. So does an error of an inode that nobody has open any more
-//! wait for the next who has.
+//! They are reported as the kernel reports its own (`errseq_t`,
+//! `Documentation/core-api/errseq.rst`): once to every handle, and to the next handle that is
+//! opened as long as no sync has reported them. Databases rely on the latter: a checkpoint opens
+//! and syncs files that other processes have written, and takes success to mean that none of the
+//! bytes were lost. Likewise, an error of an inode without handles waits for the next open.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use rustix::io::{Errno, Result};
 
 use crate::names::InodeId;
 
-/// A sync has told somebody of the last error.
+/// Flag: a sync has reported the last error.
 const SEEN: u64 = 1 << 31;
 
-/// Inodes without handles whose errors wait for somebody to be told.
+/// Most inodes without handles whose errors wait for the next open.
 const MOST_WAITING: usize = 4096;
 
-/// When an inode was born: tells apart those that have had the same number.
+/// Birth time of an inode. It distinguishes inodes that have had the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Born {
     pub(super) seconds: i64,
     pub(super) nanoseconds: u32,
 }
 
-/// The last such error of an inode, and how many there have been. Every handle learns of it once,
-/// however often it happened in between.
+/// The last such error of an inode, and the number of errors so far. It is reported once to every
+/// handle, however often it occurred in between.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     /// The count in the upper half, [`SEEN`] and the error number in the lower, so that all change
@@ -36,39 +36,40 @@ pub(super) struct Errors {
     state: AtomicU64,
 }
 
-/// Up to which error a handle has been told.
+/// The last error that was reported to a handle.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// By its syncs: the error of what it has acknowledged is theirs to tell, whoever else mentions
-    /// it.
+    /// The last error that a sync of the handle has returned. Syncs must return the errors of
+    /// acknowledged writes, even if a write or a close has returned them before.
     synced: AtomicU64,
-    /// By its writes.
+    /// The last error that a write of the handle has returned.
     warned: AtomicU64,
 }
 
 impl Errors {
-    /// Something failed.
+    /// Records an error.
     pub(super) fn record(&self, errno: Errno) {
         let number = u64::from(errno.raw_os_error().unsigned_abs());
         let next = |state: u64| Some((state >> 32).wrapping_add(1) << 32 | number);
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
-    /// A handle that is opened now: what no sync has told anybody of concerns it too.
+    /// Creates the state of a handle that is opened now. An error that no sync has reported
+    /// concerns it too.
     pub(super) fn begin(&self) -> Told {
         let state = self.state.load(Ordering::Acquire);
         let told = if state & SEEN == 0 { 0 } else { state & !SEEN };
         Told { synced: AtomicU64::new(told), warned: AtomicU64::new(told) }
     }
 
-    /// The error that a handle has not been told of; it has been then, by its sync.
+    /// Reports the last error to a sync, unless a sync of the handle has reported it already.
     ///
     /// # Errors
-    /// That one.
+    /// That error.
     pub(super) fn tell(&self, told: &Told) -> Result<()> {
         let state = self.state.load(Ordering::Acquire);
         if state & SEEN == 0 && state != 0 {
-            // Unless there is another by now.
+            // This fails if another error was recorded meanwhile: that one must not be marked.
             let _ = self.state.compare_exchange(state, state | SEEN, Ordering::AcqRel, Ordering::Relaxed);
         }
         let state = state & !SEEN;
@@ -78,12 +79,12 @@ impl Errors {
         Err(errno(state))
     }
 
-    /// The same by a write, which fails once for each error. Its sync tells it again: the write
-    /// that failed may be done once more, but not those that were acknowledged. Whoever else syncs
-    /// knows nothing of it.
+    /// Reports the last error to a write, which fails once for each error. The next sync of the
+    /// handle reports it again: the program may repeat the write that failed, but not those that
+    /// were acknowledged. Another thread or program that syncs does not know of the failed write.
     ///
     /// # Errors
-    /// That one.
+    /// That error.
     pub(super) fn mention(&self, told: &Told) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
         if told.synced.load(Ordering::Relaxed) == state || told.warned.swap(state, Ordering::AcqRel) == state {
@@ -92,17 +93,18 @@ impl Errors {
         Err(errno(state))
     }
 
-    /// The same by a close, after which the handle has not been told: it may be the close of a
-    /// child that was forked and runs another program, which nobody looks at.
+    /// Reports the last error to a close, unless a sync of the handle has reported it. The error
+    /// does not count as reported afterwards: the close may be that of a forked child that runs
+    /// another program, and no program checks the result of such a close.
     ///
     /// # Errors
-    /// That one.
+    /// That error.
     pub(super) fn remind(&self, told: &Told) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
         if told.synced.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
     }
 
-    /// The last error, if no sync has told anybody of it.
+    /// Returns the last error, if no sync has reported it.
     pub(super) fn untold(&self) -> Option<Errno> {
         let state = self.state.load(Ordering::Acquire);
         (state != 0 && state & SEEN == 0).then(|| errno(state))
@@ -113,12 +115,13 @@ fn errno(state: u64) -> Errno {
     Errno::from_raw_os_error((state & (SEEN - 1)) as i32)
 }
 
-/// Errors of inodes that nobody has open, the oldest first.
+/// Errors of inodes without handles, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(VecDeque<(InodeId, Option<Born>, Errno)>);
 
 impl Waiting {
-    /// Keeps an error. Past a number that only a failing disk reaches the oldest is given up.
+    /// Keeps an error. Beyond [`MOST_WAITING`] errors, which only a failing disk causes, the oldest
+    /// one is dropped.
     pub(super) fn keep(&mut self, ino: InodeId, born: Option<Born>, errno: Errno) {
         if self.0.len() >= MOST_WAITING {
             self.0.pop_front();
@@ -126,8 +129,8 @@ impl Waiting {
         self.0.push_back((ino, born, errno));
     }
 
-    /// The error that waits for whoever opens an inode. One of an inode that had the same number
-    /// before is dropped.
+    /// Removes and returns the error that waits for the next open of an inode. The error of an
+    /// earlier inode with the same number is dropped.
     pub(super) fn take(&mut self, ino: InodeId, born: impl FnOnce() -> Option<Born>) -> Option<Errno> {
         let place = self.0.iter().position(|(waiting, ..)| *waiting == ino)?;
         let (_, of, errno) = self.0.remove(place)?;

@@ -1,22 +1,25 @@
-//! Whether the source is changed beside the mount: by programs that use it directly, or through
-//! another mount of it.
+//! Detects changes of the source beside the mount: by programs that use the source directly, or
+//! through another mount of it.
 //!
 //! The kernel caches pages of the mount for readers that gather and for mappings. It drops them
 //! once when attributes show another size or time of modification, and then fills them again from
-//! here. Three rules keep what it caches, and what the server has read ahead, from staying stale:
+//! this server. Three rules keep its pages, and the bytes that the server has read ahead, from
+//! staying stale:
 //!
-//! 1. As soon as attributes that show a change are answered, nothing is given out that was read
-//!    before. The first ones are compared with those at the open: whatever is read comes later.
-//! 2. While the kernel may have pages of an inode, the attributes are compared every [`LOOK`];
-//!    pages of before a change go. Mappings need that: the kernel asks for no attributes on their
-//!    behalf. Of more than [`WATCHED_MAX`] inodes, those that were not read lately lose their
-//!    pages, so that a server with many idle files is idle too.
-//! 3. A write sets the time of modification before its bytes are there. Who reads in between has
-//!    the new time and the old bytes, so pages go again one second after a change was found, then
-//!    two, four and so on: what a call writes last shows at most as much later as the call took.
+//! 1. Once attributes that show a change have been returned, no bytes that were read before are
+//!    returned any more. The first attributes are compared with those at the open, before which
+//!    nothing is read.
+//! 2. While the kernel may have pages of an inode, its attributes are compared every [`LOOK`], and
+//!    pages from before a change are dropped. Mappings need that: the kernel requests no attributes
+//!    on their behalf. If there are more than [`WATCHED_MAX`] such inodes, those that were not read
+//!    lately lose their pages, so that a server with many idle files is idle too.
+//! 3. A write sets the time of modification before its bytes are in the file. A reader in between
+//!    gets the new time and the old bytes. So pages are dropped again one second after a change was
+//!    found, then after two, four and so on. The bytes that a call writes last become visible at
+//!    most as much later as the call took.
 //!
-//! Writes through this mount change the attributes too. They keep the caches right by themselves,
-//! so a change that they explain drops pages only every [`MIXED`], in case somebody else has
+//! Writes through this mount change the attributes too. They keep the caches right by themselves.
+//! So a change that they explain drops pages only every [`MIXED`], in case another program has
 //! written between them.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,23 +29,23 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Stat, fstat};
 use rustix::io::Result;
 
-/// How often the attributes of an inode are compared of which the kernel may have pages.
+/// How often the attributes of an inode are compared while the kernel may have pages of it.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
 
-/// How many inodes are compared so often, at a microsecond or two each; in tests few, which have
-/// few descriptors.
+/// Most inodes that are compared this often, at a microsecond or two each. In tests it is low,
+/// since tests have few descriptors.
 pub(super) const WATCHED_MAX: usize = if cfg!(test) { 50 } else { 1000 };
 
-/// How long after a change was found its bytes have come, of all usual writes.
+/// How long after a change was found the bytes of all usual writes are in the file.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How often that doubles: for a year.
+/// How often that time doubles: up to about a year.
 const DOUBLED_MAX: u32 = 25;
 
-/// How often pages go while writes through this mount could hide those of others.
+/// How often pages are dropped while writes through this mount could hide those of other programs.
 const MIXED: Duration = Duration::from_secs(9);
 
-/// The attributes by which a change shows.
+/// The attributes that show a change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signature {
     size: i64,
@@ -59,8 +62,8 @@ impl Signature {
         }
     }
 
-    /// That of an open file of the source as it is now; of a striped file with the size and times
-    /// of its parts.
+    /// Reads the signature of an open file of the source. For a striped file it has the size and
+    /// times of its parts.
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -69,13 +72,13 @@ impl Signature {
         Ok(Signature::of(&stat_of_contents(&fd, stat).map_or(stat, |(stat, _)| stat)))
     }
 
-    /// Whether the kernel, which compares less, drops its pages by itself when `self` follows
-    /// `before`.
+    /// Whether the kernel, which compares fewer attributes, drops its pages by itself when `self`
+    /// follows `before`.
     fn shows_after(&self, before: &Signature) -> bool {
         (self.size, self.modified) != (before.size, before.modified)
     }
 
-    /// How long ago the file was changed, by the clock; zero for a time to come.
+    /// How long ago the file was changed, by the clock; zero for a time in the future.
     fn age(&self) -> Duration {
         let (seconds, nanoseconds) = self.changed;
         let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
@@ -84,31 +87,33 @@ impl Signature {
     }
 }
 
-/// What a comparison has found.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Same,
-    /// Changed; `shown`: the kernel drops its pages by itself when it is given these attributes.
+    /// The file has changed. `shown` states that the kernel drops its pages by itself when it
+    /// receives these attributes.
     Changed {
         shown: bool,
     },
-    /// Changed, which writes through this mount explain.
+    /// The file has changed, and writes through this mount explain it.
     Explained,
 }
 
-/// What is known of an inode.
+/// The last attributes of an inode, and the doubts about its pages.
 #[derive(Debug, Default)]
 pub(super) struct Freshness(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     seen: Option<Signature>,
-    /// Since when, and how often pages have gone since for bytes that may have come later.
+    /// When the last change was found. `settled` counts how often pages have been dropped since,
+    /// for bytes that may have arrived later.
     since: Instant,
     settled: u32,
-    /// Changes through this mount, as they were counted at the last comparison.
+    /// Number of changes through this mount at the last comparison.
     own: u64,
-    /// Since when writes through this mount may hide those of others.
+    /// Since when writes through this mount may hide those of other programs.
     mixed: Option<Instant>,
     looked: Instant,
 }
@@ -121,7 +126,8 @@ impl Default for State {
 }
 
 impl Freshness {
-    /// Of an inode that is opened, by its attributes before anything of it was read.
+    /// Creates the state of an inode that is being opened. `opened` holds its attributes from
+    /// before anything of it was read.
     pub(super) fn of(opened: Option<Signature>) -> Freshness {
         let freshness = Freshness::default();
         if let Some(opened) = opened {
@@ -134,7 +140,7 @@ impl Freshness {
         self.0.lock()
     }
 
-    /// Compares the attributes with those of before. `own` counts the changes through this mount.
+    /// Compares the attributes with the previous ones. `own` counts the changes through this mount.
     pub(super) fn compare(&self, now: Signature, own: u64) -> Found {
         let mut state = self.state();
         let explained = std::mem::replace(&mut state.own, own) != own;
@@ -149,7 +155,7 @@ impl Freshness {
                 Found::Changed { shown: now.shows_after(&before) }
             }
             None => {
-                // What was changed lately may not be complete.
+                // A recent change may not be complete yet.
                 state.since = Instant::now();
                 state.settled = now.age().as_secs().checked_ilog2().map_or(0, |doubled| doubled + 1);
                 Found::Same
@@ -157,11 +163,11 @@ impl Freshness {
         }
     }
 
-    /// Whether it is time to compare once more; then it is not for a while.
+    /// Whether the next comparison is due. If so, the interval begins again.
     pub(super) fn is_due(&self) -> bool {
         let mut state = self.state();
-        // A little early, so that a janitor with the same rhythm does not leave every second one
-        // out.
+        // A comparison is due a little early, so that a janitor with the same interval does not
+        // skip every second one.
         let due = state.looked.elapsed() >= LOOK / 2;
         if due {
             state.looked = Instant::now();
@@ -169,13 +175,14 @@ impl Freshness {
         due
     }
 
-    /// Whether the bytes of the last change are surely there, but for single writes that take long.
+    /// Whether the bytes of the last change are surely in the file, except those of single writes
+    /// that take long.
     pub(super) fn is_settled(&self) -> bool {
         self.state().settled > 0
     }
 
-    /// Whether pages are to go although nothing has changed since the last comparison; each reason
-    /// counts once.
+    /// Whether pages must be dropped although nothing has changed since the last comparison. Each
+    /// reason counts once.
     pub(super) fn is_doubtful(&self) -> bool {
         let mut state = self.state();
         let settled = state.settled <= DOUBLED_MAX && state.since.elapsed() >= SETTLED * (1 << state.settled);

@@ -1,4 +1,4 @@
-//! Hybrid I/O: which requests go past the page cache and which through it, chosen one by one.
+//! Hybrid I/O: chooses for each request whether it goes past the page cache or through it.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::stats::Event;
 
-/// Bytes of the pieces of a file whose uses are remembered.
+/// Bytes of a piece, the unit in which uses of a file are remembered.
 const PIECE: u64 = 16 << 10;
 
-/// Pieces that are remembered.
+/// Number of pieces that are remembered.
 const REMEMBERED: usize = 2048;
 
-/// What was used lately of a file: a ghost list without order. A piece takes the place of another
-/// with the same hash, so what is read again within some thousand requests is found, and what is
-/// read once costs nothing.
+/// Recently used pieces of a file: a ghost list without order. A piece replaces another one with
+/// the same hash. So a piece that is read again within some thousand requests is found, and one
+/// that is read once costs nothing.
 #[derive(Debug)]
 pub(super) struct Habits(Box<[AtomicU32]>);
 
@@ -25,15 +25,15 @@ impl Default for Habits {
 }
 
 impl Habits {
-    /// Whether the first piece of the range was used lately; now it is.
+    /// Returns whether the first piece of the range was used recently, and marks it as used.
     fn reuse(&self, range: &Range<u64>) -> bool {
-        // 0 is for places that were never taken.
+        // 0 marks a slot that was never used, so bit 31 of a piece is always set.
         let piece = (range.start / PIECE) as u32 | 1 << 31;
         let place = (u64::from(piece).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % REMEMBERED;
         self.0[place].swap(piece, Ordering::Relaxed) == piece
     }
 
-    /// Why a read goes past the page cache or through it; see [`through_cache`].
+    /// Returns why a read goes past the page cache or through it; see [`through_cache`].
     pub(super) fn of_read(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
         if range.end - range.start >= from {
             return Event::HybridLarge;
@@ -51,8 +51,8 @@ impl Habits {
         }
     }
 
-    /// The same of a write. Small ones of what is in the page cache, or was used before, stay
-    /// there: they are read or written again.
+    /// Does the same for a write. Small writes go through the page cache if their range is cached
+    /// or was used before, since it will be read or written again.
     pub(super) fn of_write(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
         match self.of_read(source, range, from, stream) {
             Event::HybridReread => Event::HybridSmall,
@@ -61,7 +61,7 @@ impl Habits {
     }
 }
 
-/// Whether the reason for a choice speaks for the page cache.
+/// Whether a request goes through the page cache for this reason.
 pub(super) fn through_cache(event: Event) -> bool {
     matches!(event, Event::HybridResident | Event::HybridReread | Event::HybridSmall)
 }

@@ -1,5 +1,5 @@
-//! An open inode as the background sees it: what reading ahead, writing behind and the handles all
-//! need.
+//! An open inode without its pending bytes: the state that read-ahead, write-behind and the handles
+//! all need.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,29 +15,30 @@ use crate::names::InodeId;
 use crate::options::Live;
 use crate::users::Users;
 
-/// Where the source has less room than this many bytes besides what is pending everywhere, nothing
-/// is acknowledged before it is written: a lack of space is then told by the very write that meets
-/// it.
+/// Free bytes that the file system of the source must have besides the most that may be pending in
+/// the whole mount. With less, nothing is acknowledged before it is written, so that a lack of
+/// space is reported by the very write that meets it.
 const ROOM: u64 = 64 << 20;
 
-/// What all inodes have in common.
+/// State that all inodes share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) live: Live,
     pub(super) memory: Arc<Memory>,
-    /// Those of the server's descriptors that each user holds.
+    /// The number of the server's descriptors that each user holds.
     pub(super) descriptors: Arc<Users>,
     pub(super) crew: Crew,
-    /// Drops what streams leave in the page cache, which may take as long as a slow disk needs.
+    /// Drops the pages that streams leave in the page cache. This may take as long as a slow disk
+    /// needs.
     pub(super) dropper: Crew,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
-    /// Writes to the source of what had been acknowledged before. Counted before what is pending
-    /// becomes less.
+    /// Number of writes to the source of bytes that had been acknowledged before. It increases
+    /// before the number of pending bytes decreases.
     pub(super) epoch: AtomicU64,
 }
 
-/// An inode with open handles, without what is pending of it.
+/// An inode with open handles, without its pending bytes.
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) ino: InodeId,
@@ -45,19 +46,19 @@ pub(super) struct Inode {
     pub(super) common: Arc<Common>,
     pub(super) changes: Arc<Changes>,
     pub(super) errors: Errors,
-    /// Up to where this server has written, resized or allocated the source. What is behind it was
-    /// put there by others.
+    /// Offset up to which this server has written, resized or allocated the source. Bytes after it
+    /// were put there by other programs.
     pub(super) own_end: AtomicU64,
 }
 
 impl Inode {
-    /// Nothing has been written or read yet.
+    /// Creates the state of an inode of which nothing has been written or read yet.
     pub(super) fn new(ino: InodeId, about: About, common: Arc<Common>) -> Inode {
         let (changes, errors, own_end) = Default::default();
         Inode { ino, about, common, changes, errors, own_end }
     }
 
-    /// Memory for `len` bytes, within the shares of the user who opened the inode first.
+    /// Returns memory for `len` bytes, within the share of the user who opened the inode first.
     pub(super) fn memory(&self, len: usize) -> Option<Chunk> {
         self.common.memory.take(self.about.user, len)
     }

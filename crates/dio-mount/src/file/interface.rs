@@ -1,4 +1,4 @@
-//! What a mount passes to its open files, and what it gets from them.
+//! Types that a mount and its open files exchange.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,23 +11,24 @@ use rustix::io::Result;
 
 use crate::names::InodeId;
 
-/// What an open gives to the kernel.
+/// The result of an open, for the kernel.
 #[derive(Debug)]
 pub struct Opened {
-    /// Names the handle in later requests.
+    /// The number of the handle in later requests.
     pub handle: u64,
-    /// How the kernel is to treat it, but for `FOPEN_PASSTHROUGH`, which goes with `backing`.
+    /// Flags by which the kernel treats the handle. `FOPEN_PASSTHROUGH` is not among them: it goes
+    /// with `backing`.
     pub flags: FopenFlags,
-    /// The file that the kernel itself reads, writes and maps, where it may.
+    /// The file that the kernel reads, writes and maps itself, if it may.
     pub backing: Option<Arc<BackingId>>,
 }
 
-/// What a program wants open.
+/// The file that a program opens, and the program's user.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The inode.
     pub ino: InodeId,
-    /// Where it is, relative to the source: for messages and statistics.
+    /// Its path relative to the source, for messages and statistics.
     pub path: &'a Path,
     /// The program's user.
     pub user: u32,
@@ -36,17 +37,19 @@ pub struct Wanted<'a> {
 /// Opens an inode of the source for the server.
 pub type Opener<'a> = &'a dyn Fn(OFlags) -> Result<OwnedFd>;
 
-/// Makes a file known to the kernel as one that it may use by itself.
+/// Registers a file with the kernel as a backing file, on which the kernel may do I/O itself.
 pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
 
-/// What the kernel says of a write besides its bytes.
+/// Properties of a write besides its bytes, as the kernel sends them.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// `open(2)` flags of the file at this moment, those of the single call included: `O_DSYNC`,
-    /// `O_SYNC` and `O_APPEND` are looked at (`FUSE_WRITE` sends them with every request).
+    /// `open(2)` flags of the file at this moment, including those of the single call. Only
+    /// `O_DSYNC`, `O_SYNC` and `O_APPEND` are evaluated (`FUSE_WRITE` sends the flags with every
+    /// request).
     pub flags: OFlags,
-    /// From the kernel's cache of the mount, on behalf of a mapping (`FUSE_WRITE_CACHE`).
+    /// The bytes come from the kernel's cache of the mount, on behalf of a mapping
+    /// (`FUSE_WRITE_CACHE`).
     pub cache: bool,
-    /// Set-id bits are to be cleared (`FUSE_WRITE_KILL_SUIDGID`).
+    /// Set-id bits must be cleared (`FUSE_WRITE_KILL_SUIDGID`).
     pub kill_privileges: bool,
 }

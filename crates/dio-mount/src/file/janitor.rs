@@ -1,45 +1,45 @@
-//! Looks after what lies idle: bytes pending that nothing follows, bytes read ahead that nobody
-//! wants, memory not in use.
+//! Cleans up idle state: pending bytes that no write follows, read-ahead bytes that no program
+//! reads, and memory not in use.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// How often it looks while there is anything to tidy up.
+/// How often the janitor runs while there is anything to clean up.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
 
-/// What a janitor is doing: nothing until it is woken, looking now and then, or looking every
+/// State of the janitor: it does nothing until it is woken, it runs now and then, or it runs every
 /// [`EVERY`].
 const IDLE: u8 = 0;
 const WATCHING: u8 = 1;
 const BUSY: u8 = 2;
 
-/// Wakes the janitor.
+/// Refers to the janitor thread, to wake it.
 #[derive(Debug, Default)]
 pub(super) struct Janitor {
     doing: AtomicU8,
     thread: OnceLock<Thread>,
 }
 
-/// What a janitor looks after.
+/// An object that a janitor cleans up.
 pub(super) trait Place: Send + Sync + 'static {
-    /// Where its janitor is woken.
+    /// Returns the reference to its janitor.
     fn janitor(&self) -> &Janitor;
 
-    /// Tidies up; returns when to look again, `None` when there is nothing left to do.
+    /// Cleans up. Returns when to do so again, or `None` if nothing is left to do.
     fn tidy(&self) -> Option<Duration>;
 }
 
 impl Janitor {
-    /// There is something to look after.
+    /// Makes the janitor run every [`EVERY`], since there is something to clean up.
     pub(super) fn stir(&self) {
         if self.doing.load(Ordering::Relaxed) != BUSY && self.doing.swap(BUSY, Ordering::AcqRel) != BUSY {
             self.wake();
         }
     }
 
-    /// Lets the thread see that its place is gone.
+    /// Wakes the thread, which then runs, or ends if its place is gone.
     pub(super) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -47,11 +47,11 @@ impl Janitor {
     }
 }
 
-/// Starts the janitor of a place. It ends with the place.
+/// Starts the janitor of a place. It ends when the place is gone.
 pub(super) fn employ<P: Place>(place: &std::sync::Arc<P>) {
     let weak = std::sync::Arc::downgrade(place);
     let thread = thread::Builder::new().name("dio-janitor".into()).spawn(move || work(&weak));
-    // Without one, what is pending is written by the requests that wait for it.
+    // Without a janitor, pending bytes are written by the requests that wait for them.
     if let Ok(handle) = thread {
         let _ = place.janitor().thread.set(handle.thread().clone());
     }
@@ -69,7 +69,7 @@ fn work<P: Place>(place: &Weak<P>) {
     }
 }
 
-/// Tidies up where there is anything to tidy; returns how long to rest.
+/// Cleans up unless the janitor is idle. Returns how long to rest, or `None` to rest until woken.
 fn look(place: &impl Place) -> Option<Duration> {
     let doing = &place.janitor().doing;
     if doing.load(Ordering::Acquire) == IDLE {
@@ -80,7 +80,8 @@ fn look(place: &impl Place) -> Option<Duration> {
         return left;
     }
     doing.store(if left.is_some() { WATCHING } else { IDLE }, Ordering::Release);
-    // What came in between is seen in the second round; whoever comes after it wakes this thread.
+    // The second round covers what arrived before `doing` was lowered. Anything that arrives later
+    // wakes this thread.
     let left = place.tidy();
     match left {
         Some(rest) => doing.fetch_max(if rest <= EVERY { BUSY } else { WATCHING }, Ordering::AcqRel),

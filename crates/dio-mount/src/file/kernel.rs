@@ -8,11 +8,11 @@ use crate::names::InodeId;
 
 type DropPages = Box<dyn Fn(InodeId, Range<u64>) + Send + Sync>;
 
-/// What the kernel is told without being asked.
+/// Sends notifications to the kernel.
 pub(super) struct Kernel {
     drop_pages: OnceLock<Arc<DropPages>>,
-    /// A thread of its own, since the kernel may keep it waiting for requests in hand, which may
-    /// wait for the others.
+    /// A separate thread: the kernel may block a notification until requests in progress end, and
+    /// these requests may wait for other background threads.
     crew: Crew,
 }
 
@@ -29,12 +29,13 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// How to tell it.
+    /// Sets the function that makes the kernel drop pages.
     pub(super) fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
         let _ = self.drop_pages.set(Arc::new(Box::new(drop_pages)));
     }
 
-    /// Has it drop a part of its cache of an inode of the mount, soon.
+    /// Makes the kernel drop a part of its cache of an inode of the mount, soon and in the
+    /// background. An empty range stands for the whole inode.
     pub(super) fn drop_pages(&self, ino: InodeId, range: Range<u64>) {
         if let Some(drop_pages) = self.drop_pages.get().cloned() {
             self.crew.run(false, move || drop_pages(ino, range));

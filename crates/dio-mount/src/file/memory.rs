@@ -1,5 +1,5 @@
-//! Blocks for what is read ahead and written behind, within the limit of the mount, and a buffer
-//! for each thread.
+//! Memory blocks for read-ahead and write-behind, within the limit of the mount, and a buffer for
+//! each thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,43 +13,44 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::options::Live;
 use crate::users::{Share, Users};
 
-/// Sizes of blocks in bytes, small and large. A large one is the longest request of the kernel.
+/// Sizes of blocks in bytes, small and large. The large size is that of the kernel's longest
+/// request.
 pub(super) const SIZES: [usize; 2] = [128 << 10, 1 << 20];
 
 /// Index of the large size.
 pub(super) const LARGE: usize = 1;
 
-/// Blocks are made so many bytes at a time, where the limit allows it: huge pages lie behind them
-/// then, which spares the device most of a request's segments, and the machine most of what memory
-/// costs that is new.
+/// Bytes of blocks that are allocated at a time, if the limit allows it. Such an allocation gets
+/// huge pages. These spare the device most of a request's segments, and the machine most of the
+/// cost of new memory.
 const SLAB: usize = 4 << 20;
 
-/// A block that nobody has used for so long goes back to the system.
+/// A block that has not been used for this long goes back to the system.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The memory of a mount for blocks.
 #[derive(Debug)]
 pub(super) struct Memory {
     live: Live,
-    /// Bytes of all blocks, in use or idle. Invariant: what was reserved here before a block was
-    /// made is given back when the block goes back to the system, and only then.
+    /// Bytes of all blocks, in use or idle. Invariant: bytes that were reserved here before a block
+    /// was allocated are given back when the block goes back to the system, and only then.
     bytes: AtomicU64,
     idle: Mutex<[Vec<(Block, Instant)>; 2]>,
-    /// Bytes in blocks in use.
+    /// Bytes of the blocks that each user has in use.
     users: Arc<Users>,
 }
 
-/// A block in use; idle again when dropped.
+/// A block in use. It becomes idle when dropped.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// Invariant: there until it is dropped.
+    /// Invariant: set until the chunk is dropped.
     block: Option<Block>,
     size: usize,
     memory: Arc<Memory>,
     _share: Share,
 }
 
-/// Memory within the limit that is not made here.
+/// Memory that counts against the limit but is allocated elsewhere.
 #[derive(Debug)]
 pub(super) struct Reserved {
     bytes: u64,
@@ -76,8 +77,9 @@ impl Memory {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A block of at least `len` bytes for a user, or of the largest size if that is less. `None`
-    /// where the limit, or what the others leave, allows no other: the caller then does without.
+    /// Returns a block of at least `len` bytes for a user, or of the largest size if that is less.
+    /// Returns `None` if the limit, or the share that other users leave, allows no more; the caller
+    /// then does without.
     pub(super) fn take(self: &Arc<Self>, user: u32, len: usize) -> Option<Chunk> {
         let size = usize::from(len > SIZES[0]);
         let share = self.users.take(user, SIZES[size] as u64, self.most())?;
@@ -89,7 +91,7 @@ impl Memory {
         Some(Chunk { block: Some(block), size, memory: Arc::clone(self), _share: share })
     }
 
-    /// Makes blocks of a size, and gives the first.
+    /// Allocates blocks of a size, and returns one of them.
     fn make(&self, size: usize) -> Option<Block> {
         let many = SLAB / SIZES[size];
         let count = [many, 1].into_iter().find(|count| self.reserve((count * SIZES[size]) as u64).is_some())?;
@@ -104,8 +106,8 @@ impl Memory {
         first
     }
 
-    /// Counts memory that somebody else makes; it is given back when the answer is dropped. `None`
-    /// where the limit does not allow it.
+    /// Counts memory that the caller allocates, until the result is dropped. Returns `None` if the
+    /// limit does not allow it.
     pub(super) fn reserve_for(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
         self.reserve(bytes as u64)?;
         Some(Reserved { bytes: bytes as u64, memory: Arc::clone(self) })
@@ -123,12 +125,12 @@ impl Memory {
         if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
             return Some(());
         }
-        // Idle blocks of the other size stand in the way.
+        // Idle blocks, also of the other size, may take up the limit.
         self.release(Duration::ZERO);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ())
     }
 
-    /// Gives back to the system what nobody has used for a while.
+    /// Gives blocks that have not been used for a while back to the system.
     pub(super) fn trim(&self) {
         self.release(PATIENCE);
     }
@@ -137,7 +139,7 @@ impl Memory {
         let mut gone = Vec::new();
         let mut idle = self.idle();
         for (blocks, size) in idle.iter_mut().zip(SIZES) {
-            // The latest used are at the end.
+            // The most recently used blocks are at the end.
             let old = blocks.partition_point(|(_, since)| since.elapsed() >= patience);
             self.bytes.fetch_sub((old * size) as u64, Ordering::Relaxed);
             gone.extend(blocks.drain(..old));
@@ -151,17 +153,17 @@ impl Chunk {
         self.block.as_ref().expect("a chunk has its block until it is dropped")
     }
 
-    /// What has been put there.
+    /// The bytes that were put into the block.
     pub(super) fn bytes(&self) -> &[u8] {
         self.block().filled()
     }
 
-    /// Its size in bytes.
+    /// Size of the block in bytes.
     pub(super) fn room(&self) -> usize {
         self.block().capacity()
     }
 
-    /// All of it, for writing.
+    /// The whole block, for writing.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.block.as_mut().expect("a chunk has its block until it is dropped").bytes_mut()
     }
@@ -180,7 +182,8 @@ thread_local! {
     static BUFFER: RefCell<Option<Block>> = const { RefCell::new(None) };
 }
 
-/// Lends the thread's buffer, `len` bytes of it. What it holds is undefined. Must not be nested.
+/// Calls `work` with `len` bytes of the thread's buffer, whose contents are undefined. Calls must
+/// not be nested.
 ///
 /// # Errors
 /// There is no memory for a buffer.

@@ -1,19 +1,20 @@
-//! What is open: one shared state for each inode with open handles, reads and writes by its mode.
+//! Open files: each inode with open handles has one shared state. The mode of a handle decides how
+//! its reads and writes are done.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `open` | opening and closing |
 //! | `interface` | what the mount passes in and gets back |
-//! | `modes` | what the kernel is told of a handle, by mode and by what else is open |
-//! | `inode` | an open inode as the background sees it |
-//! | `shared` | an inode with open handles; its change between direct and cached |
+//! | `modes` | how the kernel treats a handle, by the handle's mode and by the other open handles |
+//! | `inode` | an open inode without its pending bytes, as background threads use it |
+//! | `shared` | an inode with open handles; its switch between direct and cached I/O |
 //! | `descriptors` | the server's own opens of an inode |
 //! | `requests`, `appends`, `operations` | reads, writes and syncs; appends; everything else |
-//! | `ahead`, `behind` | read-ahead and write-behind, with `changes` to know what is stale and `errors` to tell |
-//! | `freshness` | whether the source is changed beside the mount |
-//! | `turns` | writers of a file that is locked as a whole |
-//! | `habits` | hybrid I/O: the choice for one request |
-//! | `memory`, `crew`, `janitor`, `kernel` | blocks within the limit, threads of the background, what lies idle, what the kernel is to drop |
+//! | `ahead`, `behind` | read-ahead and write-behind; `changes` detects stale bytes, `errors` reports failed writes |
+//! | `freshness` | detects changes of the source beside the mount |
+//! | `turns` | the order of writers to a file that is locked as a whole |
+//! | `habits` | hybrid I/O: the choice between page cache and direct I/O for one request |
+//! | `memory`, `crew`, `janitor`, `kernel` | memory blocks within the limit, background threads, clean-up of idle state, invalidation of the kernel's cache |
 
 mod ahead;
 mod appends;
@@ -67,7 +68,8 @@ pub use interface::{How, MakeBacking, Opened, Opener, Wanted};
 pub struct Files(Arc<Inner>);
 
 impl Files {
-    /// No file is open. `passthrough` says that the kernel may be given files to use by itself.
+    /// Creates the state with no open file. `passthrough` allows files to be handed to the kernel,
+    /// which then does their I/O itself.
     pub(crate) fn new(
         live: Live,
         policy: LockPolicy,
@@ -91,15 +93,15 @@ impl Files {
         Files(inner)
     }
 
-    /// How to have the kernel drop its cache of a range of an inode of the mount, all of it where
-    /// the range is empty (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread of its own, never
-    /// while a request is being served by it.
+    /// Sets the function that makes the kernel drop its cache of a range of an inode of the mount,
+    /// or its whole cache of the inode if the range is empty (`FUSE_NOTIFY_INVAL_INODE`). The
+    /// function runs in a separate thread, never in a thread that is serving a request.
     pub fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
         self.0.common.kernel.on_drop_pages(drop_pages);
     }
 
-    /// The access with which a file is best created that a program creates with `flags`: see
-    /// [`Files::adopt`].
+    /// Returns the flags with which the server should create a file that a program creates with
+    /// `flags`. The created file is then passed to [`Files::adopt`].
     pub fn creating(flags: OFlags) -> OFlags {
         (flags - OFlags::RWMODE) | descriptors::access(flags)
     }
@@ -128,8 +130,8 @@ impl Files {
         Ok(opened)
     }
 
-    /// As [`Files::open`], of a file that was just created for the program with [`Files::creating`]
-    /// access.
+    /// Like [`Files::open`], for a file that was just created for the program with the access of
+    /// [`Files::creating`].
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -145,9 +147,9 @@ impl Files {
         self.0.enter(wanted, created, wish, &|fd| hand_over(fd, backing))
     }
 
-    /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the
-    /// end of the file. `cache` says that the kernel wants them for its cache of the mount (a
-    /// `FUSE_READ` without lock owner).
+    /// Reads up to `size` bytes and passes them, or the error, to `give`. It passes fewer bytes
+    /// only at the end of the file. `cache` is set if the kernel requests the bytes for its cache
+    /// of the mount (a `FUSE_READ` without lock owner).
     pub fn read(&self, handle: u64, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         match self.0.handle(handle) {
             Ok(handle) => handle.read(offset, size, cache, give),
@@ -155,9 +157,10 @@ impl Files {
         }
     }
 
-    /// Writes all of `bytes` and gives their number, or the error, to `give`: in this thread, or,
-    /// where the writers of a file take turns, in that of another of them. The error is one of
-    /// `pwrite(2)`, or that of an earlier write that had been acknowledged, once for each handle.
+    /// Writes all of `bytes` and passes their number, or the error, to `give`. The write runs in
+    /// this thread or, if the writers of the file take turns, possibly in the thread of another
+    /// writer. The error is one of `pwrite(2)`, or that of an earlier write that had been
+    /// acknowledged; the latter is reported once to each handle.
     pub fn write(
         &self,
         handle: u64,
@@ -172,15 +175,16 @@ impl Files {
         }
     }
 
-    /// A descriptor of the handle was closed: what was acknowledged is written now.
+    /// Handles the close of one descriptor of the handle: waits until all acknowledged bytes are
+    /// written.
     ///
     /// # Errors
-    /// Of a write that had been acknowledged, or of a sync, where this handle has not been told.
+    /// That of an acknowledged write or of a sync, if no sync of this handle has returned it yet.
     pub fn flush(&self, handle: u64) -> Result<()> {
         self.0.handle(handle)?.flush()
     }
 
-    /// The last descriptor of the handle was closed, and the last mapping has gone.
+    /// Releases the handle, after its last descriptor was closed and its last mapping was removed.
     pub fn release(&self, handle: u64) {
         let gone = self.0.handles.write().remove(&handle);
         if let Some(handle) = gone {
@@ -188,7 +192,7 @@ impl Files {
         }
     }
 
-    /// Makes durable what was written, with all attributes unless `data_only`.
+    /// Makes all acknowledged writes durable, and all attributes too unless `data_only`.
     ///
     /// # Errors
     /// As [`Files::flush`], and those of `fsync(2)`.
@@ -196,26 +200,26 @@ impl Files {
         self.0.handle(handle)?.sync(data_only)
     }
 
-    /// `fallocate(2)` with its `mode`.
+    /// Runs `fallocate(2)` with its `mode`.
     ///
     /// # Errors
-    /// Those of `fallocate(2)`, and as [`Files::write`].
+    /// Those of `fallocate(2)` and of [`Files::write`].
     pub fn allocate(&self, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
         self.0.handle(handle)?.allocate(mode, offset, length)
     }
 
-    /// `lseek(2)` with `SEEK_DATA` (3) or `SEEK_HOLE` (4).
+    /// Runs `lseek(2)` with `SEEK_DATA` (3) or `SEEK_HOLE` (4).
     ///
     /// # Errors
-    /// Those of `lseek(2)`: ENXIO behind the end of the file.
+    /// Those of `lseek(2)`; ENXIO if `offset` is after the end of the file.
     pub fn seek(&self, handle: u64, offset: u64, whence: i32) -> Result<u64> {
         self.0.handle(handle)?.seek(offset, whence)
     }
 
-    /// `copy_file_range(2)`; returns the bytes copied.
+    /// Runs `copy_file_range(2)`; returns the number of bytes copied.
     ///
     /// # Errors
-    /// Those of `copy_file_range(2)`, and as [`Files::write`].
+    /// Those of `copy_file_range(2)` and of [`Files::write`].
     pub fn copy_range(&self, from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64) -> Result<u64> {
         let (from, to) = (self.0.handle(from)?, self.0.handle(to)?);
         from.copy_to(from_offset, &to, to_offset, length)
@@ -233,59 +237,61 @@ impl Files {
         }
     }
 
-    /// Attributes of an inode of the source are about to be answered: what was read before them and
-    /// has changed since is not given out any more.
+    /// Compares attributes of the source that are about to be sent to the kernel with the previous
+    /// ones. If they show a change, bytes that were read before it are no longer returned.
     pub fn saw(&self, ino: InodeId, stat: &Stat) {
         if let Some(shared) = self.0.find(ino) {
             shared.saw(Signature::of(stat));
         }
     }
 
-    /// Where the file ends at least, if more has been acknowledged than is written.
+    /// Returns the end of the inode's pending sequential writes and appends, which is a lower bound
+    /// of the file's size. Returns `None` if there are none.
     pub fn size_of(&self, ino: InodeId) -> Option<u64> {
         let shared = self.0.find(ino)?;
         shared.ordered.expected_end().max(shared.appended.end())
     }
 
-    /// Keeps the objects of a striped file that has lost its last name until nobody has it open any
-    /// more, and removes them then. Returns them if nobody has.
+    /// Keeps the objects of a striped file that has lost its last name until its last handle is
+    /// closed, then removes them. Returns them if the inode has no open handle.
     pub fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
         self.0.keep_until_closed(ino, objects)
     }
 
-    /// Whether anybody has the inode open for writing.
+    /// Whether the inode is open for writing.
     pub fn is_written(&self, ino: InodeId) -> bool {
         self.0.find(ino).is_some_and(|shared| shared.routes().writing().is_ok())
     }
 
-    /// Counts how often something was written that had been acknowledged before: while it stays the
-    /// same, what was pending still is, and attributes asked for in between lack no more than that.
+    /// Returns how many times acknowledged bytes have been written to the source. While the number
+    /// stays the same, all bytes that were pending still are, so attributes that are read in
+    /// between lack only these bytes.
     pub fn epoch(&self) -> u64 {
         self.0.common.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether anything is acknowledged and not yet written.
+    /// Whether any bytes of the inode are acknowledged and not yet written.
     pub fn is_pending(&self, ino: InodeId) -> bool {
         self.0.find(ino).is_some_and(|shared| shared.pending() > 0)
     }
 
-    /// Waits until everything acknowledged of an inode is written. Necessary before its attributes
-    /// are changed, which a later write would change again.
+    /// Waits until all acknowledged bytes of an inode are written. This is necessary before its
+    /// attributes are changed: a later write would change them again.
     pub fn settle(&self, ino: InodeId) {
         if let Some(shared) = self.0.find(ino) {
             shared.settle();
         }
     }
 
-    /// The same of what is written soon in any case, so that the time of the last change is that of
-    /// the last write.
+    /// Like [`Files::settle`], but only for scattered writes, which are written soon in any case.
+    /// Afterwards the time of the last change is that of the last write.
     pub fn settle_scattered(&self, ino: InodeId) {
         if let Some(shared) = self.0.find(ino) {
             shared.scattered.settle();
         }
     }
 
-    /// The same as [`Files::settle`] of all inodes.
+    /// Like [`Files::settle`], for all inodes.
     pub fn settle_all(&self) {
         self.0.all().iter().for_each(|shared| shared.settle());
     }
@@ -294,7 +300,7 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         self.settle_all();
-        // Nobody can close any more what is open still.
+        // Handles that are still open will never be closed now, so their objects are removed here.
         self.0.all().iter().filter_map(|shared| shared.nameless.get()).for_each(Objects::remove);
         self.0.common.janitor.wake();
     }

@@ -1,23 +1,24 @@
-//! What the kernel is told of a handle, and what that means for the other handles of the inode.
+//! How the kernel does the I/O of a handle, and what that means for the other handles of the inode.
 //!
-//! | mode | the kernel's way | its flags |
+//! | mode | path of the I/O | flags of the open reply |
 //! |---|---|---|
-//! | direct, concurrent, auto | every request comes here | `FOPEN_DIRECT_IO` |
-//! | the same, gathering | the kernel's cache of this mount, dropped behind the reader | none |
+//! | direct, concurrent, auto | every request comes to this server | `FOPEN_DIRECT_IO` |
+//! | the same, for a reader that gathers | the kernel's cache of this mount, dropped behind the reader | none |
 //! | auto, privileged, for writing only | the kernel writes the source itself; dropped behind the writer | `FOPEN_PASSTHROUGH` |
 //! | cached, privileged | the kernel reads, writes and maps the source itself | `FOPEN_PASSTHROUGH` |
 //! | concurrent, privileged, `native`, with `O_DIRECT` | the kernel reads and writes the source itself, past the page cache | `FOPEN_PASSTHROUGH` |
-//! | cached otherwise | the kernel's cache of this mount; what it lacks comes from here | none, or `FOPEN_KEEP_CACHE` |
+//! | cached otherwise | the kernel's cache of this mount; pages that it lacks come from this server | none, or `FOPEN_KEEP_CACHE` |
 //!
-//! The kernel has rules (`fs/fuse/iomode.c`): while one handle of an inode is passed through, all
-//! must be, with the same backing file; none can be while a handle uses the cache of the mount, be
-//! it for a mapping. So the first open of an inode decides for as long as any handle is open:
-//! *backed* or *apart*.
+//! The kernel has rules (`fs/fuse/iomode.c`). While one handle of an inode is passed through, all
+//! its handles must be, with the same backing file. No handle can be passed through while another
+//! one uses the kernel's cache of the mount, even if only for a mapping. So the first open of an
+//! inode decides until the last handle is closed: the inode is *backed* or *apart*.
 //!
-//! A mapping of a handle whose requests come here goes through the cache of the mount while the
-//! inode is apart. The kernel keeps that coherent with requests: it writes dirty pages back before,
-//! and drops the pages that a write covers. Backed, it would map the source itself, behind the
-//! server's back; so of a backed inode nothing is read ahead or written behind here.
+//! While an inode is apart, a mapping of a handle whose requests come to this server uses the
+//! kernel's cache of the mount. The kernel keeps that cache coherent with requests: it writes dirty
+//! pages back before a request, and drops the pages that a write covers. If the inode is backed,
+//! the kernel maps the source itself, which the server cannot observe. So the server neither reads
+//! ahead nor writes behind for a backed inode.
 
 use dio::lock::LockPolicy;
 use dio_fuse::FopenFlags;
@@ -25,13 +26,13 @@ use rustix::fs::OFlags;
 
 use crate::options::Mode;
 
-/// Which way the kernel takes for a handle.
+/// The path that the I/O of a handle takes in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Every read and write comes here.
+    /// Every read and write comes to this server.
     Requests,
-    /// Reads and writes go to the kernel's cache of the mount; what it lacks, and everything
-    /// written, comes here.
+    /// Reads and writes go to the kernel's cache of the mount. Pages that it lacks are read from
+    /// this server, and everything written is sent to it.
     Cache,
     /// The kernel reads, writes and maps the source, through its page cache.
     Source,
@@ -40,36 +41,36 @@ pub(super) enum Way {
     Native,
 }
 
-/// How a handle is opened.
+/// The mode, flags and settings with which a handle is opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) mode: Mode,
     pub(super) flags: OFlags,
     pub(super) policy: LockPolicy,
-    /// Readers may go through the kernel's cache of the mount, which gathers small requests into
-    /// large ones.
+    /// Readers may use the kernel's cache of the mount, which gathers small requests into large
+    /// ones.
     pub(super) gather: bool,
-    /// The kernel may do the I/O of who asks for `O_DIRECT` itself.
+    /// The kernel may itself do the I/O of a handle that is opened with `O_DIRECT`.
     pub(super) native: bool,
 }
 
-/// What an inode and its other handles mean for one that is opened.
+/// The state of an inode and of its other handles that matters when a handle is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Company {
     /// The kernel has a backing file for the inode.
     pub(super) backed: bool,
-    /// Somebody may write. The kernel lets in one writer at a time while a reader gathers, so none
-    /// begins to then.
+    /// A handle may write. While a reader gathers, the kernel admits one writer at a time; so no
+    /// reader starts to gather while there are writers.
     pub(super) writers: bool,
-    /// The file system reports how direct I/O is to be aligned. Elsewhere nobody but the server
-    /// would notice if it were not direct.
+    /// The file system reports the alignment that direct I/O needs. On other file systems only the
+    /// server would notice that I/O is not direct.
     pub(super) reported: bool,
 }
 
 impl Wish {
-    /// The way of a handle of an inode that is backed, or not. With `O_DIRECT` any alignment is
-    /// accepted, which the source would not do, so such requests come here in any mode, unless they
-    /// are to be native.
+    /// Returns the path of the handle's I/O. A program may use any alignment with `O_DIRECT`, which
+    /// the source would not accept; so such requests come to this server in any mode, unless the
+    /// handle is native.
     pub(super) fn way(&self, company: Company) -> Way {
         match self.mode {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
@@ -82,7 +83,7 @@ impl Wish {
         }
     }
 
-    /// The wish as far as a striped file can fulfil it.
+    /// Returns the wish reduced to what a striped file supports.
     pub(super) fn of_striped(self) -> Wish {
         let mode = if self.mode == Mode::Concurrent { Mode::Concurrent } else { Mode::Direct };
         Wish { mode, gather: false, native: false, ..self }
@@ -92,18 +93,20 @@ impl Wish {
         self.gather && !self.writes() && self.is_buffered()
     }
 
-    /// Whether the kernel is to use the source itself where it can.
+    /// Whether the kernel should do the I/O on the source itself, if it can.
     pub(super) fn wants_backing(&self, company: Company) -> bool {
         self.mode == Mode::Cached || self.streams() || self.is_native(company)
     }
 
-    /// Single-writer semantics are the server's work, so only concurrent I/O can be the kernel's.
+    /// The server enforces single-writer semantics, so the kernel can do only concurrent I/O
+    /// itself.
     fn is_native(&self, company: Company) -> bool {
         self.native && self.mode == Mode::Concurrent && !self.is_buffered() && company.reported
     }
 
-    /// Who writes only, and asks for nothing else, writes in order nearly always, and small pieces
-    /// as often as not: hybrid I/O lets the kernel gather them, and drops them behind the writer.
+    /// Whether the handle streams: it is in auto mode, only for writing, and has neither `O_DIRECT`
+    /// nor `O_DSYNC`. Such programs nearly always write in order, and often in small pieces. Hybrid
+    /// I/O lets the kernel gather the pieces, and drops the pages behind the writer.
     pub(super) fn streams(&self) -> bool {
         let only_writes = self.flags & OFlags::RWMODE == OFlags::WRONLY;
         self.mode == Mode::Auto && only_writes && self.is_buffered() && !self.flags.intersects(OFlags::DSYNC)
@@ -114,34 +117,34 @@ impl Wish {
         self.flags & OFlags::RWMODE != OFlags::RDONLY
     }
 
-    /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file.
-    /// `unchanged` says that what the kernel has cached of the inode still is what the source
-    /// holds.
+    /// Returns the flags of the open reply, except `FOPEN_PASSTHROUGH`, which goes with the backing
+    /// file. `unchanged` states that the kernel's cached pages of the inode still match the source.
     ///
-    /// With file locks too the kernel lets in all writers that make the file no longer: here it is
-    /// seen who waits (`turns`).
+    /// With file locks, too, the kernel admits all writers that do not extend the file: the server
+    /// then counts the writers that wait (`turns`).
     pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
         let flags = match way {
             Way::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             Way::Cache | Way::Source | Way::Native => FopenFlags::empty(),
         };
-        // The close of who has not written has nothing to tell.
+        // The close of a handle that cannot write has no error to report.
         if self.writes() { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
     }
 
-    /// Whether a write keeps out all other I/O of its file until it is written.
+    /// Whether a write excludes all other I/O of its file until it is written.
     pub(super) fn excludes_all(&self) -> bool {
         self.mode != Mode::Concurrent && self.policy == LockPolicy::WholeFile
     }
 
-    /// How the requests of a handle are done where nothing else speaks against it.
+    /// Returns the I/O mode of the handle's requests, which applies unless the inode is cached or
+    /// hybrid I/O decides.
     pub(super) fn manner(&self) -> dio::Mode {
         if self.mode == Mode::Concurrent { dio::Mode::Concurrent } else { dio::Mode::Direct }
     }
 
-    /// Whether requests may be answered from what was read ahead, or before they are written. With
-    /// `O_DIRECT` a program wants to deal with the device itself.
+    /// Whether reads may be answered from read-ahead, and writes acknowledged before they are
+    /// written. A program that uses `O_DIRECT` wants to deal with the device itself.
     pub(super) fn is_buffered(&self) -> bool {
         !self.flags.contains(OFlags::DIRECT)
     }

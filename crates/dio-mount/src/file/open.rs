@@ -1,4 +1,5 @@
-//! Opening and closing: inodes and their handles, and which way the kernel takes for each.
+//! Opening and closing of inodes and their handles. Decides which path the I/O of each handle takes
+//! in the kernel.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -39,7 +40,7 @@ pub(super) type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Ba
 /// longer ones, one directory at a time.
 const LONGEST_SHOWN: usize = 4096;
 
-/// A path as it is kept: the end of one that is too long.
+/// Returns the path as it is kept: of a path that is too long, only the end.
 fn shown(path: &Path) -> Cow<'_, Path> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() <= LONGEST_SHOWN {
@@ -50,7 +51,7 @@ fn shown(path: &Path) -> Cow<'_, Path> {
     Cow::Owned(OsString::from_vec(end).into())
 }
 
-/// Inodes whose signatures are remembered.
+/// Most inodes whose signatures are remembered.
 const MOST_SIGNATURES: usize = 1 << 16;
 
 /// The inodes with open handles, and the handles.
@@ -64,10 +65,10 @@ pub(super) struct Inner {
     inodes: Mutex<HashMap<InodeId, Arc<Shared>>>,
     pub(super) handles: RwLock<HashMap<u64, Arc<Handle>>>,
     next: AtomicU64,
-    /// What inodes were like when the last of their handles was closed that used the kernel's cache
-    /// of the mount.
+    /// The signature of each inode at the latest close of a handle that used the kernel's cache of
+    /// the mount.
     signatures: Mutex<HashMap<InodeId, Signature>>,
-    /// Taken within `inodes`.
+    /// Locked only while `inodes` is held.
     waiting: Mutex<Waiting>,
 }
 
@@ -78,7 +79,8 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Nothing is open. `passthrough` says that the kernel may be given files to use by itself.
+    /// Creates the state with no open file. `passthrough` allows files to be handed to the kernel,
+    /// which then does their I/O itself.
     pub(super) fn new(policy: LockPolicy, passthrough: bool, stats: Arc<Stats>, common: Arc<Common>) -> Inner {
         Inner {
             policy,
@@ -119,7 +121,7 @@ impl Inner {
         self.inodes().values().cloned().collect()
     }
 
-    /// Those that there is something to look after.
+    /// Returns the inodes that the janitor must look after.
     fn restless(&self) -> Vec<Arc<Shared>> {
         self.inodes().values().filter(|shared| shared.is_restless()).cloned().collect()
     }
@@ -152,7 +154,7 @@ impl Inner {
                 }
                 Arc::new(shared)
             });
-            // Counted before the lock is given up, so that nobody takes the inode away.
+            // Counted before the lock is released, so that no other thread removes the inode.
             let mut book = shared.book();
             book.handles += 1;
             book.writers += u32::from(wish.writes());
@@ -192,16 +194,18 @@ impl Inner {
         Ok(Opened { handle: number, flags, backing: backing.and_then(|Backing(number)| number) })
     }
 
-    /// Decides which way the kernel takes for a handle, and makes way.
+    /// Decides which path the I/O of a handle takes in the kernel, and prepares the inode for it.
     fn join(&self, shared: &Shared, wish: Wish, make: MakeAnyBacking<'_>) -> Result<(Way, Option<Backing>)> {
-        // Never the gate within the book: others take them the other way round.
+        // The gate must not be locked while the book is held: other threads lock them in the
+        // opposite order.
         let descriptors = Arc::clone(shared.routes().any()?);
         let reported = wish.native && reports_alignment(&descriptors);
         let mut book = shared.book();
         if matches!(book.joined, Joined::Undecided) {
             let alone = Company { reported, ..Company::default() };
             let backing = (self.passthrough && wish.wants_backing(alone)).then(|| make(descriptors.base()));
-            // A refusal (a file system stacked too deep, no privilege) leaves the other way.
+            // If the kernel refuses (a file system stacked too deep, no privilege), the inode is
+            // apart.
             book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
         }
         let backing = match &book.joined {
@@ -213,7 +217,7 @@ impl Inner {
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
             let mut routes = shared.alone();
-            // Unless somebody else has done so meanwhile.
+            // Another thread may have done so meanwhile.
             if routes.may_hold_back() {
                 routes.back();
             }
@@ -228,7 +232,7 @@ impl Inner {
         Ok((way, backing))
     }
 
-    /// Counts a handle out; true if it was the last one of the inode.
+    /// Removes a handle from the counts. Returns true if it was the last one of the inode.
     fn step_out(&self, shared: &Arc<Shared>, wish: Wish) -> bool {
         let mut inodes = self.inodes();
         let mut book = shared.book();
@@ -245,17 +249,17 @@ impl Inner {
         last
     }
 
-    /// The objects of an inode that has lost its last name go with its last handle; returned if it
-    /// has none.
+    /// Keeps the objects of an inode that has lost its last name until its last handle is closed.
+    /// Returns them if the inode has no handle.
     pub(super) fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
         match self.inodes().get(&ino) {
-            // Only one name was the last.
+            // Only one name can have been the last.
             Some(shared) => shared.nameless.set(objects).err(),
             None => Some(objects),
         }
     }
 
-    /// Takes a handle away from an inode.
+    /// Removes a handle from its inode.
     pub(super) fn leave(&self, handle: &Handle) {
         let shared = &handle.shared;
         shared.settle();
@@ -263,7 +267,8 @@ impl Inner {
         if handle.is_cached() && handle.way == Way::Cache {
             self.remember(shared);
             if !shared.freshness.is_settled() {
-                // Nobody looks at it any more who would do so later.
+                // The last change may not be complete yet, and after this close the janitor may no
+                // longer check.
                 shared.drop_read();
             }
         }
@@ -272,7 +277,8 @@ impl Inner {
         }
         shared.book().leave(handle.way, handle.wish);
         if shared.book().handles == 1 {
-            // While whoever opens it now is told.
+            // The inode is still registered here, so that an error reaches a handle that is opened
+            // now.
             shared.settle_files();
         }
         let last = self.step_out(shared, handle.wish);
@@ -297,12 +303,12 @@ impl Inner {
         }
     }
 
-    /// Of an error that nobody was told, whoever opens the inode next is.
+    /// Keeps an error that no sync has reported for the next open of the inode.
     fn bequeath(&self, shared: &Shared) {
         let Some(errno) = shared.errors.untold() else { return };
         let Ok(descriptors) = shared.routes().any().map(Arc::clone) else { return };
         if rustix::fs::fstat(descriptors.base()).is_ok_and(|stat| stat.st_nlink == 0) {
-            // Nobody can.
+            // The file has no name, so it cannot be opened again.
             return;
         }
         let born = born(descriptors.base());
@@ -320,7 +326,7 @@ impl Inner {
             signatures.clear();
         }
         let Some(now) = now else { return };
-        // The kernel may have pages of before a change that nobody has found yet.
+        // The kernel may have pages from before a change that was not detected until now.
         if matches!(shared.freshness.compare(now, shared.changes.own()), Found::Changed { .. }) {
             signatures.remove(&shared.ino);
         } else {
@@ -349,7 +355,7 @@ impl Place for Inner {
                 shared.drop_streamed_soon();
             }
         }
-        // Without memory nothing is read ahead.
+        // If no block is allocated, nothing was read ahead.
         if self.common.memory.bytes() > 0 {
             let handles: Vec<Arc<Handle>> = self.handles.read().values().cloned().collect();
             for handle in handles {
@@ -362,9 +368,9 @@ impl Place for Inner {
     }
 }
 
-/// What can be had of a wish: of a striped file the kernel can neither use the source by itself,
-/// nor can its pages be told, so every request comes here. Its objects are opened now, so that
-/// whoever opens it is told what is wrong with them.
+/// Reduces a wish to what the file supports. For a striped file the kernel cannot do the I/O
+/// itself, and the server cannot find out which pages are cached; so every request comes to this
+/// server. Its objects are opened now, so that the open reports their errors.
 fn suited(shared: &Shared, wish: Wish) -> Result<Wish> {
     let routes = shared.routes();
     let descriptors = routes.any()?;
@@ -386,7 +392,8 @@ fn reports_alignment(descriptors: &Descriptors) -> bool {
     Geometry::of(descriptors.base()).is_ok_and(|geometry| geometry.directness() == Directness::Reported)
 }
 
-/// Hands a file to the kernel, which is to keep nothing by what it writes that a caller could not.
+/// Hands a file to the kernel as a backing file. Writes that are passed through must not keep
+/// set-id bits that a write of the caller would clear.
 pub(super) fn hand_over(fd: BorrowedFd<'_>, backing: MakeBacking<'_>) -> io::Result<Backing> {
     set_id::unable_to_keep(|| backing(fd)).map(|number| Backing(Some(Arc::new(number))))
 }

@@ -1,5 +1,5 @@
-//! What changes a file other than by writing: size, allocation, copies of ranges; and where its
-//! data is.
+//! Operations that change a file other than by writing: size, allocation, and copies of ranges.
+//! Also the search for data and holes.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,8 +18,8 @@ use super::shared::{Handle, Routes, Shared};
 use crate::errno::errno_of;
 use crate::stats::Event;
 
-/// Bytes that the kernel copies at a time, so that others get at the file in between, and little of
-/// it is in the page cache.
+/// Most bytes that the kernel copies in one call. Between two calls other requests can use the
+/// file, and only a little of it is in the page cache.
 const COPIED: u64 = 16 << 20;
 
 /// `whence` of `lseek(2)`, the same on every architecture (`include/uapi/linux/fs.h`).
@@ -27,7 +27,7 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 impl Shared {
-    /// Sets the size, alone with the file.
+    /// Sets the size while no other request of the inode runs.
     pub(super) fn set_size(&self, size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
         if self.routes().writing().is_err() {
             self.offer(self.about.user, open_for(opener, OFlags::WRONLY)?)?;
@@ -47,12 +47,13 @@ impl Shared {
     }
 }
 
-/// How something is done by one who is alone with a file: its locks are free then.
+/// Returns the I/O mode for an operation that runs alone on an inode. The file's locks are free
+/// then.
 fn alone_manner(routes: &Routes) -> Manner {
     if routes.is_cached() { Manner::Cached } else { Manner::Direct }
 }
 
-/// Sets the size of an inode that nobody has open.
+/// Sets the size of an inode that has no handle.
 pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
     let fd = open_for(opener, OFlags::WRONLY)?;
     let (stat, striped) = names::fstat_striped(&fd)?;
@@ -61,13 +62,13 @@ pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<Owned
     if (old | size) % page == 0 && !striped {
         return rustix::fs::ftruncate(&fd, size);
     }
-    // The kernel zeroes the rest of a page in its cache; the file drops it again.
+    // The kernel zeroes the rest of a page in the page cache; the file drops that page again.
     let file = OpenOptions::new().write(true).adopt(fd, "").map_err(|error| error.errno())?;
     file.set_size(size).and_then(|()| file.settle()).map_err(|error| error.errno())
 }
 
 impl Handle {
-    /// `fallocate(2)`, alone with the file.
+    /// Runs `fallocate(2)` while no other request of the inode runs.
     pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
         let shared = &self.shared;
         self.told()?;
@@ -90,7 +91,7 @@ impl Handle {
         } else {
             shared.known_end.store(0, Ordering::Relaxed);
             let changed = offset..if moves { i64::MAX as u64 } else { end };
-            // Whatever the file ends with then is known here.
+            // Wherever the file ends afterwards, this server has put the end there.
             shared.own_end.store(u64::MAX, Ordering::Release);
             return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
                 dio_sys::uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, length))
@@ -101,7 +102,7 @@ impl Handle {
         outcome.map_err(|error| descriptors.failed(&file, &error))
     }
 
-    /// `lseek(2)` for data and holes.
+    /// Runs `lseek(2)` for data and holes.
     pub(super) fn seek(&self, offset: u64, whence: i32) -> Result<u64> {
         let from = match whence {
             SEEK_DATA => SeekFrom::Data(offset),
@@ -112,9 +113,9 @@ impl Handle {
         self.shared.settle();
         let descriptors = routes.any()?;
         if descriptors.is_striped() || self.shared.may_be_dirty() {
-            // All of it counts as data: nobody knows of a striped file, nor where a mapping has
-            // written into a hole. The kernel does not write such pages back before it asks, and
-            // could not do so while this thread waits for it.
+            // The whole file counts as data: the holes of a striped file are unknown, and so are
+            // the holes that a mapping has written into. The kernel does not write such pages back
+            // before it sends this request, and could not do so while this thread waited for it.
             let size = descriptors.size()?;
             let place = if whence == SEEK_DATA { offset } else { size };
             return if offset < size { Ok(place) } else { Err(Errno::NXIO) };
@@ -122,8 +123,8 @@ impl Handle {
         rustix::fs::seek(descriptors.base(), from)
     }
 
-    /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the
-    /// file system can. The target is copied to by one who is alone with it.
+    /// Runs `copy_file_range(2)` on the files of the source, so that the kernel shares blocks if
+    /// the file system can. No other request of the target runs while a part is copied.
     pub(super) fn copy_to(&self, from: u64, to: &Handle, at: u64, length: u64) -> Result<u64> {
         to.told()?;
         let same = Arc::ptr_eq(&self.shared, &to.shared);
@@ -145,13 +146,12 @@ impl Handle {
             match count {
                 Ok(count) => {
                     copied += count;
-                    // The source ended there when it was looked at. The copy may have made it
-                    // longer since.
+                    // The source ended there when it was read. The copy may have extended it since.
                     if count < part {
                         break;
                     }
                 }
-                // What has been copied is told; the error comes again with the next call.
+                // The bytes copied so far are reported. The error occurs again with the next call.
                 Err(_) if copied > 0 => break,
                 Err(errno) => return Err(errno),
             }
@@ -160,7 +160,7 @@ impl Handle {
     }
 }
 
-/// Copies a part; without a source of its own, within the target.
+/// Copies a part. Without `source`, it copies within the target.
 fn copy(
     target: &Routes,
     source: Option<(&Shared, &Routes)>,
@@ -176,7 +176,7 @@ fn copy(
     let writing = target.writing()?;
     let reading = from_routes.reading()?;
     if writing.is_striped() || reading.is_striped() {
-        // The kernel copies by reading and writing then.
+        // The kernel then copies by reading and writing.
         return Err(Errno::OPNOTSUPP);
     }
     let _change = to.shared.changes.begin(at..at.saturating_add(length));
@@ -191,9 +191,9 @@ fn copy(
     })
 }
 
-/// Does something that may bring pages of the range into the page cache. Unless the file is cached,
-/// they are written back and dropped, but for those that were there before. Where that fails, what
-/// is lost may be of any writer.
+/// Runs `work`, which may bring pages of the range into the page cache. Unless the file is cached,
+/// the pages are then written back and dropped, except those that were there before. If the
+/// write-back fails, the lost bytes may be those of any writer, so the error is recorded.
 fn with_pages_dropped<T>(
     shared: &Shared,
     routes: &Routes,

@@ -22,17 +22,17 @@ use crate::options::Mode;
 use crate::set_id;
 use crate::stats::{Event, FileStats, Kind, Wait};
 
-/// A read that is to be answered.
+/// A read request that must be answered.
 struct Answer<'a, G> {
     figures: &'a FileStats,
     began: Instant,
-    /// How long the thread had waited for locks by then.
+    /// How long the thread had waited for locks when the request began.
     locked: Duration,
     give: G,
 }
 
 impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
-    /// `waited`: for the device, to get at them.
+    /// Answers with `bytes`. `waited` states that the request waited for the device.
     fn bytes(self, class: Class, waited: bool, bytes: &[u8]) {
         (self.give)(Ok(bytes));
         let took = self.began.elapsed();
@@ -49,8 +49,8 @@ impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
 }
 
 impl Handle {
-    /// Reads up to `size` bytes; fewer only at the end of the file. `cache` says that it is for the
-    /// kernel's cache of the mount.
+    /// Reads up to `size` bytes; fewer only at the end of the file. `cache` states that the bytes
+    /// are for the kernel's cache of the mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let fills = cache && !self.is_cached();
         let watch = fills.then(|| self.shared.changes.watch());
@@ -59,12 +59,12 @@ impl Handle {
         }
         self.read_and_give(offset, size, cache, give);
         if cache {
-            // The kernel has the bytes only now; somebody may have looked meanwhile.
+            // The kernel gets the bytes only now; the janitor may have checked the inode meanwhile.
             self.shared.fills();
         }
         let range = offset..offset.saturating_add(u64::from(size));
         if watch.is_some_and(|watch| watch.has_changed(&range)) {
-            // The kernel may have got what was there before, and keeps it.
+            // The kernel may have received bytes from before the change, and would keep them.
             self.shared.common.kernel.drop_pages(self.shared.ino, range);
         }
     }
@@ -77,12 +77,12 @@ impl Handle {
             shared.about.figures.count(Event::BecameCached, 0);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
-        // A mapping goes back and forth: its pages stay until it goes.
+        // A mapping accesses its pages in any order, so they stay until it is gone.
         if cache && self.way == Way::Cache && !self.is_cached() {
             self.drop_behind(&range);
         }
         let routes = shared.routes();
-        // What is pending and wanted is written first.
+        // Pending bytes of the range are written first, so that the read returns them.
         shared.make_way(&range);
         let prepared = routes.reading().and_then(|descriptors| {
             let mode = self.manner(&routes, descriptors, &range, false);
@@ -104,7 +104,7 @@ impl Handle {
         }
     }
 
-    /// How a request is done, and why, where that is counted.
+    /// Chooses the I/O mode of a request, and counts the reason if there is an event for it.
     pub(super) fn manner(&self, routes: &Routes, descriptors: &Descriptors, range: &Range<u64>, write: bool) -> Manner {
         let (manner, event) = if routes.is_cached() {
             (Manner::Cached, Some(Event::HybridShared))
@@ -155,12 +155,12 @@ impl Handle {
         });
     }
 
-    /// Whether its writes take turns with those of the inode's other handles.
+    /// Whether writes of the handle take turns with those of the inode's other handles.
     fn takes_turns(&self) -> bool {
         self.wish.excludes_all() && self.way == Way::Requests
     }
 
-    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's
+    /// Writes all of `bytes` and passes the outcome to `give`: now, or when it is this write's
     /// turn.
     pub(super) fn write_in_turn(
         self: &Arc<Self>,
@@ -176,7 +176,7 @@ impl Handle {
         if turns.take() {
             return turns.spend(|| give(self.write(offset, bytes, how, Duration::ZERO)));
         }
-        // Without memory to put it aside, it waits for the file's lock in this thread.
+        // Without memory to put it aside, the write waits for the file's lock in this thread.
         let Some(copy) = self.copy_of(bytes) else {
             return give(self.write(offset, bytes, how, Duration::ZERO));
         };
@@ -194,7 +194,7 @@ impl Handle {
         Some(chunk)
     }
 
-    /// Writes all of `bytes`, having been `blocked` for so long since they came.
+    /// Writes all of `bytes`. `blocked` is how long they have waited since they arrived.
     pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How, blocked: Duration) -> Result<u32> {
         let (began, locked) = (Instant::now(), waited_here());
         let figures = &self.shared.about.figures;
@@ -218,21 +218,24 @@ impl Handle {
         }
     }
 
-    /// Has the kernel drop what it may have cached meanwhile of what was written. It does so itself
-    /// before a write, and only since Linux 6.19 after it too (commit b359af8275a9).
+    /// Makes the kernel drop pages of the written range that it may have cached meanwhile. The
+    /// kernel does so itself before a write, and only since Linux 6.19 after it too (commit
+    /// b359af8275a9).
     fn drop_replaced(&self, offset: u64, bytes: &[u8], how: How) {
         let shared = &self.shared;
         if !how.cache && shared.fillers.load(Ordering::Relaxed) > 0 {
-            // What is appended may have gone elsewhere, and was in nobody's cache.
+            // Appended bytes may be at another offset, but no cache can have held them.
             shared.common.kernel.drop_pages(shared.ino, offset..offset.saturating_add(bytes.len() as u64));
         }
     }
 
-    /// Returns how most of the bytes travelled, and whether they waited for the device.
+    /// Writes all of `bytes`. Returns the class of most of them, and whether they waited for the
+    /// device.
     fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<(Class, bool)> {
         let shared = &self.shared;
         if !how.cache {
-            // The kernel would give up the page, and nobody would be told.
+            // If a write from the kernel's cache failed, the kernel would drop the page and report
+            // the error to no program.
             self.told()?;
         }
         let routes = shared.routes();
@@ -245,10 +248,11 @@ impl Handle {
             return self.append(&routes, descriptors, offset, bytes, how);
         }
         if descriptors.is_append_only() {
-            // The program has taken back its O_APPEND, or a mapping has changed a page.
+            // The program has cleared `O_APPEND` on its descriptor, or a mapping has changed a
+            // page.
             return Err(Errno::PERM);
         }
-        // In the order in which they were acknowledged.
+        // Bytes reach the source in the order in which they were acknowledged.
         shared.appended.settle();
         let end = end_of(offset, bytes.len() as u64)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
@@ -261,7 +265,8 @@ impl Handle {
             if streams {
                 let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
                 if end > SMALL {
-                    // What is acknowledged finds it open.
+                    // Opened before the bytes are acknowledged, so that the file is open when they
+                    // are written.
                     aim.file()?;
                 }
                 shared.scattered.wait_for(&(offset..end));
@@ -278,7 +283,7 @@ impl Handle {
                 }
             }
         }
-        // In the order in which they were acknowledged.
+        // Bytes reach the source in the order in which they were acknowledged.
         shared.ordered.settle();
         shared.scattered.wait_for(&(offset..end));
         let file = file_of(descriptors, mode, how.flags)?;
@@ -293,24 +298,25 @@ impl Handle {
         self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
     }
 
-    /// A descriptor is closed: waits until what was acknowledged is written, and says what the
-    /// handle has not been told of.
+    /// Handles the close of a descriptor: waits until all acknowledged bytes are written, and
+    /// returns an error that no sync of the handle has returned yet.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
         if self.wrote.load(Ordering::Relaxed) { self.shared.errors.remind(&self.told) } else { Ok(()) }
     }
 
-    /// Makes what was acknowledged durable.
+    /// Makes acknowledged writes durable.
     pub(super) fn sync(&self, data_only: bool) -> Result<()> {
         let (began, locked) = (Instant::now(), waited_here());
         let shared = &self.shared;
         self.commits.synced();
         shared.settle();
-        // What that finds is for this sync to tell.
+        // If streamed pages are being dropped, this sync must report the errors of their
+        // write-back.
         drop(shared.dropping());
         let routes = shared.routes();
         if let Err(errno) = sync_through(&routes, self.wish.manner(), data_only) {
-            // It concerns everybody who has written.
+            // The error concerns every handle that has written.
             shared.errors.record(errno);
         }
         drop(routes);
@@ -327,8 +333,8 @@ impl Handle {
     }
 }
 
-/// A sync through the file that has been written through, which knows what of it passed the page
-/// cache.
+/// Syncs through the file that was used for writing, which records the bytes that went through the
+/// page cache.
 fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> {
     let Ok(descriptors) = routes.writing() else {
         let descriptors = routes.any()?;
@@ -344,26 +350,27 @@ fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> 
     let file = file_of(descriptors, mode, OFlags::empty())?;
     let outcome = if data_only { file.sync_data() } else { file.sync_all() };
     let outcome = outcome.map_err(|error| descriptors.failed(&file, &error));
-    // Asked in any case, so that it is not told again.
+    // Called in any case, so that no error is reported again later.
     let lost = descriptors.lost();
     outcome.and(lost)
 }
 
 impl Shared {
-    /// Where the file ends, pending bytes included.
+    /// Returns the end of the file, pending bytes included.
     pub(super) fn end(&self, descriptors: &Descriptors) -> Result<u64> {
-        // In this order: what is pending at first and then written is in the size.
+        // The order matters: bytes that are pending now and written before the next line are in the
+        // size.
         let pending = self.ordered.expected_end().max(self.appended.end()).unwrap_or(0);
         Ok(descriptors.size()?.max(pending))
     }
 
-    /// Counts what a write makes the file longer by. Returns from where on it changes the file:
-    /// from its old end, where that is before the write.
+    /// Counts the bytes by which a write extends the file. Returns the offset from which the write
+    /// changes the file: the old end, if that is before the write.
     pub(super) fn note_end(&self, descriptors: &Descriptors, start: u64, end: u64) -> u64 {
         if end <= self.known_end.load(Ordering::Relaxed) {
             return start;
         }
-        // Not what is known: the file may be shorter by now, cut off beside the mount.
+        // `known_end` is not the old end if the file was truncated beside the mount.
         let pending = self.ordered.expected_end().filter(|pending| *pending == start);
         let old = pending.or_else(|| self.end(descriptors).ok()).unwrap_or(0);
         self.known_end.fetch_max(end.max(old), Ordering::Relaxed);
@@ -374,7 +381,7 @@ impl Shared {
     }
 }
 
-/// Clears the set-id bits, which the kernel does not do for what a privileged server writes.
+/// Clears the set-id bits. The kernel does not clear them on writes of a privileged server.
 fn clear_set_id(descriptors: &Descriptors) -> Result<()> {
     match set_id::without(&rustix::fs::fstat(descriptors.base())?) {
         Some(left) => set_id::taken(rustix::fs::fchmod(descriptors.base(), left)),
@@ -382,7 +389,7 @@ fn clear_set_id(descriptors: &Descriptors) -> Result<()> {
     }
 }
 
-/// Whether the file ends at `end`, or before it, at this moment.
+/// Whether the file now ends at `end` or before it.
 fn ends_by(file: &File, end: u64) -> bool {
     file.size().is_ok_and(|size| size <= end)
 }
@@ -392,10 +399,11 @@ fn read_straight(from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOn
     with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
 }
 
-/// Reads past the page cache if the file does; says how most of the bytes travelled, and whether
-/// they waited for the device. A direct read first writes back what is dirty in the cache; a file
-/// system that has turned read-only after an error refuses that with EROFS, yet reads through the
-/// cache.
+/// Reads past the page cache if the file does. Returns the class of most of the bytes, whether the
+/// read waited for the device, and the number of bytes.
+///
+/// A direct read first writes back what is dirty in the page cache. A file system that has turned
+/// read-only after an error refuses that with EROFS, but still allows reads through the cache.
 fn read_some(from: &Target, buffer: &mut [u8], offset: u64) -> Result<(Class, bool, usize)> {
     let file = &from.file;
     match file.read_at(buffer, offset).map_err(|error| error.errno()) {
@@ -409,7 +417,7 @@ fn read_some(from: &Target, buffer: &mut [u8], offset: u64) -> Result<(Class, bo
     }
 }
 
-/// Answers with what `read` puts into the thread's buffer.
+/// Answers with the bytes that `read` puts into the thread's buffer.
 fn with_answer<G: FnOnce(Result<&[u8]>)>(
     len: usize,
     answer: Answer<'_, G>,

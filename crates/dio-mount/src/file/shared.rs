@@ -1,4 +1,4 @@
-//! An inode with open handles: what they have in common.
+//! An inode with open handles: the state that its handles share.
 
 use std::ops::{Deref, Range};
 use std::os::fd::OwnedFd;
@@ -25,22 +25,23 @@ use crate::names::Objects;
 use crate::options::Mode;
 use crate::stats::Event;
 
-/// Bytes of the kernel's cache that are dropped at a time behind a reader, and that are left to it.
+/// Bytes of the kernel's cache that are dropped at a time behind a reader, and bytes behind it that
+/// are kept.
 const DROPPED: u64 = 8 << 20;
 const KEPT: u64 = 2 << 20;
 
-/// What the kernel's cache of the mount may have of an inode: nothing, something, or something that
-/// it has read or written since the attributes of the source were last compared.
+/// The kernel's cache of the mount for an inode: it has no pages, it may have pages, or it may have
+/// pages that it has read or written since the attributes of the source were last compared.
 const NO_PAGES: u8 = 0;
 const OLD_PAGES: u8 = 1;
 const NEW_PAGES: u8 = 2;
 
-/// The file that the kernel reads, writes and maps itself. Without a number only in tests, which
-/// have no kernel.
+/// The file that the kernel reads, writes and maps itself. It has no number only in tests, which
+/// run without a kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Backing(pub(super) Option<Arc<BackingId>>);
 
-/// What the first open of an inode has decided for all, see [`super::modes`].
+/// The decision that the first open of an inode makes for all its handles, see [`super::modes`].
 #[derive(Debug, Default)]
 pub(super) enum Joined {
     #[default]
@@ -49,45 +50,46 @@ pub(super) enum Joined {
     Backed(Backing),
 }
 
-/// The open handles of an inode.
+/// Counts of the open handles of an inode.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) handles: u32,
-    /// Those that may write.
+    /// Handles that may write.
     pub(super) writers: u32,
-    /// Those for which the kernel uses the page cache of the source.
+    /// Handles for which the kernel uses the page cache of the source.
     pub(super) through_source: u32,
-    /// Those of them that stream: what they leave there is dropped.
+    /// Handles counted in `through_source` that stream. The pages that they leave in the page cache
+    /// are dropped.
     pub(super) streams: u32,
     pub(super) joined: Joined,
 }
 
 impl Book {
-    /// Counts a handle for which the kernel takes that way.
+    /// Counts a handle whose I/O takes this path.
     pub(super) fn enter(&mut self, way: Way, wish: Wish) {
         self.through_source += u32::from(way == Way::Source);
         self.streams += u32::from(way == Way::Source && wish.streams());
     }
 
-    /// The same handle goes.
+    /// Removes a handle that [`Book::enter`] has counted.
     pub(super) fn leave(&mut self, way: Way, wish: Wish) {
         self.through_source -= u32::from(way == Way::Source);
         self.streams -= u32::from(way == Way::Source && wish.streams());
     }
 }
 
-/// How requests are done at present.
+/// How requests reach the source at present.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     reading: Option<Arc<Descriptors>>,
     writing: Option<Arc<Descriptors>>,
-    /// The page cache of the source is in use: everything goes through it.
+    /// The kernel uses the page cache of the source, so all requests go through it.
     cached: bool,
-    /// Handles may map the source behind the server's back: nothing is read ahead or written
-    /// behind.
+    /// Handles may map the source, which the server cannot observe. So nothing is read ahead or
+    /// written behind.
     backed: bool,
-    /// What was in the page cache when the inode became backed, where that could be seen; otherwise
-    /// nothing is dropped.
+    /// Pages that were in the page cache when the inode became backed. `None` if they could not be
+    /// determined; then no pages are dropped.
     before: Option<ResidencySnapshot>,
 }
 
@@ -95,9 +97,9 @@ pub(super) struct Routes {
 #[derive(Debug)]
 pub(super) struct Shared {
     inode: Arc<Inode>,
-    /// Every request holds it shared while it runs; what changes the routes, or must be alone
-    /// (truncation, allocation), has it exclusively. Taken before any lock of a [`File`]; of two
-    /// inodes, that with the lower number first.
+    /// Every request holds it shared while it runs. Operations that change the routes, or that must
+    /// run alone (truncation, allocation), hold it exclusively. It is locked before any lock of a
+    /// [`File`]. Of two inodes, the one with the lower number is locked first.
     gate: RwLock<Routes>,
     pub(super) book: Mutex<Book>,
     pub(super) freshness: Freshness,
@@ -106,26 +108,27 @@ pub(super) struct Shared {
     pub(super) scattered: Arc<Scattered>,
     pub(super) turns: Turns,
     habits: OnceLock<Habits>,
-    /// What streams have left in the page cache is being dropped, or soon will be.
+    /// Set while pages that streams have left in the page cache are being dropped, or soon will be.
     to_drop: AtomicBool,
-    /// Held while what streams have left in the page cache is being dropped.
+    /// Held while pages that streams have left in the page cache are being dropped.
     dropping: Mutex<()>,
-    /// Handles through which the kernel has filled its cache of the mount, though they are not
-    /// cached.
+    /// Handles through which the kernel has filled its cache of the mount although their mode is
+    /// not cached.
     pub(super) fillers: AtomicU32,
-    /// The same and cached handles: while there are any, the kernel may fill its cache of the mount
-    /// with pages of the inode.
+    /// Handles counted in `fillers`, and cached handles. While there are any, the kernel may fill
+    /// its cache of the mount with pages of the inode.
     cachers: AtomicU32,
-    /// What it has there: one of [`NO_PAGES`], [`OLD_PAGES`], [`NEW_PAGES`].
+    /// State of the kernel's cache of the mount: one of [`NO_PAGES`], [`OLD_PAGES`], [`NEW_PAGES`].
     pages: AtomicU8,
-    /// Those of them that may write: mappings may have made pages dirty of which the server does
-    /// not know.
+    /// Handles counted in `cachers` that may write: their mappings may have made pages dirty
+    /// without the server's knowledge.
     dirtiers: AtomicU32,
-    /// The end of the file as far as writes through this mount are known to have moved it.
+    /// The end of the file as far as operations through this mount have moved it.
     pub(super) known_end: AtomicU64,
-    /// How far the end of the file is behind where the kernel last appended.
+    /// Bytes from the offset of the kernel's last append to the actual end of the file.
     pub(super) displaced: AtomicU64,
-    /// The objects of a striped file that has lost its last name; they go with the last handle.
+    /// The objects of a striped file that has lost its last name. They are removed with the last
+    /// handle.
     pub(super) nameless: OnceLock<Objects>,
 }
 
@@ -138,7 +141,8 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    /// Of an inode that is opened, by its attributes before anything of it was read.
+    /// Creates the state of an inode that is being opened. `opened` holds its attributes from
+    /// before anything of it was read.
     pub(super) fn new(inode: Inode, opened: Option<Signature>, writer: Arc<Writer>) -> Shared {
         let inode = Arc::new(inode);
         Shared {
@@ -168,7 +172,7 @@ impl Shared {
         self.ordered.bytes() + self.appended.bytes() + self.scattered.bytes()
     }
 
-    /// Waits until everything that has been taken in by now is written. An error is kept for the
+    /// Waits until all bytes that are pending now are written. An error is recorded for the
     /// writers.
     pub(super) fn settle(&self) {
         self.ordered.settle();
@@ -176,7 +180,7 @@ impl Shared {
         self.scattered.settle();
     }
 
-    /// Waits until nothing of the range is pending.
+    /// Waits until the bytes of the range that are pending now are written.
     pub(super) fn make_way(&self, range: &Range<u64>) {
         if self.ordered.overlaps(range) {
             self.ordered.settle();
@@ -187,20 +191,21 @@ impl Shared {
         self.scattered.wait_for(range);
     }
 
-    /// Whether it is time to write what is pending although nobody asks.
+    /// Whether pending bytes should be written although no request waits for them.
     pub(super) fn is_due(&self) -> bool {
         self.ordered.is_due() || self.appended.is_due()
     }
 
-    /// The routes, for the time of a request.
+    /// Locks the routes for the duration of a request.
     pub(super) fn routes(&self) -> RwLockReadGuard<'_, Routes> {
         self.gate.read()
     }
 
-    /// The inode for oneself: no request is under way, and nothing is pending.
+    /// Locks the inode exclusively: no request is running, and nothing is pending.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, Routes> {
         let routes = self.gate.write();
-        // Requests push only while they hold the gate, so nothing comes after this.
+        // Requests add pending bytes only while they hold the gate, so nothing becomes pending
+        // after this.
         self.settle();
         routes
     }
@@ -213,7 +218,7 @@ impl Shared {
         self.habits.get_or_init(Habits::default)
     }
 
-    /// The kernel begins to fill its cache of the mount through a handle.
+    /// Records that the kernel begins to fill its cache of the mount through a handle.
     pub(super) fn begins_to_fill(&self, wish: Wish) {
         self.cachers.fetch_add(1, Ordering::Relaxed);
         self.fillers.fetch_add(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
@@ -221,21 +226,22 @@ impl Shared {
         self.fills();
     }
 
-    /// The kernel fills its cache of the mount, or has just done so.
+    /// Records that the kernel fills its cache of the mount, or has just done so.
     pub(super) fn fills(&self) {
         if self.pages.swap(NEW_PAGES, Ordering::AcqRel) == NO_PAGES {
             self.common.janitor.stir();
         }
     }
 
-    /// A handle goes through which the kernel has filled its cache of the mount.
+    /// Removes a handle through which the kernel has filled its cache of the mount.
     pub(super) fn ends_to_fill(&self, wish: Wish) {
         self.cachers.fetch_sub(1, Ordering::Relaxed);
         self.fillers.fetch_sub(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
         self.dirtiers.fetch_sub(u32::from(wish.writes()), Ordering::Relaxed);
     }
 
-    /// Whether mappings may have dirty pages, which the kernel writes here when it sees fit.
+    /// Whether mappings may have dirty pages, which the kernel writes back to this server at any
+    /// time.
     pub(super) fn may_be_dirty(&self) -> bool {
         self.dirtiers.load(Ordering::Relaxed) > 0
     }
@@ -245,8 +251,9 @@ impl Shared {
         self.cachers.load(Ordering::Relaxed) > 0
     }
 
-    /// Attributes of the source are about to be answered. If they show a change, what was read
-    /// before them does not count any more; so they must be those of a moment before this call.
+    /// Compares attributes of the source that are about to be returned with the previous ones. If
+    /// they show a change, bytes that were read before are no longer used; so the attributes must
+    /// have been read before this call.
     pub(super) fn saw(&self, now: Signature) {
         match self.freshness.compare(now, self.changes.own()) {
             Found::Same => {}
@@ -255,19 +262,20 @@ impl Shared {
         }
     }
 
-    /// Whether changes beside the mount matter although nobody asks: the kernel may have pages.
+    /// Whether changes beside the mount must be looked for without a request: the kernel may have
+    /// pages.
     pub(super) fn is_watched(&self) -> bool {
         self.is_kept() && self.pages.load(Ordering::Acquire) != NO_PAGES
     }
 
-    /// Whether there is anything to look after.
+    /// Whether the janitor has anything to look after here.
     pub(super) fn is_restless(&self) -> bool {
         self.is_watched() || self.ordered.bytes() + self.appended.bytes() > 0 || self.book().streams > 0
     }
 
-    /// Looks whether the source was changed beside the mount, if the kernel may have pages and it
-    /// is time to. With `too_many` watched inodes, one for which the kernel has not come since the
-    /// last time loses its pages instead.
+    /// Checks whether the source was changed beside the mount, if the kernel may have pages and a
+    /// check is due. With `too_many` watched inodes, an inode that the kernel has not accessed
+    /// since the last check loses its pages instead.
     pub(super) fn look(&self, too_many: bool) {
         if !self.is_watched() || !self.freshness.is_due() {
             return;
@@ -278,8 +286,8 @@ impl Shared {
             return;
         }
         exchange(NEW_PAGES, OLD_PAGES);
-        // Whoever is alone with the inode does not keep the janitor from the others; there is a
-        // next time.
+        // If an operation has locked the inode exclusively, the janitor goes on to the other inodes
+        // instead of waiting. It checks this one next time.
         let Some(routes) = self.gate.try_read() else { return };
         let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
         drop(routes);
@@ -289,17 +297,19 @@ impl Shared {
         }
     }
 
-    /// Drops what was read of the source: by the server ahead of programs, and by the kernel.
+    /// Invalidates bytes that were read from the source: those that the server has read ahead, and
+    /// the kernel's pages.
     pub(super) fn drop_read(&self) {
-        // In this order: what the kernel reads after it has dropped its pages is not what was read
-        // ahead.
+        // The order matters: after the kernel has dropped its pages, it must not read bytes that
+        // were read ahead before.
         self.changes.note_beside();
         if self.is_kept() {
             self.common.kernel.drop_pages(self.ino, 0..0);
         }
     }
 
-    /// Takes over an open of the inode by a user, where it allows more than those that are there.
+    /// Takes over a descriptor that a user has opened on the inode, if it allows more than the
+    /// present ones.
     pub(super) fn offer(&self, user: u32, fd: OwnedFd) -> Result<()> {
         let share = |count| self.common.descriptors.take_descriptors(user, count);
         let new = Descriptors::new(fd, self.about.clone(), share)?;
@@ -314,7 +324,7 @@ impl Shared {
             return Ok(());
         }
         drop(routes);
-        // What is pending is bound to the old ones.
+        // Pending bytes refer to the old descriptors, so they are written first.
         let mut routes = self.alone();
         if reads(&routes) {
             routes.reading = Some(Arc::clone(&new));
@@ -325,10 +335,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Brings the routes into line with the handles that are open: through the page cache of the
-    /// source while the kernel uses that, else past it. Nobody sees anything stale: no request is
-    /// under way meanwhile, and what has been acknowledged is in the source (pending bytes before
-    /// the kernel reads by itself; dirty pages before the first request goes past them).
+    /// Brings the routes into line with the open handles: I/O goes through the page cache of the
+    /// source while the kernel uses it, and past it otherwise. No reader gets stale bytes: no
+    /// request is running meanwhile, and all acknowledged bytes are in the source (pending bytes
+    /// are written before the kernel reads by itself, dirty pages before the first request bypasses
+    /// them).
     pub(super) fn reconcile(&self) -> Result<()> {
         let wanted = self.book().through_source > 0;
         if self.routes().cached == wanted {
@@ -347,8 +358,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops the pages of the source that a handle of a backed inode may have brought in by a
-    /// mapping, unless they are wanted.
+    /// Drops the pages of the source that a mapping of a backed inode may have brought in, unless
+    /// the page cache is in use.
     pub(super) fn drop_mapped(&self) {
         let brought = |routes: &Routes| routes.backed && !routes.cached;
         if brought(&self.routes()) {
@@ -361,8 +372,8 @@ impl Shared {
         }
     }
 
-    /// Writes back what streams have left in the page cache of the source and drops it, in the
-    /// background, unless that is being done.
+    /// Writes back and drops, in the background, the pages that streams have left in the page cache
+    /// of the source. Does nothing if a background job already does so.
     pub(super) fn drop_streamed_soon(self: &Arc<Self>) {
         if self.to_drop.swap(true, Ordering::AcqRel) {
             return;
@@ -386,13 +397,13 @@ impl Shared {
         }
     }
 
-    /// Waits until what streams have left is dropped, if that is under way.
+    /// Waits until the pages that streams have left are dropped, if that is in progress.
     pub(super) fn dropping(&self) -> MutexGuard<'_, ()> {
         self.dropping.lock()
     }
 
-    /// Writes back what passed through the page cache, before the files are closed, which would
-    /// tell nobody of an error.
+    /// Writes back bytes that went through the page cache. This is done before the files are
+    /// closed, since a close would report no error.
     pub(super) fn settle_files(&self) {
         let routes = self.routes();
         if let Some(Err(errno)) = routes.writing.as_ref().map(|descriptors| descriptors.settle()) {
@@ -407,8 +418,8 @@ impl Shared {
     }
 }
 
-/// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes
-/// that went.
+/// Writes back dirty pages and drops the pages that are not in `picture`; returns the number of
+/// bytes dropped.
 fn drop_pages(descriptors: &Descriptors, picture: Option<&ResidencySnapshot>) -> Result<u64> {
     let fd = descriptors.base();
     let length = length_of(fd).map_err(errno_of)?;
@@ -419,19 +430,19 @@ fn drop_pages(descriptors: &Descriptors, picture: Option<&ResidencySnapshot>) ->
 
 impl Routes {
     /// # Errors
-    /// EBADF where nobody has opened the inode for reading.
+    /// EBADF if the inode is not open for reading.
     pub(super) fn reading(&self) -> Result<&Arc<Descriptors>> {
         self.reading.as_ref().ok_or(Errno::BADF)
     }
 
     /// # Errors
-    /// EBADF where nobody has opened the inode for writing.
+    /// EBADF if the inode is not open for writing.
     pub(super) fn writing(&self) -> Result<&Arc<Descriptors>> {
         self.writing.as_ref().ok_or(Errno::BADF)
     }
 
     /// # Errors
-    /// EBADF where the inode is not open.
+    /// EBADF if the inode is not open.
     pub(super) fn any(&self) -> Result<&Arc<Descriptors>> {
         self.writing.as_ref().or(self.reading.as_ref()).ok_or(Errno::BADF)
     }
@@ -440,13 +451,13 @@ impl Routes {
         self.cached
     }
 
-    /// Whether bytes may be read ahead or written behind: all who see the inode see it through this
-    /// server.
+    /// Whether bytes may be read ahead or written behind. They may if all access to the inode goes
+    /// through this server.
     pub(super) fn may_hold_back(&self) -> bool {
         !self.backed && !self.cached
     }
 
-    /// The inode is backed from now on.
+    /// Marks the inode as backed from now on, and records which pages are in the page cache.
     pub(super) fn back(&mut self) {
         self.backed = true;
         let fd = self.any().map(Arc::clone);
@@ -468,17 +479,19 @@ pub(super) struct Handle {
     pub(super) ahead: Ahead,
     pub(super) run: Run,
     pub(super) commits: Commits,
-    /// Something was written through it: it is told of errors without asking by a sync.
+    /// Something was written through the handle. So its writes and closes report errors too, not
+    /// only its syncs.
     pub(super) wrote: AtomicBool,
-    /// The kernel has filled its cache of the mount through it, for a mapping or because the handle
-    /// is cached.
+    /// The kernel has filled its cache of the mount through the handle: for a mapping, or because
+    /// the handle's path is [`Way::Cache`].
     pub(super) filled: AtomicBool,
-    /// What the kernel keeps of what it has read through the handle.
+    /// Bytes that the kernel still caches from reads through the handle.
     pub(super) kept: Kept,
 }
 
 impl Handle {
-    /// What went wrong with what it may have written, if it has not been told.
+    /// Returns an error of the inode's writes and syncs if the handle has written, once for each
+    /// error.
     pub(super) fn told(&self) -> Result<()> {
         if self.wrote.load(Ordering::Relaxed) { self.shared.errors.mention(&self.told) } else { Ok(()) }
     }
@@ -487,8 +500,8 @@ impl Handle {
         self.wish.mode == Mode::Cached
     }
 
-    /// Has the kernel drop, now and then, what it has cached for a reader that asks for the range
-    /// now.
+    /// Makes the kernel drop, now and then, pages that it has cached for this reader. `range` is
+    /// what the reader requests now.
     pub(super) fn drop_behind(&self, range: &Range<u64>) {
         if let Some(drop) = self.kept.note(range) {
             self.shared.common.kernel.drop_pages(self.shared.ino, drop);
@@ -496,16 +509,16 @@ impl Handle {
     }
 }
 
-/// What the kernel has cached of what it has read through a handle, and was not told to drop.
+/// Bytes that the kernel has cached from reads through a handle, and was not told to drop.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     bytes: AtomicU64,
-    /// Where it begins, if it was read in order.
+    /// Offset at which they begin, if they were read in order.
     start: AtomicU64,
 }
 
 impl Kept {
-    /// Notes a read; returns what is to be dropped, everything where the range is empty.
+    /// Notes a read. Returns the range to drop, if any; an empty range stands for everything.
     fn note(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let len = range.end - range.start;
         if self.bytes.fetch_add(len, Ordering::Relaxed) + len < DROPPED + KEPT {
@@ -513,7 +526,7 @@ impl Kept {
         }
         let start = self.start.load(Ordering::Relaxed);
         let upto = range.start.saturating_sub(KEPT);
-        // In order, but for what the kernel asks for ahead of time or late.
+        // The reads were in order, except for requests that the kernel sends early or late.
         if start < upto && upto - start <= DROPPED + 2 * KEPT {
             self.bytes.store(KEPT, Ordering::Relaxed);
             self.start.store(upto, Ordering::Relaxed);
@@ -526,7 +539,7 @@ impl Kept {
     }
 }
 
-/// Where the writes of a handle have come to.
+/// The offset that the writes of a handle have reached.
 #[derive(Debug)]
 pub(super) struct Run {
     next: AtomicU64,
@@ -539,15 +552,15 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Whether a write at `start` would continue the one before, or be the first and at the start
-    /// of the file.
+    /// Whether a write at `start` would continue the previous one, or would be the first one and at
+    /// the start of the file.
     pub(super) fn is_continued_by(&self, start: u64) -> bool {
         let before = self.next.load(Ordering::Relaxed);
         before == start || before == u64::MAX && start == 0
     }
 
-    /// Notes a write; true if it continues the one before, or is the first and at the start of the
-    /// file.
+    /// Notes a write. Returns true if it continues the previous one, or is the first one and at the
+    /// start of the file.
     pub(super) fn continues(&self, start: u64, end: u64) -> bool {
         let before = self.next.swap(end, Ordering::Relaxed);
         before == start || before == u64::MAX && start == 0

@@ -1,11 +1,11 @@
-//! Writers of an inode whose whole file is locked, one after the other.
+//! Turns of the writers of a file that is locked as a whole: they write one after the other.
 //!
-//! The file's own lock keeps them apart in any case. But who waits for that occupies a thread of
-//! the server, and some dozens of writers of one file would occupy all of them while other files
-//! wait too. So a write that comes while another one is under way is put aside, and its thread
-//! serves others; whoever has the turn does what has been put aside before he gives it up. The
-//! kernel's inode lock could do the same (without `FOPEN_PARALLEL_DIRECT_WRITES`), but there nobody
-//! can count who waits.
+//! The file's own lock keeps them apart in any case. But a writer that waits for this lock occupies
+//! a thread of the server, and some dozens of writers of one file would occupy all threads while
+//! other files wait too. So a write that arrives while another one is running is put aside, and its
+//! thread serves other requests. The thread that has the turn does the writes that were put aside
+//! before it gives the turn up. The kernel's inode lock could do the same (without
+//! `FOPEN_PARALLEL_DIRECT_WRITES`), but the server could not count the writers that wait for it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Who writes an inode, and who is to write next.
+/// The turn of an inode's writers, and the writes that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// A thread has the turn; it does all that waits before it gives it up.
+    /// A thread has the turn. It does all waiting writes before it gives the turn up.
     taken: bool,
     /// Invariant: empty while the turn is free.
     waiting: VecDeque<Aside>,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// A write that was put aside; it is told how long it has waited.
+/// A write that was put aside. It receives the time that it has waited.
 struct Aside {
     since: Instant,
     write: Box<dyn FnOnce(Duration) + Send>,
@@ -47,8 +47,7 @@ impl Turns {
         !std::mem::replace(&mut self.state().taken, true)
     }
 
-    /// Puts a write aside; gives it back where the turn has become free, which then is the
-    /// caller's.
+    /// Puts a write aside. Returns it if the turn has become free; the caller then has the turn.
     fn put_aside(&self, aside: Aside) -> Option<Aside> {
         let mut state = self.state();
         if state.taken {
@@ -59,16 +58,16 @@ impl Turns {
         Some(aside)
     }
 
-    /// Leaves `write` to the thread that has the turn, or does it here where the turn has become
-    /// free. `write` is given the time that it has waited.
+    /// Leaves `write` to the thread that has the turn, or does it here if the turn has become free.
+    /// `write` receives the time that it has waited.
     pub(super) fn later(&self, write: impl FnOnce(Duration) + Send + 'static) {
         if let Some(aside) = self.put_aside(Aside { since: Instant::now(), write: Box::new(write) }) {
             self.spend(|| (aside.write)(Duration::ZERO));
         }
     }
 
-    /// Does `first`, then what waits, and gives up the turn. A panic goes on when that is done:
-    /// those who wait are not to blame.
+    /// Runs `first`, then the waiting writes, and gives up the turn. A panic is resumed only after
+    /// that, since the waiting writes must be done in any case.
     pub(super) fn spend(&self, first: impl FnOnce()) {
         let mut panic = catch_unwind(AssertUnwindSafe(first)).err();
         loop {

@@ -1,14 +1,15 @@
 //! Appends that are acknowledged and not yet in the source.
 //!
 //! An append has no offset until it is in the source: other programs may append there too, beside
-//! the mount. So its bytes are gathered without one, and the kernel finds the end of the source
-//! when they are written (`RWF_APPEND`). Invariants:
+//! the mount. So its bytes are gathered without an offset, and the kernel finds the end of the
+//! source when they are written (`RWF_APPEND`). Invariants:
 //!
-//! 1. One call of the kernel writes whole requests, so nothing of others comes between the bytes of
-//!    one.
-//! 2. While there are any, nothing is pending in `ordered` that was acknowledged before them.
-//! 3. Whoever reads where they may come to lie, resizes, syncs or closes the file has them written
-//!    first.
+//! 1. One system call writes whole requests, so bytes of other programs never come between the
+//!    bytes of one request.
+//! 2. While appends are pending, no bytes that were acknowledged before them are pending in
+//!    `ordered`.
+//! 3. A request that reads where the bytes may end up, or that resizes, syncs or closes the file,
+//!    waits until they are written.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -25,15 +26,15 @@ use super::target::{Aim, told_later};
 /// Most bytes of a batch.
 const BATCH_BYTES_MAX: usize = SIZES[LARGE];
 
-/// What was appended.
+/// The pending appends of an inode.
 pub(in crate::file) type Appended = Queue<Batch>;
 
-/// Requests that follow each other.
+/// Consecutive append requests.
 #[derive(Debug)]
 pub(in crate::file) struct Batch {
     chunk: Chunk,
     len: usize,
-    /// The next request did not fit.
+    /// Set when the next request did not fit.
     closed: bool,
 }
 
@@ -67,7 +68,8 @@ impl Part for Batch {
         let Ok(end) = target.descriptors.size() else { return expected };
         inode.own_end.fetch_max(end, Ordering::AcqRel);
         if end + rest != expected {
-            // Others have written beside the mount: what the kernel believes of the size is wrong.
+            // Other programs have written beside the mount, so the size that the kernel has cached
+            // is wrong.
             inode.common.kernel.drop_pages(inode.ino, 0..0);
         }
         end + rest
@@ -81,8 +83,8 @@ impl State<Batch> {
 }
 
 impl Appended {
-    /// Where the file will end when everything is written. While a write is under way, what others
-    /// have appended since the last one is not in it.
+    /// Returns the end of the file when all pending bytes are written. While a write is in
+    /// progress, bytes that other programs have appended since the last one are not counted.
     pub(in crate::file) fn end(&self) -> Option<u64> {
         if self.bytes() == 0 {
             return None;
@@ -101,8 +103,8 @@ impl Appended {
         self.range(&state).is_some_and(|range| range.start.min(state.size_of_source().unwrap_or(0)) < end)
     }
 
-    /// Takes in one request of an append; at most `most` bytes are pending then. False where that
-    /// cannot be: the caller writes it, after what is pending.
+    /// Adds one append request. At most `most` bytes are pending afterwards. Returns false if it
+    /// cannot be added; the caller then writes it, after the pending bytes.
     pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {
@@ -126,7 +128,8 @@ impl Appended {
             }
             state.parts.push_back(Batch { chunk, len: 0, closed: false });
         }
-        // Before the bytes can be seen here: what was read ahead of them no longer counts.
+        // Noted before the bytes become visible: bytes of the range that were read ahead are now
+        // stale.
         self.inode.changes.note(state.end..state.end + len);
         state.parts.back_mut().expect("there is one that the bytes fit into").add(bytes);
         self.added(state, target, len);
@@ -143,7 +146,7 @@ fn write(target: &Aim, batches: &[Batch]) -> Result<()> {
     {
         return written.map_err(told_later);
     }
-    // Where nothing more can be opened, what is acknowledged takes the way that is open.
+    // If no file can be opened any more, acknowledged bytes go through the descriptor that is open.
     let Ok(file) = target.file() else {
         return target.descriptors.append_plainly(&slices).map_err(told_later);
     };

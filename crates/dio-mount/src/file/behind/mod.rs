@@ -1,10 +1,10 @@
-//! Writing behind: what is acknowledged and not yet written.
+//! Writing behind: bytes that are acknowledged and not yet written.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `appended` | what is appended, which has no offset before it is in the source |
-//! | `ordered` | what a program writes in order, gathered into large blocks, and small files |
-//! | `queue` | what both have in common: taking in, and writing in order |
+//! | `appended` | appends, whose bytes have no offset before they are in the source |
+//! | `ordered` | sequential writes, gathered into large blocks, and small files |
+//! | `queue` | the common part of both: a queue that is written in order |
 //! | `target` | the file that pending bytes are written to |
 //! | `scatter` | small writes anywhere in a file, many in flight at a time |
 

@@ -1,9 +1,9 @@
-//! What a program writes in order is acknowledged at once, gathered into large aligned blocks, and
-//! written by a thread of the background, or by the first request that has to wait for it.
+//! Sequential writes. They are acknowledged at once, gathered into large aligned blocks, and
+//! written by a background thread, or by the first request that must wait for them.
 //!
-//! A new file that stays small goes through the page cache, which drops it when it is written: with
-//! direct I/O its few bytes would take the device twice, for whole blocks and for the end within a
-//! block, and its close would wait for both.
+//! A new file that stays small is written through the page cache, which drops the pages once they
+//! are written. With direct I/O its few bytes would use the device twice, once for whole blocks and
+//! once for the end within a block, and its close would wait for both.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -22,13 +22,13 @@ use super::target::{Aim, told_later};
 /// Bytes of a block; blocks start at multiples of it in the file.
 const BLOCK: u64 = SIZES[LARGE] as u64;
 
-/// The most that is in a small file.
+/// Most bytes of a small file.
 pub(in crate::file) const SMALL: u64 = 64 << 10;
 
-/// What was written in order.
+/// The pending sequential writes of an inode.
 pub(in crate::file) type Ordered = Queue<Piece>;
 
-/// A part of a block.
+/// Consecutive bytes within one block.
 #[derive(Debug)]
 pub(in crate::file) struct Piece {
     start: u64,
@@ -45,7 +45,7 @@ impl Piece {
         self.start + self.len as u64
     }
 
-    /// Appends what fits into the block; returns how much that is.
+    /// Appends the bytes that fit into the block; returns their number.
     fn fill(&mut self, bytes: &[u8]) -> usize {
         let from = self.place() + self.len;
         let count = bytes.len().min(BLOCK as usize - from);
@@ -80,16 +80,17 @@ impl Ordered {
         self.bytes() > 0 && self.range(&self.state()).is_some_and(overlaps)
     }
 
-    /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes
-    /// are pending then. False where that cannot be: the caller writes it, after what is pending.
+    /// Adds a write that continues the pending bytes, or begins the queue if there are none. At
+    /// most `most` bytes are pending afterwards. Returns false if the write cannot be added; the
+    /// caller then writes it, after the pending bytes.
     pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
         }
         let mut state = self.with_room(len, most);
-        // Nothing pending begins behind the end of the source, so what is before it can be read
-        // there.
+        // Pending bytes never begin after the end of the source, so the bytes before them can be
+        // read from the source.
         let follows = match self.range(&state) {
             Some(pending) => pending.end == offset,
             None => target.descriptors.size().is_ok_and(|size| {
@@ -102,7 +103,8 @@ impl Ordered {
         }
         let room = state.parts.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
         let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len)) else { return false };
-        // Before the bytes can be seen here: what was read ahead of them no longer counts.
+        // Noted before the bytes become visible: bytes of the range that were read ahead are now
+        // stale.
         self.inode.changes.note(offset..offset + len);
         let mut done = 0;
         while done < bytes.len() {
@@ -116,7 +118,7 @@ impl Ordered {
         true
     }
 
-    /// Memory for the blocks that `len` bytes at `start` begin.
+    /// Returns memory for the blocks that the `len` bytes at `start` lie in.
     fn chunks(&self, target: &Aim, start: u64, len: u64) -> Option<Vec<Chunk>> {
         if len == 0 {
             return Some(Vec::new());
@@ -129,9 +131,9 @@ impl Ordered {
     }
 }
 
-/// Writes what is pending, but for what others have put beside the mount where the source ended
-/// before: that may be synced, and this is not. They could not know of it, since the source
-/// does not show it, so it is this that fails.
+/// Writes the pending bytes, except where other programs have put data beside the mount, after the
+/// former end of the source. That data may be synced; the pending bytes are not. The other programs
+/// could not know of the pending bytes, since the source does not show them. So this write fails.
 fn write_around(inode: &Inode, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
     let theirs = grown_beside(inode, target, range, reach);
     inode.own_end.fetch_max(range.end, Ordering::AcqRel);
@@ -141,8 +143,7 @@ fn write_around(inode: &Inode, target: &Aim, pieces: &[Piece], range: &Range<u64
     before.and(behind).and(Err(Errno::IO))
 }
 
-/// The part of the range that others have filled with data by making the source longer than it
-/// was.
+/// Returns the part of the range that other programs have filled with data by extending the source.
 fn grown_beside(inode: &Inode, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
     if target.descriptors.is_striped() {
         return None;
@@ -161,8 +162,8 @@ fn grown_beside(inode: &Inode, target: &Aim, range: &Range<u64>, reach: u64) -> 
     filled(target, data)
 }
 
-/// The part of a range that holds more than zeros: those may be nobody's, in the block of the old
-/// end. All of it where it cannot be read.
+/// Returns the part of a range from its first to its last byte that is not zero. Zeros in the block
+/// of the old end may belong to no writer. Returns the whole range if it cannot be read.
 fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
     let mut buffer = vec![0; 64 << 10];
     let (mut at, mut found) = (range.start, None);
@@ -204,10 +205,10 @@ fn write(target: &Aim, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
     {
         return written.map_err(told_later);
     }
-    // Where nothing more can be opened, what is acknowledged takes the way that is open.
+    // If no file can be opened any more, acknowledged bytes go through the descriptor that is open.
     let file = match target.file() {
         Ok(file) => file,
-        // Behind the descriptor of a striped file there is no place for bytes.
+        // The descriptor of a striped file does not hold the file's bytes.
         Err(errno) if target.descriptors.is_striped() => return Err(told_later(errno)),
         Err(_) => return target.descriptors.write_plainly(&slices, start).map_err(told_later),
     };

@@ -1,10 +1,11 @@
 //! A queue of acknowledged bytes, which `ordered` and `appended` fill.
 //!
-//! Requests are taken in at the back and gathered into parts, and parts are written from the front,
-//! several by one call: full ones by a thread of the background, others once the queue has not
-//! grown for [`IDLE`], when somebody waits for them, or when there is no more room. Invariants:
+//! Requests are added at the back and gathered into parts. Parts are written from the front,
+//! several with one call. A background thread writes full parts. Other parts are written once the
+//! queue has not grown for [`IDLE`], when a request waits for them, or when there is no more room.
+//! Invariants:
 //!
-//! 1. One thread at a time writes, and the bytes get to the source in the order in which they came.
+//! 1. One thread at a time writes, and the bytes reach the source in the order of their requests.
 //! 2. The pending bytes are those that are being written and those of the parts, without a gap.
 
 use std::collections::VecDeque;
@@ -24,26 +25,26 @@ use crate::stats::{Event, Wait};
 /// Most parts of one write to the source.
 const PARTS_JOINED_MAX: usize = 8;
 
-/// What has not grown for so long is written although its last part is not full.
+/// A queue that has not grown for this long is written although its last part is not full.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// Some of the bytes of a queue.
+/// Consecutive bytes of a queue.
 pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
-    /// Their number.
+    /// Number of bytes in the part.
     fn len(&self) -> u64;
 
-    /// Whether nothing more fits into it.
+    /// Whether the part takes no more bytes.
     fn is_full(&self) -> bool;
 
-    /// Writes consecutive parts. `reach` is where the source ended when the first of the pending
-    /// bytes was taken in.
+    /// Writes consecutive parts. `reach` is the end of the source when the first of the pending
+    /// bytes was added.
     ///
     /// # Errors
-    /// What is to be told to the writers.
+    /// The error to report to the writers.
     fn write(inode: &Inode, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
 
-    /// Where the queue ends after a write, with `rest` bytes pending, if it was to end at
-    /// `expected`.
+    /// Returns the end offset of the queue after a write, with `rest` bytes still pending.
+    /// `expected` is the end as it was before the write.
     fn end_after_write(_inode: &Inode, _target: &Aim, _rest: u64, expected: u64) -> u64 {
         expected
     }
@@ -53,7 +54,8 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
 #[derive(Debug)]
 pub(in crate::file) struct Queue<P> {
     pub(super) inode: Arc<Inode>,
-    /// Their number, for those who only want to know whether there are any. Changes under the lock.
+    /// Number of pending bytes. It changes under the lock, and is read without it to find out
+    /// whether any bytes are pending.
     bytes: AtomicU64,
     state: Mutex<State<P>>,
     written: Condvar,
@@ -64,16 +66,18 @@ pub(super) struct State<P> {
     pub(super) parts: VecDeque<P>,
     /// Bytes that are being written.
     pub(super) writing: u64,
-    /// Invariant: set while there is anything.
+    /// Invariant: set while any bytes are pending.
     pub(super) target: Option<Aim>,
-    /// A thread of the background will come.
+    /// A background thread will write full parts.
     scheduled: bool,
-    /// Bytes taken in since the beginning: who waits, waits for what was taken in before.
+    /// Bytes added since the queue was created. A thread that waits, waits for the bytes added
+    /// before.
     taken: u64,
-    /// Where the pending bytes end when they are written; of appends unless others append too.
+    /// End offset of the pending bytes. For appends it is right only if no other program appends
+    /// too.
     pub(super) end: u64,
     latest: Option<Instant>,
-    /// Where the source ended when the first of the pending bytes was taken in.
+    /// End of the source when the first of the pending bytes was added.
     pub(super) reach: u64,
 }
 
@@ -85,7 +89,7 @@ impl<P> Default for State<P> {
 }
 
 impl<P> Queue<P> {
-    /// Nothing is pending of the inode.
+    /// Creates an empty queue for the inode.
     pub(in crate::file) fn of(inode: Arc<Inode>) -> Queue<P> {
         Queue { inode, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
     }
@@ -99,33 +103,34 @@ impl<P> Queue<P> {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// The places of the pending bytes in the file; of appends, those that they have unless others
-    /// append too.
+    /// Returns the offsets of the pending bytes in the file. For appends they are right only if no
+    /// other program appends too.
     pub(super) fn range(&self, state: &State<P>) -> Option<Range<u64>> {
         let pending = self.bytes();
         (pending > 0).then(|| state.end - pending..state.end)
     }
 
-    /// Where the last of them ends, as far as is known without asking the source.
+    /// Returns the end offset of the pending bytes, as far as it is known without asking the
+    /// source.
     pub(in crate::file) fn expected_end(&self) -> Option<u64> {
         if self.bytes() == 0 { None } else { self.range(&self.state()).map(|range| range.end) }
     }
 
-    /// Whether it is time to write although nobody asks.
+    /// Whether the queue should be written although no request waits for it.
     pub(in crate::file) fn is_due(&self) -> bool {
         self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
     }
 }
 
 impl<P> State<P> {
-    /// Whether something for the target may follow what is pending.
+    /// Whether bytes for the target may follow the pending bytes.
     pub(super) fn takes(&self, target: &Aim) -> bool {
         self.target.as_ref().is_none_or(|known| known.is(target))
     }
 }
 
 impl<P: Part> Queue<P> {
-    /// The queue, once it has room for `len` bytes more if at most `most` are to be pending.
+    /// Locks the queue once it has room for `len` more bytes, with at most `most` bytes pending.
     pub(super) fn with_room(&self, len: u64, most: u64) -> MutexGuard<'_, State<P>> {
         let mut state = self.state();
         while self.bytes() > 0 && self.bytes() + len > most {
@@ -137,7 +142,7 @@ impl<P: Part> Queue<P> {
         state
     }
 
-    /// `len` bytes have been added to the parts.
+    /// Records that `len` bytes have been added to the parts.
     pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &Aim, len: u64) {
         if state.target.is_none() {
             state.target = Some(target.clone());
@@ -163,8 +168,8 @@ impl<P: Part> Queue<P> {
         }
     }
 
-    /// Waits until everything that the queue has taken in by now is written, in this thread unless
-    /// another does so.
+    /// Waits until all bytes that are pending now are written. This thread writes them unless
+    /// another one does.
     pub(in crate::file) fn settle(&self) {
         if self.bytes() == 0 {
             return;
@@ -176,8 +181,8 @@ impl<P: Part> Queue<P> {
         }
     }
 
-    /// Writes the first parts, or waits for the thread that does. Without `partial`, only full
-    /// ones.
+    /// Writes the first parts, or waits for the thread that is writing. Without `partial`, writes
+    /// only full parts.
     fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State<P>>, partial: bool) -> MutexGuard<'a, State<P>> {
         if state.writing > 0 {
             self.written.wait(&mut state);

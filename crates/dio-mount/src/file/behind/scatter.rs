@@ -1,10 +1,10 @@
-//! Writing behind out of order: a small write inside its file is acknowledged when it is in memory,
-//! and one thread of the mount writes what has come in, many pieces in flight and one system call
-//! for many.
+//! Writing behind out of order. A small write inside its file is acknowledged once its bytes are in
+//! memory. One thread of the mount writes these pieces, many in flight and many with one system
+//! call.
 //!
-//! So the device sees more requests at a time than the program has threads, and nobody wakes up for
-//! a single one of them. Pieces of an inode that are pending never overlap: who wants to read or
-//! write what is pending waits until it is written.
+//! So the device gets more requests at a time than the program has threads, and no thread wakes up
+//! for a single one of them. Pending pieces of an inode never overlap: a request that reads or
+//! writes pending bytes waits until they are written.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -27,35 +27,37 @@ use super::super::memory::Memory;
 use super::target::{Target, told_later};
 use crate::stats::{Event, Wait};
 
-/// Most bytes of a piece. What is longer keeps the device busy by itself.
+/// Most bytes of a piece. A longer write keeps the device busy by itself.
 const PIECE: usize = 64 << 10;
 
-/// Pieces of a mount that may be pending.
+/// Most pieces of a mount that may be pending.
 const PIECES: usize = 256;
 
-/// Pieces of one inode that are few: where it is others that have taken up all room, its writes do
-/// not wait for them.
+/// When all pieces are taken and an inode has fewer than this, other inodes have taken them. Its
+/// writes do not wait for those: they are not written behind.
 const FEW: usize = PIECES / 8;
 
-/// When all of them are, those who wait go on when so many are left: not one by one, which would be
-/// a change of threads for each, and early enough for the device to have work all the time.
+/// When all pieces are taken, waiting requests continue once this many are left. They do not
+/// continue one by one, which would cost a thread switch for each, and they continue early enough
+/// for the device to have work all the time.
 const RESUME: usize = PIECES / 2;
 
-/// Pieces in flight.
+/// Most pieces in flight.
 const DEPTH: usize = 32;
 
-/// The thread ends, and gives back its memory, when nothing came in for so long.
+/// The thread ends, and gives back its memory, when no piece has arrived for this long.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long an answer counts: that there is room on the file system, or no memory.
+/// How long a result is reused: that there is room on the file system, or that there is no memory.
 const ANSWER_COUNTS: Duration = Duration::from_millis(100);
 
-/// What is pending of one inode.
+/// The pending scattered writes of one inode.
 #[derive(Debug)]
 pub(in crate::file) struct Scattered {
     inode: Arc<Inode>,
     writer: Arc<Writer>,
-    /// Their number, for those who only want to know whether there are any. Changes under the lock.
+    /// Number of pending bytes. It changes under the lock, and is read without it to find out
+    /// whether any bytes are pending.
     bytes: AtomicU64,
     state: Mutex<Pending>,
     written: Condvar,
@@ -63,16 +65,16 @@ pub(in crate::file) struct Scattered {
 
 #[derive(Debug, Default)]
 struct Pending {
-    /// The end of each piece, and when it came, by its start. Invariant: no two overlap.
+    /// Pending pieces by their start: the end and the number of each. Invariant: no two overlap.
     pieces: BTreeMap<u64, (u64, u64)>,
-    /// Pieces so far.
+    /// Number of pieces so far; also the number of the next piece.
     taken: u64,
     waiting: usize,
-    /// When there was room on the file system.
+    /// When the file system was last found to have room.
     room: Option<Instant>,
 }
 
-/// The thread of a mount that writes, and what it has to write.
+/// The thread of a mount that writes pieces, and the pieces that it must write.
 #[derive(Debug, Default)]
 pub(in crate::file) struct Writer {
     post: Arc<Post>,
@@ -82,9 +84,9 @@ pub(in crate::file) struct Writer {
 #[derive(Debug, Default)]
 struct Post {
     state: Mutex<State>,
-    /// Something has come in.
+    /// Wakes the thread when a piece has arrived.
     wake: Condvar,
-    /// There is room for more.
+    /// Wakes requests when there is room for more pieces.
     room: Condvar,
 }
 
@@ -94,15 +96,15 @@ struct State {
     /// Pieces taken, queued or in flight.
     used: usize,
     waiting: usize,
-    /// Where pieces are kept; there while the thread runs.
+    /// Memory for the pieces. Set while the thread runs.
     pool: Option<Pool>,
-    /// When there was no memory for them.
+    /// When there was last no memory for the pool.
     refused: Option<Instant>,
     asleep: bool,
     over: bool,
 }
 
-/// A piece that is pending. If it is dropped before it is over, by a panic, it has failed.
+/// A pending piece. If it is dropped before it is over, by a panic, its write has failed.
 #[derive(Debug)]
 struct Ticket {
     scattered: Arc<Scattered>,
@@ -123,7 +125,7 @@ struct Job {
 struct Flight {
     ticket: Ticket,
     target: Target,
-    /// What it is written through.
+    /// The file that the piece is written through.
     file: Arc<File>,
 }
 
@@ -132,22 +134,22 @@ impl Pending {
         self.overlapping(range).next().is_some()
     }
 
-    /// When the pieces came that overlap the range.
+    /// Returns the numbers of the pieces that overlap the range.
     fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
-        // Pieces do not overlap, so the later one begins the later it ends.
+        // Pieces do not overlap, so their ends are in the same order as their starts.
         let start = range.start;
         let before_its_end = self.pieces.range(..range.end).rev();
         before_its_end.take_while(move |(_, (end, _))| *end > start).map(|(_, (_, number))| *number)
     }
 
-    /// Whether anything is left of the first `mark` pieces.
+    /// Whether any of the first `mark` pieces is still pending.
     fn has_before(&self, mark: u64) -> bool {
         self.pieces.values().any(|(_, number)| *number < mark)
     }
 }
 
 impl Scattered {
-    /// Nothing is pending of the inode; `writer` writes what will be.
+    /// Creates the state of an inode with nothing pending. `writer` will write its pieces.
     pub(in crate::file) fn of(inode: Arc<Inode>, writer: Arc<Writer>) -> Scattered {
         Scattered { inode, writer, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
     }
@@ -167,8 +169,9 @@ impl Scattered {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing of the range is pending that has been taken in by now. What comes later
-    /// comes at the same time as the request that waits; with a hot range it might never end.
+    /// Waits until the bytes of the range that are pending now are written. Later writes are
+    /// concurrent with the request that waits; waiting for them too might never end on a busy
+    /// range.
     pub(in crate::file) fn wait_for(&self, range: &Range<u64>) {
         if self.bytes() == 0 {
             return;
@@ -180,7 +183,7 @@ impl Scattered {
         }
     }
 
-    /// Waits until everything that has been taken in by now is written.
+    /// Waits until all bytes that are pending now are written.
     pub(in crate::file) fn settle(&self) {
         if self.bytes() == 0 {
             return;
@@ -192,8 +195,8 @@ impl Scattered {
         }
     }
 
-    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than
-    /// `most` bytes then; says how many pieces there are with it.
+    /// Waits until no pending piece overlaps the range and at most `most` bytes are pending with
+    /// it. Then records it as pending, and returns the number of pending pieces, this one included.
     fn enter(&self, range: &Range<u64>, most: u64) -> usize {
         let len = range.end - range.start;
         let mut state = self.state();
@@ -216,7 +219,7 @@ impl Scattered {
         }
     }
 
-    /// Whether there is room, by `look` if that has not been asked lately.
+    /// Whether there is room. `look` is called unless room was found recently.
     fn has_room(&self, look: impl FnOnce() -> bool) -> bool {
         let lately = |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ANSWER_COUNTS);
         if lately(self.state().room) {
@@ -227,9 +230,9 @@ impl Scattered {
         room
     }
 
-    /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending
-    /// then. False where that cannot be: the caller writes it. What is pending in order must not
-    /// overlap it.
+    /// Adds a small write of whole blocks inside the file. At most `most` bytes are pending
+    /// afterwards. Returns false if the write cannot be added; the caller then writes it. Pending
+    /// bytes of `ordered` must not overlap it.
     pub(in crate::file) fn take(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
@@ -251,13 +254,14 @@ impl Scattered {
             return false;
         };
         block.copy_in(0, bytes);
-        // Before the write is acknowledged: what was read ahead of it no longer counts.
+        // Noted before the write is acknowledged: bytes of the range that were read ahead are now
+        // stale.
         self.inode.changes.note(range.clone());
         self.inode.about.figures.count(Event::WriteBehind, len);
         let ticket = Ticket { scattered: Arc::clone(self), range, over: false };
         let job = Job { ticket, target: target.clone(), block };
         if let Some(job) = writer.post.push(job) {
-            // The thread has ended in between.
+            // The thread has ended meanwhile.
             job.run_here();
             writer.post.give_back(1);
         }
@@ -266,7 +270,7 @@ impl Scattered {
 }
 
 impl Writer {
-    /// Whether the thread runs, started if need be.
+    /// Starts the thread if it is not running. Returns whether it runs.
     fn start(&self, target: &Target, memory: &Arc<Memory>) -> bool {
         let mut state = self.post.state();
         if state.pool.is_some() || state.over {
@@ -300,7 +304,7 @@ impl Drop for Writer {
         self.post.state().over = true;
         self.post.wake.notify_all();
         let thread = self.thread.get_mut().take();
-        // The last reference to a mount may go away in this very thread.
+        // The last reference to a mount may be dropped in this very thread.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
@@ -312,11 +316,12 @@ impl Post {
         self.state.lock()
     }
 
-    /// A block for a piece of an inode that has `own` of them, when there is one; `None` where the
-    /// thread has ended, or others have all. Says how long that took, if it did.
+    /// Returns memory for a piece of an inode that has `own` pieces, and waits until there is some.
+    /// Returns `None` if the thread has ended or other inodes hold all pieces. If it had to wait,
+    /// it passes the time to `waited`.
     fn block(&self, own: usize, waited: impl FnOnce(Duration)) -> Option<Block> {
         let mut state = self.state();
-        // Who comes now does not pass those who wait.
+        // A request that arrives now must not overtake those that wait.
         if state.used >= PIECES || state.waiting > 0 && state.used > RESUME {
             if own < FEW {
                 return None;
@@ -334,7 +339,7 @@ impl Post {
         Some(block)
     }
 
-    /// Hands a job to the thread; gives it back where that has ended.
+    /// Hands a job to the thread. Returns the job if the thread has ended.
     fn push(&self, job: Job) -> Option<Job> {
         let mut state = self.state();
         if state.pool.is_none() {
@@ -350,15 +355,15 @@ impl Post {
 
     fn give_back(&self, count: usize) {
         let mut state = self.state();
-        // Nothing is used of a thread that has given up.
+        // `used` is 0 already if the thread has given up.
         state.used = state.used.saturating_sub(count);
         if state.waiting > 0 && state.used <= RESUME {
             self.room.notify_all();
         }
     }
 
-    /// Up to `most` jobs, waiting for the first one if told to. `None` when nothing came in for
-    /// long.
+    /// Moves up to `most` jobs to `jobs`. With `wait`, waits for the first one. Returns `None` if
+    /// the thread must end: no piece has arrived for [`IDLE`], or the writer is being dropped.
     fn take(&self, most: usize, wait: bool, jobs: &mut Vec<Job>) -> Option<()> {
         let mut state = self.state();
         while wait && state.jobs.is_empty() {
@@ -391,8 +396,8 @@ impl Post {
                     Err(job) => refused.push(job),
                 }
             }
-            // What is written here may wait for a lock that something in flight has: that is
-            // finished first.
+            // A refused job is written in this thread, and may wait for a lock that a piece in
+            // flight holds. So all pieces in flight are finished first.
             let least = if refused.is_empty() { 1 } else { DEPTH };
             let engine = queue.wait(least, &mut done);
             let count = done.len() + refused.len();
@@ -401,7 +406,8 @@ impl Post {
                 flights[tag as usize].take().expect("every completion has its flight").end(outcome.map(drop));
             }
             if engine.is_err() {
-                // With it go the locks of what was in flight; nobody knows what became of that.
+                // Dropping the queue releases the locks of the pieces in flight. Their outcome is
+                // unknown, so they count as failed.
                 drop(queue);
                 drop(flights);
                 refused.into_iter().for_each(Job::run_here);
@@ -412,7 +418,7 @@ impl Post {
         }
     }
 
-    /// The thread ends early. What it has not begun is written here.
+    /// Ends the thread early. Jobs that it has not begun are written here.
     fn give_up(&self) {
         let mut state = self.state();
         state.pool = None;
@@ -425,7 +431,7 @@ impl Post {
 }
 
 impl Job {
-    /// Starts to write.
+    /// Starts the write. Returns the job if the queue refuses it.
     fn start(self, queue: &mut Queue, place: usize) -> Result<Flight, Job> {
         let Job { ticket, target, block } = self;
         let (file, len) = (target.current(), (ticket.range.end - ticket.range.start) as usize);
@@ -435,8 +441,8 @@ impl Job {
         }
     }
 
-    /// Writes it in this thread: what could not be queued. Of a file that was cut off beside the
-    /// mount meanwhile, what is behind its end has gone, as it would have with the page cache.
+    /// Writes a piece in this thread if it could not be queued. If the file was truncated beside
+    /// the mount meanwhile, the bytes after its end are lost, as they would be with the page cache.
     fn run_here(self) {
         let Job { ticket, target, block } = self;
         let (file, range) = (target.current(), ticket.range.clone());

@@ -8,8 +8,8 @@ use rustix::io::{Errno, Result};
 
 use super::super::descriptors::{Descriptors, file_of};
 
-/// Where bytes go that are written in order: the file is opened when there is more than a small one
-/// has.
+/// The destination of sequential writes and appends. Its file is opened only when there are more
+/// bytes than a small file has.
 #[derive(Clone, Debug)]
 pub(in crate::file) struct Aim {
     pub(in crate::file) mode: Mode,
@@ -17,7 +17,7 @@ pub(in crate::file) struct Aim {
 }
 
 impl Aim {
-    /// The file through which to write now.
+    /// Returns the file to write through now, and opens it if necessary.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -30,7 +30,7 @@ impl Aim {
     }
 }
 
-/// Where pending bytes go.
+/// The destination of pending bytes, with its file open.
 #[derive(Clone, Debug)]
 pub(in crate::file) struct Target {
     pub(in crate::file) file: Arc<File>,
@@ -38,14 +38,15 @@ pub(in crate::file) struct Target {
 }
 
 impl Target {
-    /// The file through which to write now: one that has failed fails for good, and with it what
-    /// others have acknowledged.
+    /// Returns the file to write through now. A file that has failed fails for good, and
+    /// acknowledged writes of other handles would fail with it; so a new one is used then.
     pub(in crate::file) fn current(&self) -> Arc<File> {
         file_of(&self.descriptors, self.file.mode(), OFlags::empty()).unwrap_or_else(|_| Arc::clone(&self.file))
     }
 }
 
-/// The error of a write that was acknowledged: that may not be refused for how it was asked for.
+/// Returns the error to report for an acknowledged write. Such a write may no longer be rejected
+/// for its arguments, so EINVAL becomes EIO.
 pub(super) fn told_later(errno: Errno) -> Errno {
     if errno == Errno::INVAL { Errno::IO } else { errno }
 }

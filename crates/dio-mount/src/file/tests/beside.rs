@@ -1,5 +1,5 @@
-//! Others write to the source beside the mount: what they have synced stays, and so does what was
-//! acknowledged here.
+//! Other programs write to the source beside the mount. Bytes that they have synced stay, and so do
+//! bytes that were acknowledged here.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ fn bench(directory: &std::path::Path, mode: Mode) -> (Bench, u64) {
     (bench, handle)
 }
 
-/// Appends to the source and syncs.
+/// Appends to the source beside the mount, and syncs.
 fn beside(bench: &Bench, bytes: &[u8]) {
     let mut file = std::fs::File::options().append(true).open(bench.path(1)).unwrap();
     file.write_all(bytes).unwrap();
@@ -36,8 +36,8 @@ fn an_append_goes_behind_what_others_have_appended_since() {
                 let directory = fs.dir();
                 let (bench, handle) = bench(directory.path(), mode);
                 let (ours, theirs) = (vec![b'A'; len], vec![b'B'; len]);
-                // The kernel knows nothing of what others append: it names the end that it believes
-                // in.
+                // The kernel does not know of bytes that others append: it sends the end that it
+                // has cached.
                 bench.write(handle, 1, 0, &ours, APPEND).unwrap();
                 beside(&bench, &theirs);
                 bench.write(handle, 1, len as u64, &ours, APPEND).unwrap();
@@ -60,7 +60,7 @@ fn what_is_appended_and_pending_is_read_where_it_comes_to_lie() {
     assert_eq!(bench.files.size_of(1), Some(6));
     assert_eq!(bench.read(handle, 1, 0, 100).unwrap(), b"twoone");
     bench.write(handle, 1, 3, b"three", APPEND).unwrap();
-    // A write that names its place comes after what was appended before it.
+    // A write with an offset is done after the appends before it.
     bench.write(handle, 1, 11, b"four", PLAIN).unwrap();
     bench.write(handle, 1, 3, b"five", APPEND).unwrap();
     assert_eq!(bench.read(handle, 1, 3, 100).unwrap(), b"onethreefourfive");
@@ -111,7 +111,7 @@ fn what_others_put_at_the_end_meanwhile_is_not_overwritten_and_the_writer_is_tol
         assert_eq!(bench.files.sync(handle, true), Err(Errno::IO), "{}", fs.name);
         let found = source(&bench);
         assert!(found.len() == 10_000 && found[..1000] == [b'B'; 1000] && found[1000..] == [b'A'; 9000]);
-        // A hole is nobody's: two may fill different parts of a file.
+        // A hole belongs to no writer: two programs may fill different parts of a file.
         bench.write(handle, 1, 10_000, &[b'C'; 1000], PLAIN).unwrap();
         let file = std::fs::File::options().write(true).open(bench.path(1)).unwrap();
         file.write_all_at(&[b'D'; 100], 1 << 20).unwrap();
@@ -120,7 +120,7 @@ fn what_others_put_at_the_end_meanwhile_is_not_overwritten_and_the_writer_is_tol
     }
 }
 
-/// One who appends records, through a server or beside it.
+/// A writer that appends records, through a server or beside it.
 struct Appender<'a> {
     bench: Option<(&'a Bench, u64)>,
     source: PathBuf,

@@ -1,4 +1,4 @@
-//! Between direct and cached: nobody sees anything stale, and no page stays behind.
+//! Switches between direct and cached I/O: no reader gets stale bytes, and no page stays behind.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ fn bench(directory: &std::path::Path) -> Bench {
     Bench::new(directory, settings(), LockPolicy::Range, true)
 }
 
-/// Whether the page cache can be left out on a file system at all.
+/// Whether a file system supports I/O past the page cache at all.
 fn is_direct(directory: &std::path::Path) -> bool {
     let path = directory.join("probe");
     let file = dio::OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
@@ -29,7 +29,7 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
     for fs in file_systems() {
         let directory = fs.dir();
         if !is_direct(directory.path()) {
-            // There is no change to see.
+            // Without direct I/O there is no switch to observe.
             println!("{} has no direct I/O", fs.name);
             continue;
         }
@@ -37,7 +37,7 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
         std::fs::write(bench.path(1), vec![1; SIZE]).unwrap();
         std::fs::File::open(bench.path(1)).unwrap().sync_all().unwrap();
         dio::residency::evict(std::fs::File::open(bench.path(1)).unwrap(), 0..SIZE as u64).unwrap();
-        // The cached one comes first, so that the kernel may help itself.
+        // The cached handle is opened first, so that the inode becomes backed.
         let cached = bench.open(1, OFlags::RDWR, Mode::Cached).unwrap();
         assert_eq!(bench.way(cached), Way::Source);
         let direct = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
@@ -56,7 +56,7 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
         assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
         bench.write(direct, 1, 0, &[5; 4096], PLAIN).unwrap();
         assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
-        // A mapping of the direct handle, which the kernel makes of the source itself.
+        // Stands for a mapping of the direct handle: the kernel maps the source itself.
         std::fs::read(bench.path(1)).unwrap();
         assert!(resident_pages(bench.path(1)) > 0);
         bench.files.release(direct);
@@ -74,13 +74,13 @@ fn what_was_acknowledged_is_there_when_the_kernel_helps_itself() {
         bench.write(direct, 1, step * 1000, &[step as u8; 1000], PLAIN).unwrap();
     }
     assert_eq!(bench.files.size_of(1), Some(10_000), "it is written behind");
-    // The inode was opened apart: the kernel asks here, through its own cache.
+    // The inode was opened apart, so the kernel uses its own cache and requests missing pages here.
     let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
     assert_eq!(bench.way(cached), Way::Cache);
     assert_eq!(bench.read(cached, 1, 9000, 5000).unwrap(), [9; 1000]);
     bench.files.release(direct);
     bench.files.release(cached);
-    // Nobody has it open any more, so the next may be passed through.
+    // The inode has no handle any more, so the next one may be passed through.
     let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
     assert_eq!(bench.way(cached), Way::Source);
     assert_eq!(bench.read(cached, 1, 0, 20_000).unwrap().len(), 10_000);
@@ -171,13 +171,13 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
     assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)), "it was written just before it was opened");
     for byte in 2..4 {
         std::fs::write(bench.path(1), vec![byte; 8192]).unwrap();
-        // At once, and once more when the bytes are surely there.
+        // Pages are dropped at once, and again when the bytes are surely in the file.
         assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)));
         assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)));
     }
 }
 
-/// With many files open, those that nobody reads lose their pages and cost nothing any more.
+/// With many files open, those that are not read lose their pages and cost nothing any more.
 #[test]
 fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
     let directory = file_systems()[0].dir();
@@ -260,7 +260,7 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
         upto = range.end;
     }
     assert_eq!(receive.recv_timeout(patience), Ok(0..0), "and everything in the end");
-    // Here and there, everything is dropped each time so much has come in.
+    // With reads out of order, everything is dropped each time a certain amount has been read.
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.way(reader), Way::Cache);
     for step in 0..200u64 {
@@ -285,8 +285,8 @@ fn what_is_read_ahead_is_used_and_changes_show() {
     }
     let hits = bench.events(Event::ReadAheadHit);
     assert!(hits > 500, "{hits} of 512");
-    // What lies ahead has been read. It is changed through another handle, and then by a
-    // truncation.
+    // The bytes after `half` have been read ahead. They are changed through another handle, and
+    // then by a truncation.
     bench.write(writer, 1, half, &[0xee; 4096], PLAIN).unwrap();
     assert_eq!(bench.read(reader, 1, half, 4096).unwrap(), [0xee; 4096]);
     bench.files.set_size(1, None, half + 5000, &bench.opener(1)).unwrap();
@@ -295,7 +295,7 @@ fn what_is_read_ahead_is_used_and_changes_show() {
     bench.write(writer, 1, half + 8192, &[0xdd; 4096], PLAIN).unwrap();
     assert_eq!(bench.read(reader, 1, half + 8192, 4096).unwrap(), [0xdd; 4096]);
     assert_eq!(bench.read(reader, 1, half + 5000, 3192).unwrap(), [0; 3192]);
-    // Beside the mount: it shows after a second.
+    // A change beside the mount shows after a second.
     let beside = std::fs::File::options().write(true).open(bench.path(1)).unwrap();
     bench.read(reader, 1, 0, 4096).unwrap();
     bench.read(reader, 1, 4096, 4096).unwrap();
@@ -323,8 +323,8 @@ fn memory_goes_back_when_nothing_happens() {
     bench.files.release(handle);
 }
 
-/// A mapping fills the kernel's cache of the mount, which is dropped with its handle; nothing is
-/// said of pages of the source.
+/// A mapping fills the kernel's cache of the mount, which is dropped when its handle is closed. No
+/// event of pages of the source is counted.
 #[test]
 fn what_a_mapping_brought_in_is_asked_to_go() {
     let directory = file_systems()[0].dir();
@@ -358,7 +358,8 @@ fn what_a_hybrid_writer_passes_through_does_not_stay_in_the_page_cache() {
             assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}: {} pages", fs.name, pages());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        // Whoever reads meanwhile sees everything, and takes the same way.
+        // A reader that is opened meanwhile gets all bytes, and its requests go through the page
+        // cache too.
         bench.write(writer, 1, 5 << 20, &[0xaa; 4096], PLAIN).unwrap();
         let reader = bench.open(1, OFlags::RDONLY, Mode::Auto).unwrap();
         assert_eq!(bench.read(reader, 1, 5 << 20, 4096).unwrap(), [0xaa; 4096]);
@@ -375,7 +376,7 @@ fn written(bench: &Bench, class: dio::Class) -> u64 {
     bench.stats.snapshot().total.write_bytes.get(class)
 }
 
-/// Whether a file system drops what it has written from the page cache by itself.
+/// Whether a file system can drop bytes from the page cache by itself once it has written them.
 fn drops(directory: &std::path::Path) -> bool {
     let file = std::fs::File::create(directory.join("probe")).unwrap();
     rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio_sys::RWF_DONTCACHE).is_ok()
@@ -400,7 +401,7 @@ fn a_new_file_that_stays_small_takes_the_device_once_and_leaves_no_page() {
             if small {
                 assert_eq!(written(&bench, dio::Class::Uncached) - before, 9001, "{}", fs.name);
             }
-            // What comes behind it, and over it, goes past the page cache as ever.
+            // Writes after these bytes, and over them, go past the page cache as usual.
             bench.write(writer, ino, 9001, &bytes, PLAIN).unwrap();
             bench.write(writer, ino, 100, &[7; 5000], PLAIN).unwrap();
             bench.files.sync(writer, true).unwrap();
@@ -427,7 +428,7 @@ fn small_files_leave_the_page_cache_when_they_are_written() {
         bench.files.flush(writer).unwrap();
         bench.files.release(writer);
         let begun = std::time::Instant::now();
-        // Asked without a sync: it is written without being asked for.
+        // The test does not sync: the pages must be written back without being asked for.
         while resident_pages(bench.path(1)) > 0 {
             assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", fs.name);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -453,7 +454,7 @@ fn a_file_that_is_read_by_others_or_is_long_is_not_small() {
     let durable = How { flags: OFlags::DSYNC, ..PLAIN };
     bench.write(three, 3, 0, &small, durable).unwrap();
     if is_direct(directory.path()) {
-        // The ends within a block alone.
+        // Only the ends within a block go through the page cache.
         let ends = (3000 % 512 + large.len() % 512 + 3000 % 512) as u64;
         assert!(written(&bench, dio::Class::Uncached) <= ends, "{:?}", bench.stats.snapshot().total.write_bytes);
     }

@@ -1,4 +1,4 @@
-//! Errors: told once, to whom they concern; and the file goes on.
+//! Errors are reported once to each handle that they concern, and the file can be used afterwards.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 
 use super::*;
 
-/// A small file system of its own that is unmounted when dropped.
+/// A small file system that is unmounted when dropped.
 struct Small {
     directory: tempfile::TempDir,
 }
 
 impl Small {
-    /// An ext4 of so many MiB, where this process may mount one.
+    /// Creates an ext4 file system of `mib` MiB, if this process may mount one.
     fn new(mib: u64) -> Option<Small> {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let image = directory.path().join("image");
@@ -61,7 +61,7 @@ fn a_full_file_system_is_told_and_writing_goes_on_when_there_is_room() {
             assert!(written < 32 << 20);
         };
         assert_eq!(full, Errno::NOSPC, "{mode:?}");
-        // With so little room nothing is acknowledged that is not written.
+        // With so little room no write is acknowledged before it is written.
         assert!(bench.files.size_of(1).is_none());
         assert_eq!(bench.files.flush(handle), Ok(()), "told once");
         assert_eq!(bench.files.sync(handle, false), Ok(()));
@@ -74,7 +74,7 @@ fn a_full_file_system_is_told_and_writing_goes_on_when_there_is_room() {
     }
 }
 
-/// Space that was there when the bytes were acknowledged is gone when they are written.
+/// There was space when the bytes were acknowledged, but it is gone when they are written.
 #[test]
 fn space_that_is_taken_by_others_meanwhile_is_told_once() {
     let Some(small) = small(192) else { return };
@@ -112,7 +112,7 @@ fn a_write_behind_that_fails_is_told_once_to_each_writer() {
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     bench.write(one, 1, 0, &[1; 10_000], PLAIN).unwrap();
     assert_eq!(bench.files.size_of(1), Some(10_000));
-    // What the background finds when it writes.
+    // Stands for an error of a background write.
     bench.files.0.find(1).unwrap().errors.record(Errno::IO);
     assert_eq!(bench.files.flush(reader), Ok(()), "readers have lost nothing");
     assert_eq!(bench.files.flush(one), Err(Errno::IO));

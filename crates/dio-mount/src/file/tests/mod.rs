@@ -1,4 +1,4 @@
-//! Tests of open files without a kernel above them: the tests play its part.
+//! Tests of open files without a kernel above them: the tests send what it would send.
 
 mod beside;
 mod change;
@@ -22,7 +22,7 @@ use super::{Files, Opened};
 use crate::options::{Live, Mode, Rules, Settings};
 use crate::stats::{Event, Stats};
 
-/// Settings with everything on, in small numbers.
+/// Settings with read-ahead and write-behind on, and low limits.
 pub(super) fn settings() -> Settings {
     Settings {
         rules: Rules { rules: Vec::new(), default: Mode::Direct },
@@ -38,7 +38,7 @@ pub(super) fn settings() -> Settings {
 /// A plain write.
 const PLAIN: How = How { flags: OFlags::empty(), cache: false, kill_privileges: false };
 
-/// Files of a directory, known by small numbers.
+/// The files of a directory, named by small numbers.
 struct Bench {
     files: Files,
     stats: Arc<Stats>,
@@ -61,7 +61,7 @@ impl Bench {
         move |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty())
     }
 
-    /// The superuser wants it.
+    /// An open of the superuser.
     fn wanted(ino: u64, path: &Path) -> super::Wanted<'_> {
         super::Wanted { ino, path, user: 0 }
     }
@@ -83,8 +83,8 @@ impl Bench {
         matches!(self.way(handle), Way::Source | Way::Native)
     }
 
-    /// A read as the program sees it; the kernel serves that of a handle that is passed through
-    /// from the page cache of the source.
+    /// Reads as a program does. For a handle that is passed through, this reads the page cache of
+    /// the source, as the kernel would.
     fn read(&self, handle: u64, ino: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
         if self.is_by_the_kernel(handle) {
             let mut bytes = vec![0; size as usize];

@@ -1,5 +1,5 @@
-//! Whatever handles are open in whatever modes, a file is what its writers made of it: against a
-//! model in memory.
+//! Compares files with a model in memory: whatever handles are open in whatever modes, a file holds
+//! what its writers wrote.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct Open {
     handle: u64,
     ino: u64,
     flags: OFlags,
-    /// Where its next sequential request is.
+    /// Offset of the next sequential request.
     at: u64,
 }
 
@@ -25,13 +25,13 @@ struct Player {
     rng: Rng,
     model: Vec<Vec<u8>>,
     open: Vec<Open>,
-    /// Whether the file system has every mode of `fallocate(2)`.
+    /// Number of steps so far.
     steps: u32,
 }
 
 impl Player {
     fn new(directory: &Path, rng: Rng, policy: LockPolicy, passthrough: bool) -> Player {
-        // Native handles are those of the kernel only where it may help itself.
+        // Native handles use passthrough only if the bench allows it.
         let bench = Bench::new(directory, Settings { native: true, ..settings() }, policy, passthrough);
         (0..INODES).for_each(|ino| std::fs::write(bench.path(ino), b"").unwrap());
         Player { bench, rng, model: vec![Vec::new(); INODES as usize], open: Vec::new(), steps: 0 }
@@ -81,8 +81,8 @@ impl Player {
         self.bench.files.release(open.handle);
     }
 
-    /// Where and how much: often on from the last, often small, sometimes somewhere in whole
-    /// blocks, or across the end.
+    /// Chooses an offset and a length: often the continuation of the last request, often small,
+    /// sometimes anywhere in whole blocks, or across the end.
     fn range(&mut self, which: usize) -> (u64, u64) {
         let size = self.model[self.open[which].ino as usize].len() as u64;
         let offset = match self.rng.range(0..14) {
@@ -145,7 +145,8 @@ impl Player {
     }
 
     fn check_size(&self, ino: u64) {
-        // In this order: what is pending at first and then written is in the size.
+        // The order matters: bytes that are pending now and written before the next line are in the
+        // size.
         let pending = self.bench.files.size_of(ino).unwrap_or(0);
         let told = pending.max(std::fs::metadata(self.bench.path(ino)).unwrap().len());
         assert_eq!(told, self.model[ino as usize].len() as u64, "step {}", self.steps);
@@ -180,7 +181,7 @@ impl Player {
             (offset, len) = (offset & !4095, (len & !4095).max(4096));
         }
         match self.bench.files.allocate(handle, mode.bits() as i32, offset, len) {
-            // What the file system cannot, or not here.
+            // The file system does not support the mode, or not for this range.
             Err(Errno::OPNOTSUPP | Errno::INVAL) => return,
             other => other.unwrap(),
         }
@@ -215,8 +216,8 @@ impl Player {
         let model = &self.model[from.ino as usize];
         let (start, end) = (model.len().min(from_at as usize), model.len().min((from_at + len) as usize));
         let bytes = model[start..end].to_vec();
-        // File systems that share blocks copy whole ones first. What is behind the end is asked for
-        // too.
+        // File systems that share blocks copy whole blocks first. The first request includes bytes
+        // after the end.
         let (mut copied, mut asked) = (0, len);
         while copied < bytes.len() as u64 {
             let count = self.bench.files.copy_range(from.handle, from_at + copied, to.handle, to_at + copied, asked);
@@ -243,7 +244,7 @@ impl Player {
         let offset = self.rng.range(0..model.len() as u64 + 100);
         let size = model.len() as u64;
         match self.bench.files.seek(handle, offset, 4) {
-            // Only zeros may be in a hole.
+            // A hole may hold only zeros.
             Ok(hole) if hole < size => {
                 let end = match self.bench.files.seek(handle, hole, 3) {
                     Ok(data) => data,

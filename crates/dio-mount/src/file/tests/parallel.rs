@@ -10,7 +10,7 @@ use crate::stats::{Kind, Wait};
 const RECORD: u64 = 4096;
 const RECORDS: u64 = 256;
 
-/// A record says which one it is, and all its bytes of a round are the same.
+/// Returns a record: its number, followed by bytes that all equal `round`.
 fn record(number: u64, round: u8) -> Vec<u8> {
     let mut bytes = vec![round; RECORD as usize];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -22,8 +22,8 @@ fn check(bytes: &[u8], number: u64) {
     assert!(bytes[8..].iter().all(|byte| *byte == bytes[8]), "a torn record");
 }
 
-/// In direct mode overlapping requests exclude each other, so that no record is ever torn, whatever
-/// else is open and whether it comes from what was read ahead.
+/// In direct mode overlapping requests exclude each other. So no record is ever torn, whatever
+/// other handles are open and whether the bytes come from read-ahead.
 #[test]
 fn records_are_never_torn() {
     let seed = Seed::new();
@@ -75,8 +75,8 @@ fn read_records(bench: &Bench, rng: &mut Rng, in_order: bool) {
     }
 }
 
-/// Writers of one file that is locked as a whole come one after the other, and who waits is
-/// counted; with ranges nobody waits.
+/// Writers of one file that is locked as a whole write one after the other, and the writers that
+/// wait are counted. With range locks no writer waits.
 #[test]
 fn who_waits_for_the_file_is_counted() {
     const WRITERS: u64 = 6;
@@ -117,8 +117,9 @@ fn who_waits_for_the_file_is_counted() {
     assert_eq!((ranges.waits.get(Wait::File), ranges.waits.get(Wait::Range)), (0, 0), "{ranges:?}");
 }
 
-/// Each request that a program waits for until the device has done it is blocked on that once; what
-/// is acknowledged before, or was there already, is not.
+/// A request that a program waits for until the device has done it is counted once as blocked on
+/// the device. A request that is acknowledged before, or whose bytes are in memory already, is not
+/// counted.
 #[test]
 fn who_waits_for_the_device_is_counted() {
     let directory = file_systems()[0].dir();
@@ -147,8 +148,8 @@ fn who_waits_for_the_device_is_counted() {
     assert!(total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken, "{total:?}");
 }
 
-/// Writers of several files in order, while others open and close cached handles, sync, and read
-/// what was acknowledged.
+/// Several files are written in order, while cached handles are opened and closed and acknowledged
+/// bytes are read.
 #[test]
 fn what_was_acknowledged_can_be_read_at_once() {
     let seed = Seed::new();
@@ -183,8 +184,8 @@ fn what_was_acknowledged_can_be_read_at_once() {
     });
 }
 
-/// Small writes anywhere in a file are acknowledged before they are written, can be read at once,
-/// and are in the source when the file is synced; nothing of them stays in the page cache.
+/// Small writes anywhere in a file are acknowledged before they are written. They can be read at
+/// once, and are in the source when the file is synced.
 #[test]
 fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
     let seed = Seed::new();
@@ -198,7 +199,7 @@ fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
                 scope.spawn(move || {
                     let handle = bench.open(1, OFlags::RDWR, Mode::Concurrent).unwrap();
                     for round in 1..100 {
-                        // Each has records of its own.
+                        // Each writer has records of its own.
                         let number = rng.range(0..RECORDS / 4) * 4 + writer;
                         bench.write(handle, 1, number * RECORD, &record(number, round), PLAIN).unwrap();
                         let found = bench.read(handle, 1, number * RECORD, RECORD as u32).unwrap();
@@ -218,7 +219,8 @@ fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
     }
 }
 
-/// With file locks a write is alone until it is written, so nothing is acknowledged before.
+/// With file locks a write excludes other I/O until it is written, so no write is acknowledged
+/// early.
 #[test]
 fn file_locks_scatter_nothing() {
     let directory = file_systems()[0].dir();
