@@ -1,10 +1,10 @@
 //! Coverage-guided fuzzing of everything in dio that reads bytes from elsewhere: one program with
 //! all targets, run by `cargo xtask fuzz`.
 //!
-//! `DIO_FUZZ_TARGET` names the target, and `list` instead of a name prints all of them. The
-//! arguments are libFuzzer's: a directory is a corpus, a file is an input to be run once. Each
-//! target checks more than that nothing panics; what it checks is said where it is defined.
-//! Whatever the input, a target may allocate [`MEMORY_MAX`] bytes.
+//! `DIO_FUZZ_TARGET` names the target; `list` instead of a name prints all of them. The arguments
+//! are libFuzzer's: a directory is a corpus, a file is an input that is run once. Each target
+//! checks more than the absence of panics; its definition says what. With any input, a target may
+//! allocate [`MEMORY_MAX`] bytes.
 //!
 //! The crates of dio are instrumented by `rustc.sh`.
 
@@ -21,8 +21,8 @@ use libfuzzer_sys::fuzz_target;
 
 use targets::{TARGETS, Target};
 
-/// Most bytes that Rust code may have allocated at a time. An allocation beyond it aborts, which
-/// counts as a crash; what C code allocates is bounded by libFuzzer's `-rss_limit_mb`.
+/// Most bytes that Rust code may have allocated at a time. An allocation beyond this limit aborts,
+/// which counts as a crash. Allocations of C code are limited by libFuzzer's `-rss_limit_mb`.
 const MEMORY_MAX: usize = 256 << 20;
 
 #[global_allocator]
@@ -41,7 +41,7 @@ fuzz_target!(
     }
 );
 
-/// The target that the environment names. Where it names none the program ends.
+/// The target that the environment names. If it names none, the program ends.
 fn chosen() -> &'static Target {
     let name = std::env::var("DIO_FUZZ_TARGET").unwrap_or_default();
     if name == "list" {

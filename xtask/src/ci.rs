@@ -1,8 +1,8 @@
-//! `cargo xtask ci`: everything a change has to pass.
+//! `cargo xtask ci`: all checks that a change has to pass.
 //!
 //! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages
-//! run while the others are built, and the checks, which build everything once more, beside the
-//! tests; and programs are installed while the first are built.
+//! run while the other packages are built, and the checks, which build everything once more, run
+//! beside the tests. Programs are installed while the first packages are built.
 
 use std::thread;
 use std::time::Duration;
@@ -20,23 +20,24 @@ type Check = (&'static str, &'static [&'static str]);
 
 const FORMAT: Check = ("format", &["fmt", "--all", "--check"]);
 
-/// Leaves out what measures.
+/// Leaves out the benchmarks.
 const LEAN: &str = "--no-default-features";
 
-/// Checks that take their time. RUSTDOCFLAGS make warnings errors.
+/// Slow checks. RUSTDOCFLAGS makes warnings errors.
 const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    // The program without its feature `bench`. Only tests of the library: those of programs run
-    // target/debug/dio, which has to stay the full one, since others run beside these.
+    // The program without its feature `bench`. Only tests of the library run, because the tests of
+    // programs run target/debug/dio, which must stay the full one for the tests that run at the
+    // same time.
     ("lints without bench", &["clippy", "-p", "dio-cli", LEAN, "--all-targets", "--", "-D", "warnings"]),
     (
         "tests without bench",
         &["test", "--quiet", "-p", "dio-cli", LEAN, "--lib", "--", "cli::", "tool::", "commands::dd::"],
     ),
-    // Without --lib the program dio and the library dio would be documented in the same place.
+    // Without --lib the program dio and the library dio would be documented in the same directory.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
-    // Every package that a user would take can be made; that each builds is tried by hand (without
-    // --no-verify).
+    // Every package that a user needs can be packaged. That each one builds is checked by hand
+    // (without --no-verify).
     (
         "packages",
         &[
@@ -54,12 +55,13 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn
-/// a switch of the whole machine, and must not meet those of another process.
+/// Packages whose tests run at the same time as all others. None of them mounts with FUSE, because
+/// tests of mounts change a switch of the whole machine and must not run beside those of another
+/// process.
 const BESIDE: &[&str] = &["dio", "dio-common", "dio-wal", "dio-bench", "dio-test"];
 
-/// Runs all checks and all tests, and prints the count as the last line; each check counts as
-/// one test. Later ones run although an earlier one failed. True when nothing failed.
+/// Runs all checks and all tests, and prints the count as the last line; each check counts as one
+/// test. Later checks run even if an earlier one failed. Returns whether nothing failed.
 pub(crate) fn ci() -> bool {
     let mut tally = check(&FORMAT);
     println!("ci: tests");
@@ -69,7 +71,7 @@ pub(crate) fn ci() -> bool {
         others.extend(["--exclude", package].map(str::to_owned));
     }
     let suite = thread::scope(|scope| {
-        // What is wrong with it will be said when it is tried again.
+        // If this fails, the error is printed when the tests are built again.
         scope.spawn(|| cargo().args(["test", "--quiet", "--no-run"]).args(&these).output());
         Suite::prepare()
     });
@@ -94,7 +96,7 @@ pub(crate) fn ci() -> bool {
     tally.failed == 0
 }
 
-/// Looks at the dependencies; one test.
+/// Checks the dependencies, as one test.
 fn denied() -> Tally {
     println!("ci: dependencies: cargo xtask deny");
     let success = deny().unwrap_or_else(|error| {
@@ -107,13 +109,14 @@ fn denied() -> Tally {
     Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
 }
 
-/// How long all targets of the fuzzer take together.
+/// Time for all fuzz targets together.
 const FUZZING: Duration = Duration::from_secs(60);
-/// A change is not refused for what another one left to be found: other seeds are tried by hand.
+/// A fixed seed, so that a change is not refused because of an older defect. Other seeds are tried
+/// by hand.
 const SEED: u32 = 1;
 
-/// Fuzzes for a while, each target being one test, and tells how it went in a line; more, if
-/// something was found.
+/// Fuzzes for a while, with each target as one test, and prints the result in one line, or more if
+/// a defect was found.
 fn fuzzed() -> Tally {
     println!("ci: fuzz: cargo xtask fuzz --for {}s", FUZZING.as_secs());
     let lines = Mutex::new(Vec::new());
@@ -127,7 +130,7 @@ fn fuzzed() -> Tally {
     tally
 }
 
-/// Runs a check, which gives way to tests that run at the same time.
+/// Runs a check at a low priority, because tests run at the same time.
 fn check((name, args): &Check) -> Tally {
     println!("ci: {name}: cargo {}", args.join(" "));
     let mut nice = tool("nice");

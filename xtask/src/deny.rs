@@ -1,7 +1,7 @@
-//! `cargo xtask deny`: licences, sources and duplicates of all dependencies, as `deny.toml` wants
-//! them, and the licences of linked C code as the program ships them.
+//! `cargo xtask deny`: checks licences, sources and duplicates of all dependencies against
+//! `deny.toml`, and the licences of linked C code against the copies that the program ships.
 //!
-//! The part of cargo-deny that needs no network, from what `cargo metadata` tells.
+//! This is the part of cargo-deny that needs no network. It uses the output of `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,16 +12,17 @@ use serde_json::Value;
 use crate::Error;
 use crate::tool::{cargo, root};
 
-/// Manifests of the workspaces that are looked at.
+/// Manifests of the workspaces that are checked.
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
-/// C code that is linked into the program: its crate, its licence in there, and where we ship that.
+/// C code that is linked into the program: its crate, the path of its licence there, and the path
+/// of the shipped copy.
 const LINKED: [(&str, &str, &str); 2] = [
     ("libdeflate-sys", "libdeflate/COPYING", "LICENSES/libdeflate.txt"),
     ("zstd-sys", "zstd/LICENSE", "LICENSES/zstd.txt"),
 ];
 
-/// Prints everything that is not as it should be; true when there is nothing.
+/// Prints every violation. Returns whether there is none.
 pub(crate) fn deny() -> Result<bool, Error> {
     let rules = Rules::read(&fs::read_to_string(root().join("deny.toml"))?);
     let (mut found, mut count) = (BTreeSet::new(), 0);
@@ -41,13 +42,13 @@ pub(crate) fn deny() -> Result<bool, Error> {
     Ok(found.is_empty())
 }
 
-/// What is needed of a package.
+/// The fields of a package that are needed.
 #[derive(Clone, Debug)]
 struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// None for our own.
+    /// `None` for a package of this workspace.
     source: Option<String>,
     manifest: String,
 }
@@ -68,7 +69,7 @@ fn packages(manifest: &str, target: &str) -> Result<Vec<Package>, Error> {
         return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
     }
     let all: Value = serde_json::from_slice(&out.stdout)?;
-    // Those of other platforms are listed among the packages, but are no part of the graph.
+    // Packages for other platforms are listed too, but are not part of the graph.
     let ids = |key: &str| all["resolve"][key].as_array().cloned().unwrap_or_default();
     let used: BTreeSet<String> = ids("nodes").iter().filter_map(|node| text(&node["id"])).collect();
     let listed = all["packages"].as_array().into_iter().flatten();
@@ -90,7 +91,7 @@ fn package(value: &Value) -> Option<Package> {
     })
 }
 
-/// Linked C code whose licence is not the one that is shipped.
+/// A message, if the licence of linked C code differs from the shipped copy.
 fn unshipped(package: &Package) -> Option<String> {
     let (_, theirs, ours) = LINKED.into_iter().find(|(name, _, _)| *name == package.name)?;
     let theirs = fs::read(Path::new(&package.manifest).with_file_name(theirs)).ok();
@@ -98,18 +99,18 @@ fn unshipped(package: &Package) -> Option<String> {
     (!same).then(|| format!("{} {}: {ours} is not the licence that is in it", package.name, package.version))
 }
 
-/// What `deny.toml` says, as far as it is looked at.
+/// The rules of `deny.toml`, as far as they are checked.
 #[derive(Debug, Default)]
 struct Rules {
     targets: Vec<String>,
     licenses: Vec<String>,
-    /// Names of crates of which several versions are tolerated.
+    /// Names of crates that may be there in several versions.
     several: Vec<String>,
     registries: Vec<String>,
 }
 
 impl Rules {
-    /// Reads tables and arrays of strings, which is all that the file has.
+    /// Reads tables and arrays of strings; the file has nothing else.
     fn read(text: &str) -> Rules {
         let mut arrays: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let (mut table, mut key) = (String::new(), String::new());
@@ -163,7 +164,7 @@ impl Rules {
         found
     }
 
-    /// Whether an SPDX expression can be satisfied. `/` is how `OR` was once written.
+    /// Whether an SPDX expression can be satisfied. `/` is an old form of `OR`.
     fn allows(&self, expression: &str) -> bool {
         let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let mut words = spaced.split_whitespace().peekable();

@@ -1,5 +1,5 @@
-//! Man pages and shell completions, made from the definitions of the flags; and what docs/gnu says
-//! of these, compared.
+//! Generates man pages and shell completions from the definitions of the flags, and compares
+//! docs/gnu with these definitions.
 
 mod gnu;
 
@@ -14,14 +14,15 @@ use clap_complete::Shell;
 use crate::Error;
 use crate::tool::root;
 
-/// Where each kind is tracked, relative to the root.
+/// Directories of the generated documents, relative to the root.
 const MAN: &str = "docs/man";
 const COMPLETIONS: &str = "docs/completions";
 
-/// Files by their path relative to the root.
+/// Contents of files by their path relative to the root.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Writes the documents, or with `check` only compares them; true when they are up to date.
+/// Writes the documents, or only compares them if `check` is true. Returns whether they were up to
+/// date.
 pub(crate) fn docs(check: bool) -> Result<bool, Error> {
     let wanted = generate()?;
     let changes = changes(&wanted, &tracked(root())?);
@@ -60,9 +61,9 @@ fn generate() -> Result<Files, Error> {
     tracked(dir.path())
 }
 
-/// The command line as help shows it: the shells' files would offer what is hidden too
-/// (`clap_complete` passes over hidden values only). Nothing is parsed by it, so what arguments
-/// demand of others is left out.
+/// The command line as help shows it. Without this, the shells' files would offer hidden arguments
+/// too (`clap_complete` leaves out only hidden values). Requirements between arguments are left
+/// out, because nothing is parsed with it.
 fn visible(mut command: Command) -> Command {
     command.build();
     visible_part(&command)
@@ -77,13 +78,13 @@ fn visible_part(command: &Command) -> Command {
         conflicts.fold(alone, |arg, other| arg.conflicts_with(other.get_id().clone()))
     });
     let below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
-    // A command wants a name that lasts; there are some dozens.
+    // A command needs a name that lives forever; there are only some dozens.
     let name: &'static str = command.get_name().to_owned().leak();
     let mut part = Command::new(name).version(env!("CARGO_PKG_VERSION"));
     if let Some(about) = command.get_about() {
         part = part.about(about.clone());
     }
-    // What building has added stands among the arguments already.
+    // Arguments that building has added are among the arguments already.
     part.disable_help_flag(true).disable_version_flag(true).args(args).subcommands(below.map(visible_part))
 }
 
@@ -102,7 +103,7 @@ fn tracked(base: &Path) -> Result<Files, Error> {
     Ok(files)
 }
 
-/// What has to be done to the files `there` to make them those `wanted`.
+/// The changes that turn the files `there` into the files `wanted`.
 fn changes(wanted: &Files, there: &Files) -> BTreeMap<PathBuf, &'static str> {
     let mut changes = BTreeMap::new();
     for (path, content) in wanted {
@@ -128,7 +129,7 @@ mod tests {
         assert!(changes.is_empty(), "run `cargo xtask docs`: {changes:?}");
     }
 
-    /// Every command that help shows has a page, and the shells' files are there.
+    /// Every command that help shows has a page, and the shells' files exist.
     #[test]
     fn each_command_has_a_page() {
         fn pages(command: &clap::Command, name: &str, found: &mut Vec<PathBuf>) {
@@ -148,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Nobody who presses Tab is offered what help hides.
+    /// Completion does not offer flags that help hides.
     #[test]
     fn hidden_flags_are_not_completed() {
         fn hidden(command: &Command, flags: &mut Vec<String>, shown: &mut Vec<String>) {
@@ -160,7 +161,7 @@ mod tests {
         }
         let (mut flags, mut shown) = (vec!["run-server".to_owned()], Vec::new());
         hidden(&dio_cli::cli::command(), &mut flags, &mut shown);
-        // Some are flags of another command too, which does not hide them.
+        // Some of them are also flags of another command that does not hide them.
         flags.retain(|flag| !shown.contains(flag));
         assert!(flags.len() > 10, "{flags:?}");
         let generated = generate().unwrap();

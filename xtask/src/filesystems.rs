@@ -1,5 +1,5 @@
-//! The file systems under the tests: loop images and a tmpfs, mounted where only the tests see
-//! them.
+//! The file systems under the tests: loop images and a tmpfs, mounted where only the tests can
+//! access them.
 //!
 //! `test` starts a second instance of this program in a mount and a process namespace of its
 //! own. The second instance mounts and runs `cargo test`. When it ends, the kernel kills what is
@@ -20,7 +20,7 @@ const SIZE: u64 = 1 << 30;
 
 /// One kind of file system to test on.
 struct Kind {
-    /// What tests know it by.
+    /// Name of the file system in tests.
     name: &'static str,
     /// The type given to mount(8).
     fstype: &'static str,
@@ -43,12 +43,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)
 }
 
-/// What the tests write their skips to, below the scratch directory.
+/// The file to which the tests write their skips, below the scratch directory.
 pub(crate) fn skip_log(dir: &Path) -> PathBuf {
     dir.join("skipped")
 }
 
-/// Why file systems cannot be mounted privately here, if so.
+/// The reason why file systems cannot be mounted privately here, if there is one.
 pub(crate) fn obstacle() -> Option<String> {
     if !is_root() {
         return Some("need root".to_owned());
@@ -65,8 +65,8 @@ fn private_namespace() -> Command {
     command
 }
 
-/// The command that runs `cargo test` with `args`, on mounted file systems where `mounts` says
-/// that there is no [`obstacle`], with everything temporary below `dir`.
+/// The command that runs `cargo test` with `args` and with all temporary files below `dir`. With
+/// `mounts`, which is false if there is an [`obstacle`], the tests get mounted file systems.
 pub(crate) fn test_command(dir: &Path, mounts: bool, args: &[String]) -> Result<Command, Error> {
     if !mounts {
         return cargo_test(dir, "", args);
@@ -76,7 +76,8 @@ pub(crate) fn test_command(dir: &Path, mounts: bool, args: &[String]) -> Result<
     Ok(command)
 }
 
-/// Mounts everything below `dir` and runs the tests there; says aloud what cannot be mounted.
+/// Mounts everything below `dir` and runs the tests there. Reports every file system that cannot be
+/// mounted.
 pub(crate) fn test_inside(dir: &Path, args: &[String]) -> Result<bool, Error> {
     let mut list = Vec::new();
     for kind in KINDS {
@@ -105,7 +106,7 @@ fn mount(kind: &Kind, dir: &Path) -> Result<PathBuf, Error> {
     let image = dir.join(format!("{}.img", kind.name));
     File::create_new(&image)?.set_len(SIZE)?;
     let mounted = quiet(tool(program).args(options).arg(&image)).and_then(|()| quiet(command.arg(&image).arg(&place)));
-    // The loop device keeps the image; without a name nothing is left of it after the tests.
+    // The loop device holds the image open. Without a name, the image disappears after the tests.
     fs::remove_file(&image)?;
     mounted.map(|()| place)
 }
@@ -115,7 +116,7 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
     if dir.to_str().is_none_or(|d| d.contains(':')) {
         return Err(format!("{}: a colon or no UTF-8 in the path", dir.display()).into());
     }
-    // Temporary files too are kept below `dir`, so that tests which are killed leave nothing.
+    // Temporary files are below `dir` too, so that tests which are killed leave no files.
     let (host, temporary) = (dir.join("host"), dir.join("tmp"));
     fs::create_dir(&host)?;
     fs::create_dir(&temporary)?;

@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: builds the fuzzer, and divides the time over its targets.
+//! `cargo xtask fuzz`: builds the fuzzer, and divides the time among its targets.
 //!
-//! The fuzzer is libFuzzer, by the crate `libfuzzer-sys`: it needs a C++ compiler and no other
-//! tool. Its program has all targets (`fuzz/src/targets`); the crates of dio in it are instrumented
-//! by flags of the compiler that stable Rust takes (`fuzz/rustc.sh`).
+//! The fuzzer is libFuzzer, through the crate `libfuzzer-sys`: it needs a C++ compiler and no other
+//! tool. Its program has all targets (`fuzz/src/targets`). The crates of dio in it are instrumented
+//! by compiler flags that stable Rust accepts (`fuzz/rustc.sh`).
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,25 +17,25 @@ use crate::Error;
 use crate::tally::Tally;
 use crate::tool::{cargo, root, tool};
 
-/// Seconds that one input may take, with the debug assertions of an unoptimized build.
+/// Seconds that one input may take in an unoptimized build with debug assertions.
 const TIMEOUT: u64 = 20;
-/// Memory that a target may have in all, in MiB; what Rust code may allocate is bounded more
-/// closely (`fuzz/src/main.rs`).
+/// Total memory that a target may use, in MiB. The allocations of Rust code have a lower limit
+/// (`fuzz/src/main.rs`).
 const MEMORY_MAX: u64 = 1024;
-/// Bytes of an input, at most. The corpora have none that is larger.
+/// Largest input in bytes. No file of the corpora is larger.
 const INPUT_MAX: u64 = 16 << 10;
 
-/// Fuzzes the `targets`, or all, for `time` in all, and prints a line for each and the count of
-/// them as the last line; true when nothing failed. With `keep`, inputs that reach something new go
-/// into the corpora.
+/// Fuzzes the `targets`, or all targets, for `time` in all. Prints a line for each and the count as
+/// the last line. Returns whether nothing failed. With `keep`, inputs that reach new code are added
+/// to the corpora.
 pub(crate) fn fuzz(time: Duration, keep: bool, targets: &[String]) -> bool {
     let tally = counted(time, None, keep, targets, |line| println!("{line}"));
     println!("{tally}");
     tally.failed == 0
 }
 
-/// The same, where each target counts as one test, and so does a failed build. With a seed, inputs
-/// are made in the same order every time.
+/// As [`fuzz`], but counts each target, or a failed build, as one test. With a seed, inputs are
+/// made in the same order every time.
 pub(crate) fn counted(
     time: Duration,
     seed: Option<u32>,
@@ -64,7 +64,7 @@ pub(crate) fn counted(
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // A thread that panicked has taken nothing.
+                // A thread that panicked has taken no target.
                 let next = || left.lock().pop_front();
                 while let Some(target) = next() {
                     let found = fuzzer.run(&target, each);
@@ -79,7 +79,7 @@ pub(crate) fn counted(
     tally.into_inner()
 }
 
-/// The program, built.
+/// The built program.
 struct Fuzzer {
     program: PathBuf,
     targets: Vec<String>,
@@ -117,10 +117,10 @@ impl Fuzzer {
         command
     }
 
-    /// Runs a target, first on its corpus and then on what it makes of that.
+    /// Runs a target, first on its corpus and then on inputs that are derived from it.
     ///
     /// # Errors
-    /// What was found, and how to see it again.
+    /// The defect that was found, and the command that shows it again.
     fn run(&self, target: &str, time: Duration) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| format!("fuzz: {target}: FAILED: {error}");
         let crashes = root().join("fuzz/crashes").join(target);
@@ -141,14 +141,14 @@ impl Fuzzer {
         Ok(format!("fuzz: {target}: {}", progress(&said)))
     }
 
-    /// Takes what reaches something new into the corpus.
+    /// Adds inputs that reach new code to the corpus.
     fn merge(&self, target: &str, new: &Path, corpus: &Path) -> Result<(), Error> {
         let out = self.command(target).arg("-merge=1").args([corpus, new]).output()?;
         if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into()) }
     }
 }
 
-/// The directories in one, in order.
+/// The names of the directories in a directory, in order.
 fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -173,7 +173,7 @@ fn progress(said: &str) -> String {
     format!("{runs} runs, edges {before} -> {after}, features {features_before} -> {features_after}")
 }
 
-/// What went wrong, and the command that shows it again.
+/// The cause of a failure, and the command that shows it again.
 fn failure(said: &str, target: &str) -> String {
     let is_cause = |line: &&str| line.contains("panicked at") || line.contains("memory allocation of");
     let cause = said.lines().find(is_cause).or_else(|| said.lines().find(|line| line.contains("ERROR: libFuzzer")));

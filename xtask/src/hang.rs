@@ -1,5 +1,5 @@
-//! Test programs that hang: what their threads wait for is shown, and they are killed, so that the
-//! others have their turn.
+//! Test programs that hang: prints what their threads wait for, and kills them, so that the other
+//! test programs can run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use crate::tool::{quiet, tool};
 
-/// For how long a test program may say nothing. The harness itself says so when a test takes a
-/// minute.
+/// Longest time that a test program may print nothing. The harness itself prints a line when a test
+/// takes a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Lines of a thread's stack that are shown.
+/// Lines of a thread's stack that are printed.
 const FRAMES: usize = 16;
 
 /// Watches the test programs below a process.
 pub(crate) struct Watch {
-    /// The process that runs them, or starts the one that does.
+    /// The process that runs the test programs, or that starts the process which does.
     above: u32,
-    /// The program seen last, and since when it has said nothing.
+    /// The last test program, and the time since when it has printed nothing.
     silent: Option<(u32, Instant)>,
 }
 
@@ -28,12 +28,12 @@ impl Watch {
         Watch { above, silent: None }
     }
 
-    /// Something was said.
+    /// Records that the program has printed something.
     pub(crate) fn heard(&mut self) {
         self.silent = None;
     }
 
-    /// To be called now and then: kills a test program that has been silent for too long.
+    /// Kills a test program that has been silent for too long. Must be called regularly.
     pub(crate) fn look(&mut self) {
         let processes = Processes::now();
         let Some(program) = processes.below(self.above).into_iter().find(|process| is_test(*process)) else {
@@ -56,7 +56,7 @@ impl Watch {
     }
 }
 
-/// Whose child each process is.
+/// The parent of each process.
 struct Processes(HashMap<u32, u32>);
 
 impl Processes {
@@ -86,7 +86,7 @@ fn numbers(directory: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// `1 (name) S 0 …`, see proc_pid_stat(5); the name may hold anything.
+/// Parses `1 (name) S 0 …`, see proc_pid_stat(5); the name may contain any characters.
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -96,7 +96,7 @@ fn program_of(process: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/exe")).ok()
 }
 
-/// Whether a process is a test program: where cargo puts those.
+/// Whether a process is a test program, judged by the directory in which cargo puts them.
 fn is_test(process: u32) -> bool {
     program_of(process).and_then(|program| Some(program.parent()?.ends_with("deps"))).unwrap_or(false)
 }

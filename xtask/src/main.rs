@@ -1,4 +1,5 @@
-//! Chores of the project: `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs`.
+//! Commands for the development of the project:
+//! `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs`.
 
 mod ci;
 mod deny;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// What a chore fails with: a message for the person who called it.
+/// The error of a chore: a message for the user.
 type Error = Box<dyn std::error::Error>;
 
 /// Set-up, tests and generated documents of dio
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when the chore found nothing wrong.
+/// Runs a chore. Returns whether it found nothing wrong.
 fn run(chore: Chore) -> Result<bool, Error> {
     match chore {
         Chore::Setup => Ok(setup::setup().is_complete()),

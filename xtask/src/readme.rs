@@ -1,8 +1,9 @@
-//! The commands that README.md and docs/tour.md show are run.
+//! Runs the commands that README.md and docs/tour.md show.
 //!
 //! A block of kind `console` directly after the comment `<!-- test -->` is run: each line that
-//! begins with `$ ` is one shell command, continued on the next line after a backslash. All run
-//! in one empty directory, in order, with the `dio` of this build first on the path.
+//! begins with `$ ` is one shell command, continued on the next line after a backslash. All
+//! commands run in one empty directory, in order, with the `dio` of this build first in the search
+//! path.
 
 #![cfg(test)]
 
@@ -81,7 +82,7 @@ fn commands_of_the_tour_succeed() {
     succeed("docs/tour.md");
 }
 
-/// A front page that scrolls for long is not read.
+/// A long front page is not read.
 #[test]
 fn the_readme_is_short() {
     let lines = std::fs::read_to_string(root().join("README.md")).unwrap().lines().count();

@@ -1,4 +1,4 @@
-//! A directory that goes away with this process, however the process ends.
+//! A directory that is removed when this process ends, however it ends.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,17 @@ use tempfile::TempDir;
 
 use crate::Error;
 
-/// Waits for the end of its input, which comes when the process holding the other end of the
-/// pipe is gone, and removes the directory. Dying tests may still be writing into it: try again
-/// for ten seconds.
+/// Waits for the end of its input, which comes when the process that holds the other end of the
+/// pipe is gone, and removes the directory. Dying tests may still be writing into it, so the
+/// removal is repeated for ten seconds.
 const REMOVE_AT_END: &str = r#"cat >/dev/null; n=0
 until rm -rf -- "$1" 2>/dev/null; do
     n=$((n+1)); [ $n -lt 100 ] || exit 1; sleep 0.1
 done"#;
 
-/// A temporary directory, removed by a child process as soon as this one drops it, exits, or is
-/// killed, by SIGKILL too. The child has a process group of its own, so that Ctrl-C spares it.
+/// A temporary directory. A child process removes it as soon as this process drops it, exits or is
+/// killed, also by SIGKILL. The child has a process group of its own, so that Ctrl-C does not reach
+/// it.
 pub(crate) struct Scratch {
     path: PathBuf,
     remover: Child,
@@ -34,7 +35,7 @@ impl Scratch {
             .args(["-c", REMOVE_AT_END, "sh"])
             .arg(dir.path())
             .stdin(Stdio::piped())
-            // Nobody who reads our output should have to wait for the removal.
+            // A process that reads this program's output must not wait for the removal.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
@@ -43,7 +44,7 @@ impl Scratch {
         Ok(Scratch { path: TempDir::keep(dir), remover })
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -66,10 +67,11 @@ mod tests {
 
     use super::*;
 
-    /// Names the parent for a scratch directory that `holder` keeps until it is killed.
+    /// Variable with the parent directory of a scratch directory that `holder` keeps until it is
+    /// killed.
     const PARENT: &str = "XTASK_SCRATCH_PARENT";
 
-    /// Does nothing of its own in an ordinary run.
+    /// Does nothing in an ordinary run.
     #[test]
     fn holder() {
         let Some(parent) = std::env::var_os(PARENT) else {

@@ -1,16 +1,16 @@
-//! Installing the programs that tests and comparisons call.
+//! Installs the programs that tests and comparisons call.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::tool::{cargo, has, is_root, root, tool};
 
-/// Programs of crates.io that judge file systems, with their versions: each run of the tests is
-/// judged by the same.
+/// Programs of crates.io that judge file systems, with fixed versions, so that each run of the
+/// tests is judged by the same program.
 const JUDGES: &[(&str, &str)] = &[("fsx", "0.3.2"), ("pjdfstest", "0.2.2")];
 
-/// Debian's packages, each with the programs (or files, where `*` stands for one directory) by
-/// which its presence is judged.
+/// Debian's packages, each with the programs or files that show that it is installed. In the path
+/// of a file, `*` stands for one directory.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),
@@ -51,7 +51,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("zstd", &["zstd"]),
 ];
 
-/// What is still missing after the set-up.
+/// The packages and judges that are still missing.
 pub(crate) struct Missing {
     packages: Vec<&'static str>,
     judges: Vec<&'static str>,
@@ -66,7 +66,7 @@ impl Missing {
         }
     }
 
-    /// Whether nothing is missing.
+    /// Whether everything is installed.
     pub(crate) fn is_complete(&self) -> bool {
         self.packages.is_empty() && self.judges.is_empty()
     }
@@ -77,7 +77,7 @@ impl Missing {
     }
 }
 
-/// Installs what is missing when that is possible; says aloud what stays missing.
+/// Installs what is missing, if possible. Reports what stays missing.
 pub(crate) fn setup() -> Missing {
     let missing = Missing::look();
     if missing.is_complete() {
@@ -86,7 +86,7 @@ pub(crate) fn setup() -> Missing {
     }
     println!("setup: missing: {}", missing.names().join(" "));
     install_packages(&missing.packages);
-    // Afterwards: one of them needs a header of one of the packages.
+    // The judges are built afterwards, because one of them needs a header of one of the packages.
     for (name, version) in JUDGES.iter().filter(|(name, _)| missing.judges.contains(name)) {
         build(name, version);
     }
@@ -108,7 +108,7 @@ fn install_packages(wanted: &[&'static str]) {
     } else if !is_root() {
         println!("setup: not root: run `apt-get install {}` as root", wanted.join(" "));
     } else if !apt_get(&["install"], wanted) {
-        // Lists that are missing or too old make the first attempt fail.
+        // The first attempt fails if the package lists are missing or too old.
         apt_get(&["update"], &[]);
         apt_get(&["install"], wanted);
     }
@@ -124,12 +124,13 @@ fn present(name: &str) -> bool {
     }
 }
 
-/// Where the judges are kept between runs: with what is built, since they are.
+/// The directory where the judges are kept between runs: beside the build outputs, because they are
+/// built.
 fn judges() -> PathBuf {
     root().join("target/judges")
 }
 
-/// Whether this version of a judge is there: cargo keeps a list of what it installed.
+/// Whether this version of a judge is there, according to cargo's list of installed programs.
 fn built(name: &str, version: &str) -> bool {
     let list = std::fs::read_to_string(judges().join(".crates.toml")).unwrap_or_default();
     list.contains(&format!("\"{name} {version} ")) && judges().join("bin").join(name).is_file()

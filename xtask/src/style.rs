@@ -1,4 +1,4 @@
-//! The rules of style that a program can check, each with the replacement it asks for.
+//! The rules of style that a program can check. Each violation names the replacement.
 
 mod imports;
 mod named_files;
@@ -15,32 +15,33 @@ use source::Source;
 
 /// Longest source file, lines.
 const FILE_LINES: usize = 600;
-/// Longest line of a comment, characters; tables have no other way to be written.
+/// Longest line of a comment, in characters. Tables are exempt, because they cannot be wrapped.
 const COMMENT_COLUMNS: usize = 100;
 /// Longest function from its `fn` to its closing brace, lines.
 const FUNCTION_LINES: usize = 75;
 
-/// Where a pattern is looked for.
+/// The part of a file in which a pattern is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
-    /// Rust code, comments and strings left out.
+    /// Rust code without comments and strings.
     Code,
-    /// The same without tests.
+    /// The same, without tests.
     Production,
     /// Every byte of every tracked text file.
     Text,
 }
 
-/// One thing that must not be written.
+/// A pattern that must not be written.
 struct Rule {
-    /// Found as it stands; where it begins or ends with a letter, the word must begin or end there.
+    /// The literal pattern. If it begins or ends with a letter, the word must begin or end there
+    /// too.
     pattern: &'static str,
     within: Within,
-    /// Only paths with one of these beginnings are looked at; empty: all.
+    /// The rule applies only to paths with one of these beginnings; if there is none, to all paths.
     only: &'static [&'static str],
     /// Paths with one of these beginnings may contain it.
     allowed: &'static [&'static str],
-    /// What to use instead.
+    /// The replacement.
     instead: &'static str,
 }
 
@@ -96,8 +97,8 @@ const RULES: &[Rule] = &[
         pattern: "eprintln!",
         within: Within::Production,
         only: &["crates/dio/"],
-        // The last words before an abort, and the seed of a simulation that failed, have no caller
-        // to go to.
+        // The message before an abort, and the seed of a simulation that failed, cannot be returned
+        // to a caller.
         allowed: &["crates/dio/src/block/mem.rs", "crates/dio/src/engine/sim"],
         instead: "return an error: only the command line prints",
     },
@@ -112,12 +113,12 @@ const RULES: &[Rule] = &[
         pattern: ".set_len(",
         within: Within::Production,
         only: &["crates/dio-cli/src/", "crates/dio-mount/src/"],
-        // The contents of a temporary file that becomes the output.
+        // This truncates a temporary file that becomes the output.
         allowed: &["crates/dio-cli/src/tool/target/mod.rs"],
         instead: "dio::names::ftruncate, which knows striped files",
     },
     Rule {
-        // Written in two parts, as below.
+        // Written in two parts, so that this file does not break the rule itself.
         pattern: concat!("\"/proc/self", "/fd"),
         within: Within::Text,
         only: &[
@@ -130,8 +131,8 @@ const RULES: &[Rule] = &[
             "crates/dio-stripe/src",
             "crates/dio-wal/src",
         ],
-        // These list the directory, compare a path with it, or keep it open for when a mount covers
-        // /proc.
+        // These files list the directory, compare a path with it, or keep it open in case that a
+        // mount covers /proc.
         allowed: &[
             "crates/dio-cli/src/tool/descriptors.rs",
             "crates/dio-cli/src/tool/target/mod.rs",
@@ -141,7 +142,7 @@ const RULES: &[Rule] = &[
         instead: "dio_sys::fd_path, or dio_sys::reopen",
     },
     Rule {
-        // Written in two parts, as below.
+        // Written in two parts, so that this file does not break the rule itself.
         pattern: concat!("Poison", "Error"),
         within: Within::Text,
         only: &["crates/", "fuzz/src/", "xtask/"],
@@ -152,7 +153,7 @@ const RULES: &[Rule] = &[
         pattern: ".lock().unwrap()",
         within: Within::Code,
         only: &["crates/", "fuzz/src/", "xtask/"],
-        // The model of threads has locks of its own.
+        // The model of threads has its own locks.
         allowed: &["crates/dio-wal/tests/schedules.rs"],
         instead: "a lock of parking_lot, which no panic poisons",
     },
@@ -168,7 +169,7 @@ const RULES: &[Rule] = &[
         pattern: "Err(Errno::INTR) =>",
         within: Within::Production,
         only: &["crates/"],
-        // These wait for the rest of the time only, or look first whether to stop.
+        // These wait only for the rest of the time, or check first whether to stop.
         allowed: &[
             "crates/dio-cli/src/commands/compress/ask.rs",
             "crates/dio-cli/src/commands/cp/data/plain.rs",
@@ -180,7 +181,7 @@ const RULES: &[Rule] = &[
         pattern: "ErrorKind::Interrupted =>",
         within: Within::Production,
         only: &["crates/"],
-        // One looks first whether to stop, one treats other errors alike.
+        // One checks first whether to stop, one treats all errors alike.
         allowed: &["crates/dio-cli/src/commands/tar/append.rs", "crates/dio-sys/src/fuse_ring.rs", "crates/dio-test/"],
         instead: "dio_sys::uninterrupted",
     },
@@ -201,7 +202,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Prints every violation in the tracked files; true when there is none.
+/// Prints every violation in the tracked files. Returns whether there is none.
 pub(crate) fn report() -> Result<bool, Error> {
     let found = check_workspace()?;
     found.iter().for_each(|v| println!("{v}"));
@@ -217,7 +218,7 @@ fn check_workspace() -> Result<Vec<String>, Error> {
     named_files::check(&document, &files, &mut found);
     let mut sources = Vec::new();
     for path in files {
-        // Deleted but still tracked, or not text: nothing to check.
+        // A file that was deleted but is still tracked, or is not text, is not checked.
         if let Ok(text) = fs::read_to_string(root().join(&path)) {
             let path = path.to_str().ok_or("a path is not UTF-8")?;
             check_file(path, &text, &mut found);
@@ -231,9 +232,10 @@ fn check_workspace() -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// Tracked files and those not ignored, relative to the root; without git, all but `target`.
+/// Tracked files and files that are not ignored, relative to the root. Without git: all files
+/// except those in `target`.
 fn tracked_files() -> Result<Vec<PathBuf>, Error> {
-    // A checkout of another user is ours to read; git would refuse it.
+    // git would refuse to read a checkout that belongs to another user.
     let listed = tool("git").args(["-c", "safe.directory=*", "ls-files", "-z", "-co", "--exclude-standard"]).output();
     if let Ok(out) = listed
         && out.status.success()
@@ -286,7 +288,7 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Appends the comments that go on beyond [`COMMENT_COLUMNS`].
+/// Appends the comments that are longer than [`COMMENT_COLUMNS`].
 fn check_comments(path: &str, text: &str, found: &mut Vec<String>) {
     for (number, line) in text.lines().enumerate() {
         let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
@@ -297,8 +299,8 @@ fn check_comments(path: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Appends the files of tests that no program of tests contains, where cargo does not look for them
-/// by itself: they would never run.
+/// Appends test files that belong to no test program, in packages where cargo does not find tests
+/// by itself: such tests would never run.
 fn check_programs(files: &[PathBuf], read: &dyn Fn(&Path) -> String, found: &mut Vec<String>) {
     for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml")) {
         let text = read(manifest);
@@ -340,7 +342,8 @@ fn matching<'a>(lines: impl Iterator<Item = &'a str> + 'a, pattern: &'a str) -> 
     lines.enumerate().filter(move |(_, line)| contains(line, pattern)).map(|(number, _)| number)
 }
 
-/// Whether `line` contains `pattern`, whole words only where it begins or ends with a letter.
+/// Whether `line` contains `pattern`. Where the pattern begins or ends with a letter, only whole
+/// words count.
 fn contains(line: &str, pattern: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(pattern).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the whole suite on every file system, and its count.
+//! `cargo xtask test`: runs all tests on every file system, and counts them.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::setup::setup;
 use crate::tally::{Reader, Tally};
 use crate::tool::in_ci;
 
-/// How often is looked whether a test hangs, while nothing is said.
+/// How often the runner checks for a hanging test while nothing is printed.
 const GLANCE: Duration = Duration::from_secs(10);
 
-/// Runs all tests and prints the count as the last line; true when nothing failed.
+/// Runs all tests and prints the count as the last line. Returns whether nothing failed.
 pub(crate) fn test(args: &[String]) -> bool {
     let suite = Suite::prepare();
     let mut tally = suite.counted(args, |line| println!("{line}"));
@@ -29,8 +29,8 @@ pub(crate) fn test(args: &[String]) -> bool {
     tally.failed == 0
 }
 
-/// Runs the random tests whose name contains `name`, one at a time, each for `minutes`; true when
-/// nothing failed.
+/// Runs the random tests whose name contains `name`, one at a time, each for `minutes`. Returns
+/// whether nothing failed.
 pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     let suite = Suite::prepare();
     let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
@@ -40,17 +40,17 @@ pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     tally.failed == 0
 }
 
-/// What tests need, as far as it is there.
+/// The environment of the tests, and what is missing in it.
 pub(crate) struct Suite {
-    /// Why file systems cannot be mounted, if so.
+    /// The reason why file systems cannot be mounted, if there is one.
     obstacle: Option<String>,
-    /// What cannot be tested, and why; what tests add themselves is in `told`.
+    /// Parts that cannot be tested, with the reason. Skips that tests report are in `told`.
     missing: Vec<String>,
     told: Mutex<Vec<String>>,
 }
 
 impl Suite {
-    /// Installs what is missing, and looks what can be had.
+    /// Installs what is missing, and determines what is available.
     pub(crate) fn prepare() -> Suite {
         let mut skipped = Vec::new();
         let missing = setup();
@@ -65,13 +65,13 @@ impl Suite {
         Suite { obstacle, missing: skipped, told: Mutex::default() }
     }
 
-    /// Runs `cargo test` and counts; an error of the harness itself counts as one failure. Several
-    /// may run at a time.
+    /// Runs `cargo test` and counts the tests. An error of the harness itself counts as one
+    /// failure. Several calls may run at the same time.
     pub(crate) fn counted(&self, args: &[String], show: impl FnMut(&str)) -> Tally {
         self.counted_with(args, &[], show)
     }
 
-    /// The same with variables of the environment.
+    /// As [`Suite::counted`], with environment variables.
     fn counted_with(&self, args: &[String], variables: &[(&str, u64)], show: impl FnMut(&str)) -> Tally {
         self.run(args, variables, show).unwrap_or_else(|e| {
             println!("xtask: the tests could not be run: {e}");
@@ -92,7 +92,7 @@ impl Suite {
         Ok(tally)
     }
 
-    /// Says and counts what was skipped. In CI that is a failure.
+    /// Prints and counts what was skipped. In CI a skip is a failure.
     pub(crate) fn skipped(&self) -> Tally {
         let told = self.told.lock();
         let mut tally = Tally::default();
@@ -108,11 +108,12 @@ impl Suite {
     }
 }
 
-/// Runs `cargo test`, shows what it says line by line, and counts. What hangs is killed.
+/// Runs `cargo test`, prints its output line by line, and counts the tests. Kills test programs
+/// that hang.
 fn stream(mut command: Command, mut show: impl FnMut(&str)) -> Result<Tally, Error> {
     let (output, input) = io::pipe()?;
     let mut child = command.stdout(input.try_clone()?).stderr(input).spawn()?;
-    // It has the other ends of the pipe, which would never end.
+    // The command holds the other ends of the pipe, without which the pipe would never end.
     drop(command);
     let (mut reader, mut watch) = (Reader::default(), Watch::new(child.id()));
     let (to_us, lines) = mpsc::channel();

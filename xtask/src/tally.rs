@@ -1,4 +1,4 @@
-//! Counting what `cargo test` reports.
+//! Counts the results of `cargo test`.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// Ignored tests, and every skip said aloud; a test that skips a part is in `passed` too.
+    /// Ignored tests and reported skips. A test that skips a part is in `passed` too.
     pub(crate) skipped: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Takes one line into account.
+    /// Evaluates one line.
     pub(crate) fn line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             if let Some(tally) = parse_result(result) {
@@ -47,8 +47,9 @@ impl Reader {
         }
     }
 
-    /// The sum. A test program that started and gave no result, because it was killed, counts as
-    /// one failure; so does an unsuccessful end without any counted one, such as a build error.
+    /// Returns the sum. A test program that started and gave no result, because it was killed,
+    /// counts as one failure. So does an unsuccessful end without a counted failure, such as a
+    /// build error.
     pub(crate) fn finish(self, success: bool) -> Tally {
         let mut tally = self.counted;
         tally.failed += self.started.saturating_sub(self.finished);
@@ -59,7 +60,7 @@ impl Reader {
     }
 }
 
-/// `ok. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s`
+/// Parses `ok. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
 fn parse_result(result: &str) -> Option<Tally> {
     let (_, counts) = result.split_once(". ")?;
     let count = |name: &str| -> Option<u64> {
@@ -69,7 +70,7 @@ fn parse_result(result: &str) -> Option<Tally> {
     Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
 }
 
-/// `running 3 tests`
+/// Whether a line is `running 3 tests` with any number.
 fn is_start(line: &str) -> bool {
     line.strip_prefix("running ")
         .and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test")))

@@ -11,8 +11,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-/// A command that starts in the root of the workspace without standard input, and that finds
-/// the administrator's programs, which are not on every user's path.
+/// A command that starts in the root of the workspace without standard input. It also finds system
+/// administration programs, which are not in every user's search path.
 pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("PATH", search_path()).stdin(Stdio::null()).current_dir(root());
@@ -39,7 +39,7 @@ pub(crate) fn has(program: &str) -> bool {
     std::env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
 }
 
-/// Runs a command to its end without showing its output; an error carries what it said.
+/// Runs a command to its end without showing its output. An error contains the output.
 pub(crate) fn quiet(command: &mut Command) -> Result<(), Error> {
     let name = command.get_program().display().to_string();
     let out = command.output().map_err(|e| format!("{name}: {e}"))?;
@@ -51,7 +51,7 @@ pub(crate) fn quiet(command: &mut Command) -> Result<(), Error> {
     Err(format!("{name}: {}: {}", out.status, said.join("; ")).into())
 }
 
-/// Whether this process may administer the machine.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     // The second number of the line `Uid:` is the effective user.
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {

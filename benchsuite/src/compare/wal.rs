@@ -54,7 +54,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.note("pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use O_DIRECT, its fsync and fdatasync do not. The log appends to segments, 8 KiB by commit, header and mark of the log included.");
     report.note("SQLite: WAL, synchronous=FULL, one connection used by turns. RocksDB: WriteOptions::sync, as it comes. redb: a transaction for each record, durability Immediate. Each run on new files.");
     report.note("Under load a record takes its bytes, a header of 24 and padding up to a multiple of 8. Flushes: one thread overwrites one block of 4 KiB past the page cache, then fdatasync, in the same rounds.");
-    report.note("Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures the disk in the same rounds: requests of 1 MiB, four in flight, into allocated space, one sync.");
+    report.note("Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures the disk in the same rounds: requests of 1 MiB, eight in flight, into allocated space, one sync.");
     Ok(report)
 }
 

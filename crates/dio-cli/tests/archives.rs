@@ -1,7 +1,7 @@
 //! Tests of `tar`, `gzip` and `zstd`.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its
-//! tests.
+//! These tests are one program, because each test program is linked with all of dio, which takes
+//! longer than most of its tests.
 
 mod archive;
 mod compress_support;

@@ -1,5 +1,5 @@
-//! `dio bench` on small files: what it reports, and that nothing is left behind. Times are not
-//! judged here.
+//! `dio bench` on small files: tests the contents of its reports, and that it leaves no file
+//! behind. Times are not judged here.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// A directory in which files can be cold; `None`, said aloud, where /var/tmp is in memory.
+/// A directory in which files can be cold. Returns `None`, and prints why, if /var/tmp is in
+/// memory.
 fn disk_directory() -> Option<TempDir> {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let open = std::fs::File::open(directory.path()).unwrap();
@@ -35,8 +36,8 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Bytes from the device: all of the file, and no more than metadata and a page of rounding beyond
-/// it.
+/// Checks the bytes read from the device: the whole file, and at most 256 KiB more, for metadata
+/// and rounding to pages.
 fn assert_read_once(device: &Value, file: u64) {
     let Some(device) = device.as_u64() else {
         println!("skipped: this kernel does not count bytes read");
@@ -81,7 +82,8 @@ fn increments_leaves_an_existing_file_alone_and_prints_a_table() {
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
 }
 
-/// How long it takes is measured in the working directory, where nothing else is written.
+/// The estimate of the duration is measured in the working directory. A working directory that
+/// cannot be written must not make the benchmark fail.
 #[test]
 fn an_estimate_is_no_reason_to_fail() {
     let Some(directory) = disk_directory() else { return };
@@ -89,7 +91,7 @@ fn an_estimate_is_no_reason_to_fail() {
     std::fs::write(&path, vec![7; 300_001]).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
     command.args(["bench", "increments", "--cold", "file", "--runs", "1", "--steps", "64K", "--file"]).arg(&path);
-    // Nobody can make a file there.
+    // No file can be created in /proc.
     let output = command.current_dir("/proc").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -136,7 +138,7 @@ fn random_reads_through_every_engine_and_through_none() {
     assert!(is_empty(directory.path()));
 }
 
-/// What each workload of `streams` is called, its bytes, and its ways.
+/// The name of each workload of `streams`, its bytes, and its variants.
 fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
     [
         ("read in steps of 1 B", 64 << 10, &["stream", "read(2)"]),
@@ -145,7 +147,7 @@ fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
         ("write in steps of 1 B", 64 << 10, &["stream", "write(2)"]),
         ("write in steps of 1 B, buffered", 6 * MIB, &["stream", "BufWriter"]),
         ("write in steps of 4 KiB", 6 * MIB, &["stream", "write(2)"]),
-        // Of each seventh of the file, whole pieces.
+        // From each seventh of the file, whole pieces are read.
         ("7 streams in turns of 64 KiB", 7 * 13 * (64 << 10), &["streams", "limit", "page cache", "one stream"]),
         ("random reads of 4 KiB", 100 * 4096, &["stream", "read_at"]),
     ]
@@ -167,7 +169,7 @@ fn streams_reports_every_workload_and_leaves_nothing() {
         for way in found {
             let direct =
                 ["stream", "streams", "limit", "one stream", "read_at"].contains(&way["name"].as_str().unwrap());
-            // Nothing of what went direct is in the cache; all of what went through it is.
+            // No page of a direct variant is in the cache; all pages of a cached variant are.
             let pages = way["pages_after"].as_u64().unwrap();
             assert!(if direct { pages == 0 } else { pages * 4096 >= bytes }, "{name}: {way}");
             assert_eq!(way["samples"].as_array().unwrap().len(), 2);
@@ -203,7 +205,7 @@ fn streams_measures_parts_of_an_existing_file_and_prints_a_table() {
 #[test]
 fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
     let Some(directory) = disk_directory() else { return };
-    // Large enough to go direct at both ends.
+    // The file is large enough for direct I/O at both ends.
     let arguments = ["pipeline", "--cold", "file", "--size", "9M", "--runs", "1", "--cmd", "tr a-z b-za", "--json"];
     let report = json(&bench(&arguments, directory.path()));
     let rows = report["rows"].as_array().unwrap();
@@ -225,7 +227,7 @@ fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
 fn an_interrupted_pipeline_ends_its_commands() {
     let Some(directory) = disk_directory() else { return };
     let note = directory.path().join("note");
-    // By a name of its own first, so that the note is never seen half written.
+    // The note is written under another name first, so that it is never read half written.
     let command = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", note.display());
     let work = directory.path().join("work");
     std::fs::create_dir(&work).unwrap();
@@ -244,7 +246,7 @@ fn an_interrupted_pipeline_ends_its_commands() {
     rustix::process::kill_process(number, rustix::process::Signal::INT).unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&bench.wait().unwrap()), Some(2));
     assert!(is_empty(&work));
-    // A zombie has ended too; whoever inherited it may be slow to look.
+    // A zombie has ended too; its new parent may take a while to reap it.
     let ended = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
     for _ in 0..12_000 {
         if ended() {
@@ -266,14 +268,14 @@ fn what_cannot_be_measured_is_an_error() {
     assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
 }
 
-/// The first thing that a benchmark says is how long it takes; with its defaults that is no more
-/// than five minutes.
+/// The first line that a benchmark prints is its expected duration. With the default options that
+/// is at most five minutes, and this test allows ten.
 #[test]
 fn every_benchmark_says_first_how_long_it_takes() {
     use std::io::BufRead;
     let Some(directory) = disk_directory() else { return };
     let mut workloads = vec!["increments", "copy", "random", "streams", "pipeline", "wal", "stripe"];
-    // These set devices and mounts up.
+    // These workloads set up devices and mounts.
     if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
         workloads.extend(["oltp", "disks"].iter().filter(|_| Path::new("/dev/loop-control").exists()));
     }
@@ -299,7 +301,8 @@ fn every_benchmark_says_first_how_long_it_takes() {
         assert!(line.starts_with("dio: ") && line.contains(" measurements, about "), "{workload}: {line}");
         let (number, unit) = (words[words.len() - 2].parse::<u64>().unwrap(), words[words.len() - 1]);
         let seconds = if unit == "min" { 60 * number } else { number };
-        // The estimate rests on the disk's pace, which others may take for a moment.
+        // The estimate rests on the speed of the disk, which other processes may slow down for a
+        // moment.
         println!("{workload}: {seconds} s");
         assert!(unit != "h" && seconds <= 600, "{workload}: {line}");
         assert!(is_empty(directory.path()), "{workload}");

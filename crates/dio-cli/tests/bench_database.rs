@@ -1,5 +1,5 @@
 //! `dio bench database` with tiny sizes: real servers start on every storage, are loaded and stop,
-//! and nothing is left behind.
+//! and no file or mount is left behind.
 
 use std::path::Path;
 use std::process::Output;
@@ -14,7 +14,7 @@ fn database(flags: &str, directory: &Path) -> Output {
     dio("bench", &words).arg("--dir").arg(directory).output().unwrap()
 }
 
-/// Every storage worked, and nothing is left.
+/// Checks that every storage was measured, and that nothing is left in the directory.
 #[track_caller]
 fn assert_measured(output: &Output, storages: &[&str], directory: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
-//! `dio bench disks` with tiny sizes: that the limits hold, what it reports, and that nothing is
-//! left behind.
+//! `dio bench disks` with tiny sizes: tests that the limits hold, the contents of its reports, and
+//! that no file, device or mount is left behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs it; `None`, said aloud, where this machine does not let it.
+/// Runs the benchmark. Returns `None`, and prints why, if this machine does not permit it.
 fn bench(flags: &str, directory: &Path) -> Option<Output> {
     if !geteuid().is_root() {
         skip!("loop devices and control groups need root");
@@ -41,8 +41,8 @@ fn assert_nothing_left(directory: &Path) {
     assert!(!mounts().iter().any(|(at, _)| at.starts_with(directory)), "{:?}", mounts());
     let backing = |device: std::fs::DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
     let loops = || std::fs::read_dir("/sys/class/block").unwrap().filter_map(|device| backing(device.unwrap()));
-    // The kernel lets go of one when the last of its users is gone, which may be some time after he
-    // has ended.
+    // The kernel frees a loop device when its last user is gone, which may be some time after the
+    // user has ended.
     until("no loop device is left", || !loops().any(|file| Path::new(file.trim()).starts_with(directory)));
 }
 
@@ -59,7 +59,7 @@ fn every_way_is_bound_by_the_limits_and_everything_is_taken_down() {
     for row in rows {
         let limit = row["targets"].as_f64().unwrap() * f64::from(20 << 20);
         let rate = row["bytes_per_second"]["median"].as_f64().unwrap();
-        // A limit lets some more pass at first, which counts in half a second.
+        // A limit lets some more bytes pass at first, which counts in half a second.
         assert!(rate > 0.0 && rate < limit * 1.4, "{row:#}");
         let run = &row["runs"][0];
         let (asked, moved) = (run["bytes"].as_f64().unwrap(), run["device_bytes"].as_f64().unwrap());
@@ -77,7 +77,7 @@ fn every_way_is_bound_by_the_limits_and_everything_is_taken_down() {
 #[test]
 fn who_is_ended_by_a_signal_leaves_no_disks() {
     let directory = directory();
-    // Whether it can be had at all.
+    // Finds out whether the benchmark can run here at all.
     let Some(_) =
         bench("disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw", directory.path())
     else {
@@ -92,7 +92,7 @@ fn who_is_ended_by_a_signal_leaves_no_disks() {
     assert_nothing_left(directory.path());
 }
 
-/// Loop devices over files below a directory: name and `MAJOR:MINOR`.
+/// Loop devices over files below a directory, as name and `MAJOR:MINOR`.
 fn loops(directory: &Path) -> Vec<(String, String)> {
     let device = |at: PathBuf| {
         let backing = std::fs::read_to_string(at.join("loop/backing_file")).ok()?;
@@ -105,14 +105,14 @@ fn loops(directory: &Path) -> Vec<(String, String)> {
     std::fs::read_dir("/sys/class/block").unwrap().filter_map(|entry| device(entry.unwrap().path())).collect()
 }
 
-/// Where control groups of a version are mounted.
+/// The mount points of control groups of one version.
 fn groups(file_system: &str) -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     fields.filter(|fields| fields[2] == file_system).map(|fields| PathBuf::from(fields[1])).collect()
 }
 
-/// The limits of devices that a process has made, and its group if it has one of its own.
+/// The device limits that a process has set, and its control group if it has one of its own.
 fn limits(process: u32, numbers: &[String]) -> Vec<String> {
     let ways = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
     let files = groups("cgroup").into_iter().flat_map(|group| ways.map(|way| group.join(way)));
@@ -134,7 +134,7 @@ fn who_is_killed_leaves_no_limits() {
     else {
         return;
     };
-    // Killed outright, and while it takes down what there is.
+    // The benchmark is killed at once, or while it takes down what it has set up.
     for signals in [&[Signal::KILL][..], &[Signal::TERM, Signal::TERM], &[Signal::INT, Signal::KILL]] {
         let flags = "disks --targets 2 --rate 2M --stripe 64K --ways direct --steady 60 --dir";
         let mut child = dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
@@ -153,8 +153,9 @@ fn who_is_killed_leaves_no_limits() {
     }
 }
 
-/// Takes down what only the process itself would have; also what a program that it had started
-/// makes after its death.
+/// Takes down everything that the benchmark itself would have taken down. A program that the
+/// benchmark had started may still set something up after the benchmark's death, so this repeats
+/// until nothing is left.
 fn tidy(directory: &Path) {
     until("the devices are gone", || {
         for (at, _) in mounts().iter().filter(|(at, _)| at.starts_with(directory)) {

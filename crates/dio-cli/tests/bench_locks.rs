@@ -1,5 +1,5 @@
-//! `dio bench locks`: blocks of a command that is made to have some, from the kernel and from a
-//! mount.
+//! `dio bench locks`: counts how often a command blocks on locks, from the kernel's tracing and
+//! from a mount. The commands here are made to block.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use dio_test::skip;
 use serde_json::Value;
 
 /// Four programs that write the same file through the page cache, in large pieces: all but one wait
-/// for its inode.
+/// for the lock of its inode.
 fn crowd(file: &Path) -> String {
     let file = file.display();
     format!("for n in 1 2 3 4; do dd if=/dev/zero of={file} bs=4M count=40 conv=notrunc status=none & done; wait")
@@ -26,7 +26,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("standard output is the report alone")
 }
 
-/// Blocks on locks of a class, of all its rows.
+/// How often threads blocked on locks of a class: the sum of all its rows.
 fn blocks(rows: &Value, class: &str) -> u64 {
     let rows = rows.as_array().unwrap().iter().filter(|row| row["class"] == class);
     rows.map(|row| row["blocks"].as_u64().unwrap()).sum()

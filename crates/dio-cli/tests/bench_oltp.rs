@@ -1,5 +1,5 @@
-//! `dio bench oltp` with tiny sizes: what it reports, that pages are checked, and that nothing is
-//! left behind.
+//! `dio bench oltp` with tiny sizes: tests the contents of its reports, that pages are checked, and
+//! that no file or mount is left behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -31,8 +31,8 @@ fn assert_nothing_left(directory: &Path) {
     assert!(!loops.any(|file| Path::new(file.trim()).starts_with(directory)), "a loop device is left");
 }
 
-/// Every run has transactions, a time series through all phases, and pages that were compared
-/// afterwards.
+/// Checks that every run has transactions, a time series through all phases, and pages that were
+/// compared afterwards.
 fn assert_measured(row: &Value) {
     for run in row["runs"].as_array().unwrap() {
         let tps = run["tps"].as_f64().unwrap();
@@ -97,7 +97,7 @@ fn who_is_ended_by_a_signal_takes_the_mount_and_the_files_with_him() {
     let flags = "oltp --storage concurrent --size 4M --rounds 1 --steady 600 --dir";
     let mut child = dio("bench", flags).arg(&directory).stdout(Stdio::null()).spawn().unwrap();
     until("it is mounted", || mounts().iter().any(|(at, kind)| at.starts_with(&directory) && kind == "fuse.dio"));
-    // Its clients are at work.
+    // By then its clients are at work.
     std::thread::sleep(std::time::Duration::from_millis(300));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(15));

@@ -1,5 +1,5 @@
-//! `dio bench stripe` with tiny sizes: what it reports, that modelled disks are no faster than
-//! their model, and that nothing is left behind, however it ends.
+//! `dio bench stripe` with tiny sizes: tests the contents of its reports, that modelled disks are
+//! no faster than their model, and that nothing is left behind, whichever way the benchmark ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::Value;
 const TINY: &str = "stripe --transfer 1M,4M --stripes 2,4 --stripe-size 512K --real-stripe-size 4K,64K --size 4M --runs 2 \
                     --disk-service 2 --disk-bandwidth 100M --copy 4M";
 
-/// What the modelled disks do at most, MiB/s, and a little for the clock.
+/// Largest bandwidth of the modelled disks in MiB/s, with 2 % for the inaccuracy of the clock.
 const BANDWIDTH: f64 = 100.0 * 1.02;
 
 fn stripe(flags: &str, directory: &Path) -> Output {
@@ -32,7 +32,7 @@ fn loops(directory: &Path) -> Vec<String> {
     all.filter(|file| Path::new(file.trim()).starts_with(directory)).collect()
 }
 
-/// Neither mounts, loop devices nor Ethernet devices; the files are another matter.
+/// Checks that no mounts, loop devices or Ethernet devices are left. Files may be left.
 #[track_caller]
 fn assert_nothing_set_up(directory: &Path) {
     assert!(!mounts().iter().any(|(at, _)| at.starts_with(directory)), "{:?}", mounts());
@@ -46,7 +46,7 @@ fn assert_nothing_left(directory: &Path) {
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
 }
 
-/// Rows of a rig, each with every figure.
+/// The rows of a rig. Checks that each has every figure.
 fn rows<'a>(report: &'a Value, rig: &str) -> Vec<&'a Value> {
     let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["rig"] == rig).collect();
     for row in &rows {
@@ -66,7 +66,7 @@ fn scene() -> Option<(Scene, std::path::PathBuf)> {
     Some((scene, directory))
 }
 
-/// Whether a rig was skipped, or cannot be set up here; said aloud.
+/// Whether a rig was skipped, or cannot be set up here; prints the reason.
 fn is_skipped(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
     let skipped = said.contains("targets are skipped") || said.contains("losetup");
@@ -84,7 +84,7 @@ fn the_real_disk_needs_no_privileges() {
     let report = json(&stripe(&flags, directory.path()));
     assert_eq!(report["benchmark"], "stripe");
     let rows = rows(&report, "real");
-    // Two stripe sizes, two directions, two transfers, on the greatest number of targets.
+    // Two stripe sizes, two directions and two transfer sizes, on the greatest number of targets.
     assert_eq!(rows.len(), 8);
     assert_eq!((&rows[0]["stripe_bytes"], &rows[0]["transfer_bytes"]), (&4096.into(), &(1 << 20).into()));
     assert!(rows.iter().all(|row| row["stripes"] == 4));
@@ -156,7 +156,7 @@ fn whatever_signal_ends_it_nothing_stays_set_up() {
             skip!("no loop device");
             return;
         }
-        // It is at work.
+        // By the end of this sleep the benchmark is at work.
         std::thread::sleep(std::time::Duration::from_millis(500));
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));

@@ -1,5 +1,5 @@
-//! `dio bench wal` and `dio wal bench` with tiny sizes: real logs and servers, and nothing is left
-//! behind.
+//! `dio bench wal` and `dio wal bench` with tiny sizes: they measure real logs and servers, and
+//! leave nothing behind.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -85,8 +85,8 @@ fn what_cannot_be_measured_is_an_error_of_its_own_status() {
     assert!(status == Some(2) && said.contains("one of fsync, fdatasync"), "{said}");
 }
 
-/// Starts a measurement, waits until something is in its directory, ends it, and looks at what is
-/// left.
+/// Starts a measurement, waits until something is in its directory, interrupts it, and checks that
+/// nothing is left.
 #[track_caller]
 fn assert_nothing_left(command: &mut Command, directory: &Path, until: impl Fn() -> bool) {
     let mut bench = command.spawn().unwrap();
@@ -125,7 +125,7 @@ fn postgresql_writes_its_log_in_every_way_and_the_cache_shows_it() {
     for row in rows {
         assert_eq!(row["method"], "open_sync");
         assert!(row["tps"]["median"].as_f64().unwrap() > 0.0 && row["p99_seconds"]["median"].as_f64().unwrap() > 0.0);
-        // A server that starts looks at the log through the page cache: that leaves a few.
+        // A server that starts reads the log through the page cache, which leaves a few pages.
         let cached = row["resident_pages"].as_u64().unwrap() > 100;
         assert_eq!(cached, row["place"] == "cached", "{row:#}");
     }
@@ -139,7 +139,8 @@ fn an_interrupted_server_and_its_mount_are_taken_down() {
     let directory = scene.path("bench");
     std::fs::create_dir(&directory).unwrap();
     let flags = format!("{TINY} --postgresql-log mount --methods fdatasync --seconds 100 --dir");
-    // The socket of a server whose log is below the mount; the one that makes the data has none.
+    // The socket of a server whose log is below the mount. The server that makes the data has no
+    // socket.
     let serves = || {
         let mounts = mounts();
         let at = mounts.iter().map(|(at, _)| at).find(|at| at.starts_with(&directory));

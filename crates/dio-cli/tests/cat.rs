@@ -1,12 +1,13 @@
-//! `cat` against the system's: every byte of output and message, the status, every file left
-//! behind.
+//! `cat` against the system's: every byte of output and message, the status, and every file that is
+//! left behind must be the same.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::pass::{MIB, Seed, file_systems, same, same_on, text};
 
-/// All sets of the ten letters, each in a random order, on files that go on in each other.
+/// All sets of the ten option letters, each in a random order, on files whose last line continues
+/// in the next file.
 #[test]
 fn every_set_of_flags_does_what_gnu_does() {
     let seed = Seed::new();
@@ -59,7 +60,7 @@ fn long_names_may_be_shortened_and_stand_anywhere() {
     }
 }
 
-/// Content that ends in all kinds of ways around the size of a block, through files, pipes and
+/// Contents that end at all positions around the size of a block, through files, pipes and
 /// redirections.
 #[test]
 fn contents_of_every_kind_arrive_on_every_file_system() {
@@ -215,7 +216,7 @@ fn an_output_that_fails_ends_it() {
         "cat big | cat 1<big; echo $?",
         "cat empty 1<f; echo $?",
         "cat empty nope >/dev/full; echo $?",
-        // A reader that goes away ends the writer by SIGPIPE, which says nothing.
+        // When the reader of a pipe goes away, SIGPIPE ends the writer, which prints nothing.
         "cat big | head -c 10; echo ${PIPESTATUS[@]}",
         "cat -A big | head -c 10; echo ${PIPESTATUS[@]}",
         "cat /dev/zero | cat | head -c 10 | od -c; echo ${PIPESTATUS[@]}",

@@ -1,6 +1,6 @@
-//! What `dio cat` and `dio tee` promise beyond their models: nothing stays in the page cache,
-//! nothing is held back when the input pauses or the process is told to end, full and read-only
-//! file systems are told in known words.
+//! Guarantees of `dio cat` and `dio tee` beyond their models: no pages stay in the page cache, no
+//! bytes are held back when the input pauses or the process is asked to end, and errors of full and
+//! read-only file systems are reported in known words.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use crate::own::{Mounted, cold, in_memory, until};
 use crate::pass::{MIB, Rng, Seed, file_systems, start, text, tool};
 use rustix::process::Signal;
 
-/// What a process has to bring away what it holds, once it is told to end.
+/// Time that a process has to write what it holds after a signal asked it to end.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What is given at once is in the file soon after, although more could come.
+/// Bytes that arrive together are in the file soon after, even if the input stays open.
 #[test]
 fn a_pause_brings_everything_into_the_files() {
     let seed = Seed::new();
@@ -50,7 +50,7 @@ fn a_pause_brings_everything_into_the_files() {
     }
 }
 
-/// An input that trickles never pauses; still nothing is held back for long.
+/// An input that trickles never pauses; still no byte is held back for long.
 #[test]
 fn a_trickle_arrives() {
     let dir = file_systems()[0].dir();
@@ -58,7 +58,7 @@ fn a_trickle_arrives() {
     let mut running = tool("cat");
     running.stdin(Stdio::piped()).stdout(File::create(&out).unwrap());
     let mut running = crate::pass::Started(running.spawn().unwrap());
-    // A block would be full after hours.
+    // At this rate a block would be full only after hours.
     until("a part arrives", || {
         running.write(b"line\n");
         std::thread::sleep(Duration::from_millis(50));
@@ -66,7 +66,7 @@ fn a_trickle_arrives() {
     });
 }
 
-/// Bytes for pipes are passed on at once, whatever the other outputs are.
+/// Bytes for pipes are passed on at once, whatever kind the other outputs are.
 #[test]
 fn pipes_get_what_one_read_gave() {
     let dir = file_systems()[0].dir();
@@ -104,7 +104,7 @@ fn what_a_signal_ends_has_written_what_it_held() {
         });
         assert_eq!(ended.unwrap().signal(), Some(signal.as_raw()));
         let all = std::fs::read(&copy).unwrap() == given;
-        // It takes no longer than the grace it has, also where the disk does.
+        // The process takes no longer than its grace period, even if the disk would.
         assert!(all || took >= GRACE, "{} bytes in {took:?}", copy.metadata().unwrap().len());
     }
 }
@@ -116,8 +116,8 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
     running.signal(Signal::TERM);
     let took = until("it ends", || running.0.try_wait().unwrap().is_some());
     assert!(took > GRACE / 2, "it does not wait at all: {took:?}");
-    // The second signal is obeyed at once, if the machine is not busy with something else each
-    // time.
+    // The second signal ends it at once. Several attempts are made, because the machine may be
+    // busy.
     let at_once = (0..6).any(|_| {
         let (mut running, _dir) = blocked();
         running.signal(Signal::TERM);
@@ -163,7 +163,8 @@ fn interrupts_are_ignored_where_that_is_asked() {
     assert_eq!(std::fs::read(dir.path().join("copy")).unwrap(), b"ab");
 }
 
-/// Where a closed pipe is no error, it is noticed although nothing comes.
+/// With `-p`, where a closed pipe is no error, `tee` notices the closed pipe although no input
+/// arrives.
 #[test]
 fn tee_ends_with_its_last_reader() {
     let mut running = start(tool("tee").arg("-p"));
@@ -213,7 +214,8 @@ fn pieces_do_not_matter() {
     }
 }
 
-/// Whatever happens, a file holds a beginning of what was given: no gap, nothing that nobody wrote.
+/// Whenever the process is killed, a file holds a beginning of the input: no gap, and no other
+/// bytes.
 #[test]
 fn a_killed_process_leaves_a_beginning() {
     let seed = Seed::new();
@@ -263,8 +265,8 @@ fn appending_is_shared() {
 
 #[test]
 fn nothing_stays_in_the_page_cache() {
-    // Those with direct I/O, or that drop what they buffered; what the others do is in the
-    // receipts.
+    // Only file systems with direct I/O, or where buffered pages are dropped. The receipts say what
+    // happens on the other file systems.
     let direct = |fs: &dio_test::TestFs| !in_memory(fs) && fs.name != "ext4-journal";
     for fs in file_systems().into_iter().filter(direct) {
         let dir = fs.dir();
@@ -314,7 +316,8 @@ fn a_receipt_accounts_for_every_byte() {
         (crate::own::number(&seen, "bytes_read"), crate::own::number(&seen, "bytes_written")),
         (3 << 20, 12 << 20)
     );
-    // From pipe to pipe nothing passes through memory of ours, and is counted all the same.
+    // From pipe to pipe no byte passes through memory of dio, and the bytes are counted all the
+    // same.
     let script = "head -c 3000000 in | cat --receipt receipt | cksum >sum";
     let mut bash = Command::new("bash");
     bash.args(["-c", script])
@@ -344,7 +347,7 @@ fn full_and_read_only_file_systems_are_told_in_known_words() {
         assert_eq!(String::from_utf8_lossy(&cat.stderr), "cat: write error: No space left on device\n", "{format:?}");
         assert!(whole(&out));
         std::fs::remove_file(&out).unwrap();
-        // The other output gets everything.
+        // The other output gets all bytes.
         let mut tee = tool("tee");
         tee.arg(elsewhere.path().join("copy")).arg(&out).stdin(File::open(&large).unwrap()).stdout(Stdio::null());
         let tee = tee.output().unwrap();

@@ -21,14 +21,14 @@ fn data(length: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-/// Standard output of a command that must succeed and say nothing.
+/// Returns standard output of a command, which must succeed and print no message.
 fn output(command: &mut Command) -> Vec<u8> {
     let out = command.env("LC_ALL", "C").stdin(Stdio::null()).output().expect("starts");
     assert!(out.status.success() && out.stderr.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     out.stdout
 }
 
-/// What another compressor makes of the data.
+/// Returns the data as compressed by another program.
 fn piped(command: &mut Command, data: &[u8]) -> Option<Vec<u8>> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -73,7 +73,7 @@ fn gzip_lists_ours() {
         assert_eq!(words[0], fs::metadata(&path).expect("there").len().to_string(), "{table}");
         assert_eq!(words[1], size.to_string(), "{table}");
     }
-    // There is nothing for it to tell.
+    // gzip has nothing to report.
     let said = Command::new("gzip").args(["-tv"]).arg(&path).env("LC_ALL", "C").output().expect("runs").stderr;
     assert_eq!(String::from_utf8_lossy(&said), format!("{}:\t OK\n", path.display()));
     let long =
@@ -91,14 +91,14 @@ fn other_readers_read_ours() {
     let script = "import gzip,sys; sys.stdout.buffer.write(gzip.open(sys.argv[1]).read())";
     for (program, args) in [("python3", &["-c", script][..]), ("pigz", &["-dc"]), ("bgzip", &["-dc"])] {
         if Command::new(program).arg("--version").output().is_err() {
-            // They are welcome, not needed: gunzip is the one that everybody has.
+            // These programs are optional: every system has gunzip.
             continue;
         }
         assert!(output(Command::new(program).args(args).arg(&path)) == data, "{program}");
     }
 }
 
-/// Readers that end with the first member, and say nothing of what follows it.
+/// Readers that stop at the end of the first member, and do not report data behind it.
 #[test]
 fn soak_readers_of_one_member_read_all() {
     const PYTHON: &str = "import sys,zlib; sys.stdout.buffer.write(zlib.decompress(open(sys.argv[1],'rb').read(), 31))";
@@ -139,7 +139,7 @@ fn what_others_write_is_read() {
         ("bgzip", &["-c"]),
     ] {
         let Some(packed) = piped(Command::new(program).args(args), &data) else {
-            // Beside gzip they are welcome, not needed: the formats are tested without them too.
+            // All programs but gzip are optional: the formats are tested without them too.
             assert_ne!(program, "gzip");
             continue;
         };

@@ -1,5 +1,5 @@
-//! Memory stays within its bound whatever the input holds. Alone in its process, whose peak is what
-//! is measured.
+//! Memory stays within its bound whatever the input holds. This test has a process of its own,
+//! because it measures the peak memory of the process.
 
 use std::io::{self, BufReader, Read, repeat};
 
@@ -19,8 +19,8 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     const PIECES: u64 = 2 * WORKERS as u64 + 2;
     let before = peak();
 
-    // 300 MB in and out again; what is compressed of zeros is small, so nothing of the test's own
-    // grows.
+    // 300 MB are compressed and decompressed. Compressed zeros are small, so no memory of the test
+    // itself grows.
     let mut packed = Vec::new();
     let how = Encode { workers: WORKERS, level: 1, ..Encode::default() };
     let noise = Rng::new(1).bytes(2 << 20);
@@ -33,7 +33,8 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     let moved = decode(&mut BufReader::new(&packed[..]), &mut io::sink(), &how).expect("decodes");
     assert_eq!(moved.written, 300_000_000 + noise.len() as u64);
 
-    // One member of another's that becomes a thousand times as much.
+    // A single member, made by another encoder, that decompresses to about a thousand times its
+    // size.
     let mut bomb = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
     let mut deflate = Deflate::new(9, false, 15);
     let zeros = vec![0; 1 << 20];
@@ -48,7 +49,7 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     let result = decode(&mut BufReader::new(&bomb[..]), &mut io::sink(), &how);
     assert!(format!("{result:?}").contains("Checksum"), "{result:?}");
 
-    // The same under a size that promises little.
+    // The same data under a header that claims a small size.
     let size = (bomb.len() + 10) as u32;
     let mut sized = b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\x08\0IG\x04\0".to_vec();
     sized.extend_from_slice(&size.to_le_bytes());

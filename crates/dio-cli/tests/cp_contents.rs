@@ -1,4 +1,5 @@
-//! Contents: sizes around every boundary, holes, devices, pipes, files that lie about their size.
+//! Contents: sizes around every boundary, holes, devices, pipes, and files whose size is not that
+//! of their contents.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,7 +8,7 @@ use crate::support::{Scratch, case, each};
 #[test]
 fn sizes() {
     for size in [0u64, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65536, 262_143, 262_144, 262_145, 1_048_577, 5_000_001] {
-        // Something without repetition that is the same in both trees.
+        // Contents without repetition that are the same in both trees.
         let setup = format!("seq 1000000 | head -c {size} >f; head -c 300000 /dev/zero >longer");
         each(&setup, &["", "-p", "--sparse=always", "--sparse=never", "--reflink=never"], "f new");
         case(&setup, "f longer").same();
@@ -45,7 +46,7 @@ fn holes() {
         assert!((least..=most).contains(&used), "{args} {source}: {used} blocks");
         sh("rm copy");
     }
-    // Over a longer file, holes must not let its old contents through.
+    // When the target was longer, holes must not expose its old contents.
     sh("head -c 30000000 /dev/urandom >copy");
     cp("hole copy");
     sh("cmp hole copy");

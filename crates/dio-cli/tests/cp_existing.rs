@@ -1,4 +1,4 @@
-//! Targets that exist: replaced, kept, asked about, removed.
+//! Targets that exist: they are replaced, kept, asked about or removed.
 
 use crate::support::{case, each};
 
@@ -42,7 +42,7 @@ fn directories_over_everything() {
     for options in ["-r", "-a", "-rf", "-rT", "-aT", "-r --remove-destination", "-rn", "-ru", "-rL"] {
         for target in TARGETS.into_iter().chain(["dir", "todir/"]) {
             let case = case(KINDS, &format!("{options} dir {target}"));
-            // GNU cp finds out when it has begun.
+            // GNU cp notices this only after it has begun.
             let into_itself = !options.contains('T') && ["dir", "todir", "todir/"].contains(&target);
             if into_itself { case.same_words() } else { case.same() }
         }
@@ -107,8 +107,8 @@ fn update_looks_at_nanoseconds() {
     let same = "echo a >a; echo bb >b; touch -d 2010-01-01 a b";
     each(same, &["-u", "-up", "-ua"], "a b");
     let tree = "mkdir -p s/x t/s/x; echo 1 >s/x/f; ln s/x/f s/x/g; touch -d 2001-01-01 s/x/f; echo 2 >t/s/x/f; echo 3 >t/s/x/g";
-    // Without links to keep, each file is judged by itself. (GNU cp makes the second a link to the
-    // first.)
+    // If links are not kept, each file is judged by itself. (GNU cp makes the second file a link to
+    // the first.)
     each(tree, &["-au", "-auv"], "s t");
     let outcome = case(tree, "-ru s t").dio();
     assert!(outcome.tree["t/s/x/g"].contains("3\\n"), "{outcome}");
@@ -125,7 +125,7 @@ fn targets_that_cannot_be_opened() {
     }
 }
 
-/// `--update=none` and `=all` came with coreutils 9.3, later than some systems have.
+/// `--update=none` and `=all` came with coreutils 9.3; some systems have an older version.
 #[test]
 fn update_none_and_all() {
     let outcome = case(KINDS, "--update=none s f").dio();

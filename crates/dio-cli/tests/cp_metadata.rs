@@ -2,7 +2,7 @@
 
 use crate::support::{case, each, is_root};
 
-/// Says aloud what cannot be tested here.
+/// Whether the test runs as root. If not, prints what is not tested.
 fn needs_root(what: &str) -> bool {
     if !is_root() {
         eprintln!("SKIPPED (needs root): {what}");

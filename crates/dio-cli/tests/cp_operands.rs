@@ -1,4 +1,4 @@
-//! Operands, targets and the words for what is wrong with them, as GNU cp has them.
+//! Operands, targets and the messages about wrong ones, as in GNU cp.
 
 use crate::support::{bytes, case, each};
 
@@ -126,7 +126,7 @@ fn operands_given_twice() {
     ] {
         case(setup, args).same();
     }
-    // A link made by the first operand must not carry the second into the file it leads to.
+    // If the first operand makes a link, the second must not be copied into the link's target.
     case("mkdir a b d; ln -s ../victim a/f; echo new >b/f; echo old >victim", "-d a/f b/f d").same();
 }
 
@@ -137,12 +137,13 @@ fn a_directory_is_not_copied_into_itself() {
         let outcome = case(setup, args).dio();
         assert_eq!(outcome.status, Some(1), "{args}\n{outcome}");
         assert!(outcome.err[0].starts_with("cp: cannot copy a directory, "), "{args}\n{outcome}");
-        // Unlike GNU cp, it is found out before anything is made.
+        // Unlike GNU cp, dio notices this before it makes anything.
         assert_eq!(outcome.tree, case(setup, "--version").dio().tree, "{args}");
         case(setup, args).same_words();
     }
     each(setup, &["-rT", "-aT"], "a a");
-    // Met through a link; how far the copy comes before depends on the order of entries.
+    // The target is reached through a link. How much is copied before that depends on the order of
+    // directory entries.
     let outcome = case("mkdir a; ln -s .. a/up; mkdir t", "-rL a t").dio();
     let told = |line: &String| line == "cp: cannot copy a directory, 'a', into itself, 't/a'";
     assert!(outcome.status == Some(1) && outcome.err.iter().any(told), "{outcome}");

@@ -1,4 +1,4 @@
-//! `--atomic`: at every instant the target is the old or the new content, whatever ends the copy.
+//! `--atomic`: at every instant the target has its old or its new content, whatever ends the copy.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names,
 use rustix::fs::XattrFlags;
 use rustix::process::Signal;
 
-/// Slow enough that a copy of 32 MiB can be looked at while it runs.
+/// Slow enough that the test can examine a copy of 32 MiB while it runs.
 const SLOW: &str = "--atomic --reflink=never --limit 6M";
 
 #[test]
@@ -136,7 +136,7 @@ fn power(format: &[&str], more: &str) {
     good(more, &[&old, &to]);
     disk.cut_power();
     same_bytes(&old, &to);
-    // In the middle.
+    // The power is cut in the middle of a copy.
     let running = Running::start(&format!("{more} --atomic --limit 4M"), &[&new, &to]);
     crate::own::until_moved(&running, 2 * MIB);
     disk.shut_down();
@@ -146,7 +146,7 @@ fn power(format: &[&str], more: &str) {
     disk.come_back();
     same_bytes(&old, &to);
     assert!(names(&disk.path).iter().all(|name| name == "to" || name == "lost+found"), "{:?}", names(&disk.path));
-    // Acknowledged: over the old file, to a new name, and a tree.
+    // Acknowledged copies: over the old file, to a new name, and of a tree.
     good(&format!("{more} --atomic"), &[&new, &to]);
     disk.cut_power();
     same_bytes(&new, &to);
@@ -167,7 +167,7 @@ fn power(format: &[&str], more: &str) {
             same_bytes(tree.join(&name), copy.join(&name));
         }
     }
-    // Through a link into another directory: it is that directory's entry that changes.
+    // Through a link into another directory: the entry in that directory changes.
     let other = disk.path.join("other");
     std::fs::create_dir(&other).unwrap();
     good(more, &[&old, &other.join("real")]);

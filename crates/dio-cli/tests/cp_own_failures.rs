@@ -1,5 +1,5 @@
-//! What can be foreseen is found before the target is touched; what happens on the way is told, and
-//! the rest is copied.
+//! Errors that can be foreseen are found before the target is touched. Errors on the way are
+//! reported, and the rest is copied.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::own::{
     MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip, source,
 };
 
-/// Inode, times of modification and of change, and contents: what must not change.
+/// Inode, times of modification and of change, and contents of a target that must not change.
 #[track_caller]
 fn state(path: &Path) -> (u64, [i64; 4], Vec<u8>) {
     let meta = path.metadata().unwrap();
@@ -66,7 +66,7 @@ fn an_unreadable_source_is_found_before_the_target_is_touched() {
         assert!(output.stderr.contains("cannot open") && output.stderr.contains("Permission denied"), "{output:?}");
         assert!(state(&to) == before, "{flags}");
     }
-    // A target that may not be written, also where its directory would allow to replace it.
+    // A target without write permission, although its directory would permit replacing it.
     std::fs::set_permissions(&from, PermissionsExt::from_mode(0o644)).unwrap();
     std::fs::set_permissions(&to, PermissionsExt::from_mode(0o644)).unwrap();
     let before = state(&to);
@@ -76,7 +76,7 @@ fn an_unreadable_source_is_found_before_the_target_is_touched() {
         assert!(output.stderr.contains("Permission denied"), "{output:?}");
         assert!(state(&to) == before, "{flags}");
     }
-    // And without any privilege a good copy is good.
+    // Without privileges, a copy that is permitted succeeds.
     let output = nobody("--verify --receipt -", &from, &dir.path().join("new"));
     assert!(output.status.success(), "{output:?}");
     same_bytes(&from, dir.path().join("new"));
@@ -101,7 +101,7 @@ fn no_space_is_found_first_and_the_target_stays() {
             bad(&format!("--sparse=never {flags}"), &[&large, &small.path.join("new")], "pace");
             assert!(!small.path.join("new").exists(), "{format:?} {flags}");
         }
-        // Holes need no space.
+        // A file of holes needs no space.
         good("", &[&holes, &to]);
         same_bytes(&holes, &to);
     }
@@ -115,7 +115,7 @@ fn a_full_disk_in_a_tree_is_told_for_each_file_and_small_ones_still_go() {
     std::fs::create_dir(&tree).unwrap();
     source(&tree, "a-large", 90 * MIB);
     source(&tree, "b-large", 95 * MIB);
-    // Half of it is a hole, so its size is set before its space is allocated.
+    // Half of the file is a hole, so its size is set before its space is allocated.
     let half = source(&tree, "c-half", 80 * MIB);
     std::fs::File::options().write(true).open(&half).unwrap().set_len(160 * MIB).unwrap();
     for number in 0..20 {
@@ -135,8 +135,8 @@ fn a_full_disk_in_a_tree_is_told_for_each_file_and_small_ones_still_go() {
     }
 }
 
-/// Where space cannot be reserved first, since blocks of zeros are to become holes, the disk is
-/// found full on the way.
+/// With `--sparse=always`, blocks of zeros are to become holes, so space cannot be reserved first,
+/// and the copy finds the disk full on the way.
 #[test]
 fn a_copy_that_finds_the_disk_full_ends_where_it_is_complete() {
     let Some(small) = Mounted::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB) else { return };
@@ -163,12 +163,13 @@ fn a_read_only_file_system_is_an_error_in_known_words() {
         bad(flags, &[&from, &disk.path.join("new")], "Read-only file system");
     }
     assert!(state(&to) == before);
-    // Reading from it is no matter.
+    // Reading from a read-only file system works.
     good("--verify", &[&to, &elsewhere.path().join("back")]);
     same_bytes(&to, elsewhere.path().join("back"));
 }
 
-/// Starts a slow copy of a tree with one large file and does something to that file meanwhile.
+/// Starts a slow copy of a tree with one large file, and calls `what` on that file while it is
+/// copied.
 #[track_caller]
 fn meanwhile(flags: &str, what: impl Fn(&Path)) -> (dio_test::Output, tempfile::TempDir) {
     let dir = file_systems()[0].dir();
@@ -237,7 +238,7 @@ fn verification_finds_what_changed_on_the_medium_and_says_where() {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 8 * MIB + 77), dir.path().join("to"));
         good("--reflink=never --verify", &[&from, &to]);
-        // Another writer spoils the beginning while the rest is copied.
+        // Another writer damages the beginning while the rest is copied.
         let place = 300_000;
         std::fs::remove_file(&to).unwrap();
         let running = Running::start("--reflink=never --verify --limit 2M", &[&from, &to]);
@@ -365,7 +366,7 @@ fn a_command_line_that_makes_no_sense_is_status_1_in_known_words() {
     assert_eq!(dio_test::run(program().arg("nonsense")).status.code(), Some(2));
 }
 
-/// A sync that a file cannot do is no failure: what it took is as durable as it can be.
+/// It is no failure if a file cannot be synced: its copy is as durable as it can be.
 #[test]
 fn what_cannot_be_synced_is_copied_all_the_same() {
     let dir = file_systems()[0].dir();

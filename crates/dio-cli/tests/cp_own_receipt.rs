@@ -1,4 +1,4 @@
-//! The receipt, the modes, and what is left in the page cache, as others see it.
+//! The receipt, the modes, and the pages left in the page cache, checked from outside the process.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::own::{resident_pages, run, same_bytes, source, warm};
 use dio_test::undisturbed;
 use serde_json::Value;
 
-/// Pages may stay only where the cache is the storage.
+/// Pages may stay only on file systems in memory, where the page cache is the storage.
 #[track_caller]
 fn nothing_resident(fs: &TestFs, path: &Path, what: &str) {
     if !in_memory(fs) {
@@ -162,7 +162,7 @@ fn buffers_are_bounded_however_many_files_and_whatever_the_block() {
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
     for name in ["a", "b", "c", "d", "e", "f"] {
-        // Directories are shared out among workers.
+        // Directories are distributed among the workers.
         std::fs::create_dir(tree.join(name)).unwrap();
         source(&tree.join(name), "file", 6 * MIB);
     }
@@ -211,7 +211,7 @@ fn every_size_is_right_in_every_mode_and_leaves_nothing_behind() {
                     nothing_resident(&fs, &to, &format!("target of {size} bytes, {flags}"));
                 }
                 same_bytes(&from, &to);
-                // Over something longer.
+                // Over a longer file.
                 crate::own::random_file(&to, size + 10_000, 3);
                 good(&flags, &[&from, &to]);
                 same_bytes(&from, &to);
@@ -236,7 +236,7 @@ fn blocks_and_depths_of_any_size_copy_the_same_bytes() {
     }
 }
 
-/// Whether so many pages of a file are resident still.
+/// Returns an error unless `pages` pages of the file are still resident.
 fn same_pages(path: &Path, pages: u64, what: &str) -> Result<(), String> {
     match resident_pages(path) {
         now if now == pages => Ok(()),
@@ -365,7 +365,7 @@ fn a_file_of_a_tebibyte_of_nothing_takes_no_time() {
             std::fs::File::open(&to).unwrap().read_exact_at(&mut found, 1 << 39).unwrap();
             assert_eq!(&found, b"in the middle", "{} {flags}", fs.name);
         }
-        // Reading it would take several minutes at least.
+        // Reading the whole file would take several minutes at least.
         assert!(start.elapsed().as_secs() < 60, "{}: {:?}", fs.name, start.elapsed());
     }
 }

@@ -8,7 +8,7 @@ use crate::own::{resident_pages, same_bytes, signal_of, source};
 use crate::own::{until, until_asleep, until_caught, until_ignored, until_moved, waiting};
 use rustix::process::Signal;
 
-/// How the contents of `to` compare to those of `from`: the bytes from the start that are the same.
+/// Number of bytes at the start of `to` that equal those of `from`.
 #[track_caller]
 fn prefix(from: &Path, to: &Path) -> u64 {
     dio_test::first_difference(from, to).unwrap_or_else(|| length(to))
@@ -26,7 +26,7 @@ fn a_signal_ends_the_copy_as_a_shell_expects_and_leaves_a_complete_beginning() {
             let asked = Instant::now();
             running.signal(signal);
             let output = running.end();
-            // The whole copy takes twelve.
+            // The whole copy takes twelve seconds.
             assert!(asked.elapsed() < Duration::from_secs(6), "{}: {:?}", fs.name, asked.elapsed());
             assert_eq!(signal_of(&output), Some(number), "{}: {output:?}", fs.name);
             assert_eq!(output.stderr.lines().count(), 1, "{}: {output:?}", fs.name);
@@ -47,7 +47,7 @@ fn a_signal_is_heeded_at_once_however_slow_the_copy() {
         let asked = Instant::now();
         running.signal(Signal::INT);
         assert_eq!(signal_of(&running.end()), Some(2));
-        // Its next request is due after more than fifty.
+        // The next request of the copy is due after more than fifty seconds.
         assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
         std::fs::remove_file(&to).unwrap();
     }
@@ -59,13 +59,13 @@ fn neither_a_silent_pipe_nor_one_without_a_writer_keeps_a_signal_waiting() {
     let (pipe, to) = (dir.path().join("pipe"), dir.path().join("to"));
     assert!(dio_test::run(std::process::Command::new("mkfifo").arg(&pipe)).status.success());
     let mut running = Running::start("", &[&pipe, &to]);
-    // Opening waits for a writer.
+    // Opening the pipe waits for a writer.
     until_caught(running.pid(), Signal::INT);
     until_asleep(running.pid());
     running.signal(Signal::INT);
     until("the first signal ends it", || running.is_over());
     assert_eq!(signal_of(&running.end()), Some(2));
-    // And for a reader.
+    // Opening the pipe waits for a reader.
     let beginning = source(dir.path(), "source", 1000);
     let mut running = Running::start("", &[&beginning, &pipe]);
     until_caught(running.pid(), Signal::INT);
@@ -79,7 +79,7 @@ fn neither_a_silent_pipe_nor_one_without_a_writer_keeps_a_signal_waiting() {
     until("the beginning is read", || waiting(&writer) == 0);
     until_asleep(running.pid());
     running.signal(Signal::INT);
-    // The pipe stays silent: otherwise it would wait for ever.
+    // The pipe stays silent: a copy that waited for it would wait forever.
     until("the first signal ends it", || running.is_over());
     assert_eq!(signal_of(&running.end()), Some(2));
 }
@@ -117,7 +117,7 @@ fn in_a_tree_the_rest_is_left_out_and_said_once() {
         running.signal(Signal::INT);
         let output = running.end();
         assert_eq!(signal_of(&output), Some(2), "{}: {output:?}", fs.name);
-        // Each worker may have a file in hand.
+        // Each worker may be copying a file when the signal arrives.
         assert!(output.stderr.lines().count() <= 1, "{}: {}", fs.name, output.stderr);
         let copied = names(&to).into_iter().filter(|name| name.starts_with('f')).collect::<Vec<_>>();
         assert!(!copied.is_empty() && copied.len() < 40, "{}: {copied:?}", fs.name);
@@ -136,7 +136,7 @@ fn the_rate_is_kept() {
     for number in 0..64 {
         source(&tree, &format!("f{number}"), 64 << 10);
     }
-    // A large file, and 4 MiB of small ones.
+    // A large file, and 4 MiB of small files.
     for (name, from, flags, wanted) in [
         ("to", &from, "--limit 8M", 2.0),
         ("into", &tree, "-r --limit 2M", 2.0),
@@ -146,7 +146,7 @@ fn the_rate_is_kept() {
             good(&format!("--reflink=never {flags}"), &[from, &dir.path().join(name)]);
         });
     }
-    // What has no size is limited too.
+    // A source without a size is limited too.
     let script = format!(
         "head -c 4194304 /dev/urandom | '{}' cp --limit 2M /dev/stdin '{}'",
         env!("CARGO_BIN_EXE_dio"),
@@ -158,8 +158,8 @@ fn the_rate_is_kept() {
     assert_eq!(length(&dir.path().join("piped")), 4 * MIB);
 }
 
-/// Does something that is to take so many seconds: never less. More is allowed to a machine that
-/// was busy, but not each time.
+/// Checks that `run` takes `wanted` seconds. It must never take less. It may take longer on a busy
+/// machine, but not in all attempts.
 #[track_caller]
 fn takes(what: &str, wanted: std::ops::Range<f64>, run: impl Fn()) {
     let mut took = 0.0;
@@ -175,7 +175,8 @@ fn takes(what: &str, wanted: std::ops::Range<f64>, run: impl Fn()) {
     panic!("{what}: {took} s, not {wanted:?}");
 }
 
-/// Starts a slow resumable copy and ends it by `signal`, once a part of it is durable and noted.
+/// Starts a slow resumable copy, and ends it by `signal` once a part of it is durable and recorded
+/// in the note.
 #[track_caller]
 fn cut_short(from: &Path, to: &Path, signal: Signal) {
     let mut running = Running::start("--resume --reflink=never --limit 4M", &[from, to]);
@@ -184,7 +185,7 @@ fn cut_short(from: &Path, to: &Path, signal: Signal) {
         assert!(!running.is_over(), "the copy ended without a note");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Some of what comes behind that; the whole takes ten seconds.
+    // More is copied behind the recorded part; the whole copy takes ten seconds.
     std::thread::sleep(Duration::from_millis(300));
     running.signal(signal);
     let output = running.end();
@@ -201,7 +202,7 @@ fn a_copy_that_was_cut_short_goes_on_where_it_was() {
                     let dir = fs.dir();
                     let (from, to) = (source(dir.path(), "from", 40 * MIB + 9), dir.path().join("to"));
                     cut_short(&from, &to, signal);
-                    // Beside the next one, if it was killed while it wrote that.
+                    // A second note may be beside it if the copy was killed while it wrote that.
                     assert!(names(dir.path()).contains(&".to.dio-resume".to_owned()), "{}: a note is there", fs.name);
                     let receipt = receipt("--resume --reflink=never --verify", &[&from, &to]);
                     let read = number(&receipt, "bytes_read");
@@ -219,7 +220,7 @@ fn a_changed_source_or_another_target_starts_afresh() {
     let dir = file_systems()[0].dir();
     let (from, to) = (source(dir.path(), "from", 40 * MIB + 9), dir.path().join("to"));
     cut_short(&from, &to, Signal::INT);
-    // Contents that changed while the time of modification was kept.
+    // The contents change while the modification time is kept.
     let times = from.metadata().unwrap().modified().unwrap();
     dio_test::random_file(&from, 40 * MIB + 9, 77);
     std::fs::File::options().write(true).open(&from).unwrap().set_modified(times).unwrap();
@@ -227,7 +228,7 @@ fn a_changed_source_or_another_target_starts_afresh() {
     assert_eq!(number(&receipt_of, "bytes_read"), 40 * MIB + 9);
     same_bytes(&from, &to);
     cut_short(&from, &to, Signal::INT);
-    // Another file under the target's name.
+    // Another file gets the target's name.
     std::fs::remove_file(&to).unwrap();
     dio_test::random_file(&to, 40 * MIB, 78);
     let receipt_of = receipt("--resume --reflink=never", &[&from, &to]);
@@ -275,7 +276,7 @@ fn progress_is_shown_as_lines_where_there_is_no_terminal() {
     let (from, to) = (source(dir.path(), "from", 16 * MIB), dir.path().join("to"));
     let start = Instant::now();
     let output = crate::own::run("--progress=always --reflink=never --limit 8M", &[&from, &to]);
-    // One each second, and one at the end.
+    // One line each second, and one at the end.
     let most = start.elapsed().as_secs() as usize + 2;
     assert!(output.status.success());
     let lines: Vec<&str> = output.stderr.lines().collect();

@@ -1,4 +1,4 @@
-//! What must not be lost, and what must not be claimed, at the edges of `dio cp`.
+//! Edge cases of `dio cp` in which data must not be lost and false claims must not be made.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 /// Slow enough to be interrupted in the middle.
 const SLOW: &str = "--reflink=never --limit 4M";
 
-/// A user that owns nothing.
+/// ID of a user that owns no files.
 const NOBODY: u32 = 65534;
 
-/// A directory that every user may enter, and the command in it; `None` where no other user can be
-/// had.
+/// Returns a directory that every user may enter, and the path of the program in it. Returns `None`
+/// if the test cannot run as another user.
 fn for_everyone() -> Option<(TempDir, PathBuf)> {
     if !is_root() {
         crate::own::skip!("running as another user needs root");
@@ -39,7 +39,7 @@ fn own_by(path: &Path, user: u32) {
     std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
 }
 
-/// `dio cp` as a user that owns nothing.
+/// Runs `dio cp` as a user that owns no files.
 fn as_nobody(program: &Path, flags: &str, operands: &[&Path]) -> crate::own::Output {
     let mut command = Command::new(program);
     command.arg("cp").args(flags.split_whitespace()).args(operands).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
@@ -130,10 +130,11 @@ fn a_tree_into_a_directory_that_may_not_be_read_is_synced() {
         assert!(done.status.success(), "{done:?}");
         let receipt = json(&done.stdout);
         assert_eq!(receipt["durable"], true, "{receipt:#}");
-        // The file system, after each file that is synced by itself.
+        // The file system is synced once, in addition to each file that is synced by itself.
         assert_eq!(number(&receipt, "requests.sync"), 1 + u64::from(flags.is_empty()), "{receipt:#}");
     }
-    // Nothing above it may be read either: what was written itself leads to the file system.
+    // No directory above it may be read either, so the sync of the file system goes through the
+    // files that were written.
     let locked = dir.path().join("locked");
     let inner = locked.join("inner");
     std::fs::create_dir_all(&inner).unwrap();
@@ -259,11 +260,11 @@ fn a_directory_of_somebody_else_hands_down_no_acl() {
     }
 }
 
-/// What is linked is what was looked at: a question makes `cp` wait in between, and meanwhile the
-/// source is exchanged.
+/// The hard link must be made to the file that `cp` examined. A question makes `cp` wait in
+/// between, and meanwhile the source is exchanged.
 #[test]
 fn a_hard_link_is_made_to_what_was_looked_at() {
-    // The source, what takes its place, and whether that is noticed.
+    // Flags, the source, the file that replaces it, and whether `cp` notices that.
     let cases: [(&str, &str, &str, bool); 7] = [
         ("-li", "file", "other", true),
         ("-liL", "link", "stray", true),
@@ -296,7 +297,7 @@ fn a_hard_link_is_made_to_what_was_looked_at() {
         let output = child.wait_with_output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), !refused, "{flags} {name} for {exchanged}: {told}");
-        // For a link, cp removes the old target first.
+        // For a symbolic link, cp removes the old target first.
         let removed = refused && inode("to").is_none() && name == "link";
         let as_it_should_be = removed || inode("to") == if refused { old } else { file };
         assert!(as_it_should_be, "{flags} {name} for {exchanged}: {told}");
@@ -304,7 +305,7 @@ fn a_hard_link_is_made_to_what_was_looked_at() {
     }
 }
 
-/// Links are made to the inode that was written, also where the target was there before.
+/// Further hard links are made to the inode that was written, even if the target existed before.
 #[test]
 fn further_links_are_made_to_what_was_written() {
     if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {

@@ -1,4 +1,5 @@
-//! Trees: links within them, links out of them, what may not be read, other file systems.
+//! Trees: links within them, links out of them, entries that may not be read, and other file
+//! systems.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -45,7 +46,7 @@ fn whole_trees() {
 #[test]
 fn over_an_earlier_copy() {
     let setup = format!("{TREE}; mkdir old; cp -a t old/t; echo changed >old/t/f; chmod 700 old/t/a");
-    // With -al the outcome depends on the order of a directory's entries.
+    // With -al the outcome depends on the order of directory entries.
     let options: Vec<&str> = OPTIONS.into_iter().filter(|options| *options != "-al").collect();
     each(&setup, &options, "t old");
     each(&setup, &["-af", "-an", "-au", "-a --remove-destination", "-rfv"], "t old");
@@ -65,7 +66,7 @@ fn links_followed() {
         }
         case(&tree, &format!("{options} t/rel t/f t/rel2 t/hard out")).same();
     }
-    // Two names of one directory are two copies.
+    // A directory that is reached by two names is copied twice.
     case("mkdir -p t/d u; echo 1 >t/d/f; ln -s d t/e", "-rL t u").same();
     case("mkdir -p t/d; ln -s .. t/d/up; echo 1 >t/f", "-rL t new").same();
 }
@@ -80,7 +81,7 @@ fn links_across_operands() {
     case("echo x >a; ln a b; mkdir d; echo y >d/b", "-v --preserve=links a b d").same();
 }
 
-/// What cannot be read is told, and everything else is copied.
+/// Entries that cannot be read are reported, and everything else is copied.
 #[test]
 fn the_rest_is_copied() {
     let setup = "chmod 777 .; mkdir -p t/shut t/blind t/ok; echo 1 >t/a; echo 2 >t/no; echo 3 >t/ok/f; echo 4 >t/z
@@ -114,7 +115,8 @@ fn names_of_any_bytes() {
     each(setup, &["-r", "-a", "-rv"], "t new");
 }
 
-/// Deeper than the longest path, which only names relative to open directories can reach.
+/// The tree is deeper than the longest path, so only names relative to open directories reach its
+/// end.
 #[test]
 fn deep_trees() {
     let scratch = Scratch::new();
@@ -137,8 +139,8 @@ fn deep_trees() {
     assert_eq!(count("top").len(), 61);
 }
 
-/// Directories are closed and opened again, large files copied with two descriptors. GNU cp needs
-/// fewer still.
+/// A copy works with few file descriptors: directories are closed and opened again, and large files
+/// are copied with two descriptors. GNU cp needs even fewer.
 #[test]
 fn few_descriptors_are_enough() {
     let scratch = Scratch::new();
@@ -186,8 +188,8 @@ fn few_descriptors_are_enough() {
     }
 }
 
-/// Enough files that every worker has some: links, times and modes must be as if one had done it
-/// all.
+/// There are enough files that every worker has some. Links, times and modes must be the same as if
+/// a single worker had copied all.
 #[test]
 fn many_files_in_parallel() {
     let scratch = Scratch::new();
@@ -224,8 +226,8 @@ fn many_files_in_parallel() {
     }
 }
 
-/// Another process that exchanges directories of an existing target for links all the while leads
-/// no file elsewhere.
+/// While another process keeps exchanging directories of an existing target for links, no file may
+/// be written outside the target.
 #[test]
 fn races_do_not_lead_out_of_an_existing_target() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! `dd` against the system's: every byte of output and message (but times), the status, the
-//! allocated blocks.
+//! `dd` against the system's: every byte of output and messages (except times), the status and the
+//! allocated blocks must be the same.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::gnu::links;
 use dio_test::{Rng, Seed, TestFs, file_systems};
 
-/// What a run left behind.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: Option<i32>,
@@ -20,7 +20,7 @@ struct Seen {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Times and rates are those of the run.
+/// Removes times and rates, which differ from run to run.
 fn masked(text: &str) -> String {
     let mut all = String::new();
     for line in text.lines() {
@@ -33,8 +33,8 @@ fn masked(text: &str) -> String {
     all
 }
 
-/// Runs a script of bash in a directory of its own, with the system's dd or with ours; also the
-/// blocks of the file `out`.
+/// Runs a bash script in a directory of its own, with the system's dd or with dio's. Also returns
+/// the number of blocks of the file `out`.
 fn run(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str, ours: bool) -> (Seen, u64) {
     let dir = fs.dir();
     setup(dir.path());
@@ -58,7 +58,8 @@ fn run(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str, ours: boo
     (Seen { status, signal, out: output.stdout, err, files }, blocks)
 }
 
-/// Runs a script both ways and expects no difference; gives the blocks of `out`, GNU's first.
+/// Runs a script with both programs and checks that the outcomes are the same. Returns the number
+/// of blocks of `out`, GNU's first.
 #[track_caller]
 fn same_on(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str) -> [u64; 2] {
     let (gnu, theirs) = run(fs, setup, script, locale, false);
@@ -93,7 +94,7 @@ fn hello(dir: &Path) {
     std::fs::write(dir.join("all"), (0..=255).collect::<Vec<u8>>()).unwrap();
 }
 
-/// Each command alone, with standard input from the file `f`.
+/// Compares each command alone, with standard input from the file `f`.
 #[track_caller]
 fn each(commands: &[&str]) {
     for operands in commands {
@@ -213,7 +214,7 @@ fn what_cannot_be_opened_or_reached_is_told_as_gnu_does() {
         "head -c 3 f | dd skip=1; head -c 3 f | dd skip=3 bs=1; head -c 3 f | dd skip=4 bs=1; head -c 3 f | dd skip=1 ibs=2",
     );
     if rustix::process::geteuid().is_root() {
-        // A copy, since the directory of the program may be closed to others.
+        // dio is copied, because other users may not be able to enter the directory of the program.
         let refused = "mkdir bin; cp -L $(command -v dd) bin; chmod 711 .; export PATH=$PWD/bin:$PATH
                        setpriv --reuid=65534 --clear-groups dd if=f of=ro; echo $?
                        setpriv --reuid=65534 --clear-groups dd if=f of=none; echo $?";
@@ -279,7 +280,7 @@ fn records_of_slow_pipes_are_counted_as_they_come() {
     ];
     let mut script = String::from("slow() { sleep .5; printf abc; sleep .6; printf defg; sleep .6; printf hi; }\n");
     for (at, operands) in operands.iter().enumerate() {
-        // All at once, each into files of its own.
+        // All commands run at the same time, each with its own files.
         script += &format!(
             "(slow | dd {} >out.{at} 2>err.{at}; sed -i 's/ copied.*//' err.{at}) &\n",
             operands.replace("of=out", &format!("of=of.{at}"))
@@ -297,7 +298,8 @@ fn descriptors_that_are_shared_go_on_where_dd_ended() {
         (dd bs=5 count=1 conv=noerror; cat) <s; (dd bs=4 if=/dev/zero count=2 conv=sparse; printf end) >p; dd if=s bs=8 count=1 status=none | dd bs=3 skip=1");
 }
 
-/// dio reads ahead; the descriptor is left, and the records are told, as if it did not.
+/// dio reads ahead. Still, the position of the descriptor and the reported records must be as if it
+/// did not.
 #[test]
 fn a_failed_write_leaves_the_input_behind_the_record_that_failed() {
     let setup = |dir: &Path| std::fs::write(dir.join("s"), [b'x'; 50_000]).unwrap();
@@ -357,18 +359,18 @@ fn zeros_become_holes_as_with_gnu() {
                 format!("{}dd conv=sparse {size} {more} of=out", if rng.bool(0.4) { "cat in | " } else { "<in " });
             let pipe = script.starts_with("cat");
             let [theirs, ours] = if pipe && !size.starts_with("bs=512") && !size.starts_with("bs=4k") {
-                // How long the records of a pipe are is a matter of time.
+                // The length of the records of a pipe depends on timing.
                 same_on(&fs, &setup, &(script + " iflag=fullblock"), "C.UTF-8")
             } else {
                 same_on(&fs, &setup, &script, "C.UTF-8")
             };
-            // File systems allocate as they like, but not what was never written.
+            // File systems may allocate as they like, but not blocks that were never written.
             assert!(ours <= theirs + 256, "{}: {ours} blocks, GNU {theirs}", fs.name);
         }
     }
 }
 
-/// Operands at random; what would be a matter of time (records of long pipes) is left out.
+/// Random operands. Operands whose outcome depends on timing (records of long pipes) are left out.
 fn operands(rng: &mut Rng, size: usize, pipe: bool) -> Vec<String> {
     let mut all = Vec::new();
     let small: &[&str] = &["1", "2", "3", "7", "64", "511", "512", "513", "1000", "1k", "4k", "2x80", "100000"];
@@ -430,7 +432,7 @@ fn operands(rng: &mut Rng, size: usize, pipe: bool) -> Vec<String> {
     if rng.bool(0.3) {
         all.push(format!("cbs={}", rng.pick(&["1", "3", "10", "80"])));
     }
-    // Over O_APPEND GNU leaves out zeros that are not at the end.
+    // With O_APPEND, GNU dd leaves out zeros that are not at the end.
     if all.iter().any(|operand| operand.contains("append")) {
         all.iter_mut().for_each(|operand| *operand = operand.replace("sparse", "notrunc"));
     }
@@ -463,7 +465,7 @@ fn operands_in_any_combination_do_what_gnu_does() {
                     std::fs::write(dir.join("out"), vec![b'x'; before]).unwrap();
                 }
             };
-            // What fits a pipe comes whole.
+            // Data that fits into a pipe arrives as a whole.
             let pipe = size <= 20_000 && rng.bool(0.4);
             let mut words = operands(&mut rng, size, pipe);
             if rng.bool(0.7) {

@@ -1,4 +1,4 @@
-//! What `dd` does beyond what can be compared byte for byte: signals, closed pipes, full disks,
+//! Behaviour of `dd` that cannot be compared byte for byte: signals, closed pipes, full disks,
 //! memory and requests.
 
 use std::fs::File;
@@ -24,7 +24,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The lines of the report before bytes and time.
+/// The lines of the report that count records.
 fn records(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains(" records ")).collect()
 }
@@ -45,8 +45,8 @@ impl Running {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits until it catches the signal, has taken everything that was written to it, and waits
-    /// for more.
+    /// Waits until the process catches the signal, has read everything that was written to it, and
+    /// waits for more.
     fn settle(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
         crate::own::until_caught(pid, signal);
@@ -56,7 +56,7 @@ impl Running {
         crate::own::until_asleep(pid);
     }
 
-    /// What it says next; waits for it.
+    /// Reads the next `bytes` bytes of standard error.
     fn hear(&mut self, bytes: usize) -> String {
         let mut text = vec![0; bytes];
         self.0.stderr.as_mut().unwrap().read_exact(&mut text).unwrap();
@@ -95,7 +95,7 @@ fn usr1_is_answered_while_nobody_takes_the_output() {
     running.signal(Signal::USR1);
     let report = running.hear(26);
     assert!(report.contains("+0 records in\n"), "{report}");
-    // And SIGINT ends it there, with a report.
+    // SIGINT ends it there, with a report.
     running.signal(Signal::INT);
     let mut rest = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
@@ -134,7 +134,7 @@ fn what_was_read_is_in_the_file_while_dd_waits_for_more() {
             let there = || std::fs::read(&out).is_ok_and(|found| found == bytes[..end]);
             crate::own::until(&format!("{}: {end} bytes are in the file", fs.name), there);
         }
-        // Not even this takes them along.
+        // Even SIGKILL does not lose these bytes.
         running.signal(Signal::KILL);
         running.0.wait().unwrap();
         assert!(std::fs::read(&out).unwrap() == bytes, "{}", fs.name);
@@ -182,7 +182,7 @@ fn receipt(dir: &Path, operands: &str) -> serde_json::Value {
     crate::own::json(&std::fs::read_to_string(dir.join("receipt")).unwrap())
 }
 
-/// Whether it is ext4 or xfs, by the numbers of `statfs(2)`.
+/// Whether the file system is ext4 or xfs, by the numbers of `statfs(2)`.
 fn bypasses_the_cache(path: &Path) -> bool {
     [0xef53, 0x5846_5342].contains(&(rustix::fs::statfs(path).unwrap().f_type as u64))
 }
@@ -201,13 +201,13 @@ fn small_blocks_are_large_requests_and_leave_the_page_cache_alone() {
             crate::own::same_bytes(path("in"), path("out"));
             crate::own::cold(&path("in"));
             assert_eq!(crate::own::number(&seen, "bytes_written"), 9 * MIB + 5);
-            // The end of the target may be read to be patched.
+            // The end of the target may be read in order to be patched.
             let read = crate::own::number(&seen, "bytes_read");
             assert!((9 * MIB + 5..9 * MIB + 8192).contains(&read), "{operands} on {}: {read} bytes read", fs.name);
             let requests = crate::own::number(&seen, "requests.read") + crate::own::number(&seen, "requests.write");
             assert!(requests < 60, "{operands}: {requests} requests");
         }
-        // A block is read without the megabytes behind it.
+        // One block is read without the megabytes behind it.
         let seen = receipt(dir.path(), "if=in of=out bs=512 count=1 skip=3");
         assert!(crate::own::number(&seen, "bytes_read") <= 8192, "{seen:?}");
     }
@@ -267,8 +267,8 @@ fn progress_is_shown_while_a_slow_pipe_takes_the_output() {
     assert!(text.starts_with('\r') && text.ends_with(" MB/s\n"), "{text:?}");
 }
 
-/// A file of `blocks` blocks of 4 KiB on btrfs, of which those of `bad` no longer match their
-/// checksums, so that reading them fails; and what it held.
+/// A file of `blocks` blocks of 4 KiB on btrfs, and its original contents. The blocks in `bad` no
+/// longer match their checksums, so that reading them fails.
 fn damaged(blocks: u64, bad: &[u64]) -> Option<(Mounted, PathBuf, Vec<u8>)> {
     let btrfs = Mounted::new(&["mkfs.btrfs", "-q", "-f", "-d", "single"], 320 * MIB)?;
     let file = btrfs.path.join("in");
@@ -333,7 +333,8 @@ fn records_that_cannot_be_read_are_passed_over_as_gnu_does() {
 fn a_file_that_grows_is_read_to_its_end() {
     let dir = file_systems()[0].dir();
     let log = dir.path().join("log");
-    // More than a pipe holds, so dd is still busy with what it found when more is added.
+    // The file is larger than a pipe's capacity, so dd is still busy with its first bytes when more
+    // are appended.
     crate::own::random_file(&log, 3 * MIB + 100, 7);
     let mut dd = dd(&format!("if={} bs=512 status=noxfer", log.display()));
     let mut child = dd.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

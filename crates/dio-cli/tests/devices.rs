@@ -1,4 +1,5 @@
-//! Devices, pipes, sockets and terminals at either end: whole records, nothing left out, as GNU's.
+//! Devices, pipes, sockets and terminals as input or output: records are whole and complete, as
+//! with GNU dd.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,12 +23,12 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Two ends of a connection that keeps the boundaries of what is written.
+/// The two ends of a connection that keeps the boundaries of writes.
 fn packets() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// What arrives at one end, packet by packet, until the other is closed.
+/// Returns all packets that arrive at one end until the other end is closed.
 fn received(end: &OwnedFd) -> Vec<Vec<u8>> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
     loop {
@@ -38,8 +39,8 @@ fn received(end: &OwnedFd) -> Vec<Vec<u8>> {
     }
 }
 
-/// What a ring completes interrupts the thread that made it, which must not make records short:
-/// nothing would show it but the size of the copy.
+/// The completions of a ring interrupt the thread that made the ring. That must not make records
+/// short; only the size of the copy would show it.
 #[test]
 fn devices_give_whole_records_whatever_is_written_meanwhile() {
     for (number, fs) in file_systems().into_iter().enumerate() {
@@ -79,7 +80,7 @@ fn a_device_is_overwritten_to_the_last_byte() {
     }
 }
 
-/// Of devices that nobody knows, no read is continued; so nothing may interrupt one.
+/// A read from a device of an unknown kind is never continued, so nothing may interrupt it.
 #[test]
 fn the_thread_that_reads_records_has_no_ring() {
     let dir = file_systems()[0].dir();
@@ -99,7 +100,8 @@ fn the_thread_that_reads_records_has_no_ring() {
     assert!(std::fs::read(&out).unwrap() == bytes);
 }
 
-/// A packet for each record: what a tape, or another device that keeps boundaries, would be given.
+/// Each record is written as one packet, as a tape, or another device that keeps boundaries, would
+/// receive it.
 #[test]
 fn each_write_to_a_device_is_a_record_of_the_size_asked_for() {
     let dir = file_systems()[0].dir();
@@ -135,7 +137,7 @@ fn each_write_to_a_device_is_a_record_of_the_size_asked_for() {
     }
 }
 
-/// The same for an archive: what is read back from a tape is a record for each read.
+/// The same for an archive: each read from a tape returns one record.
 #[test]
 fn an_archive_on_a_device_has_records_of_the_size_asked_for() {
     let dir = file_systems()[0].dir();
@@ -160,22 +162,22 @@ fn an_archive_on_a_device_has_records_of_the_size_asked_for() {
     }
 }
 
-/// Where the bytes of a case come from.
+/// The source of the bytes of a case.
 #[derive(Clone, Debug)]
 enum Source {
     File(Vec<u8>),
     Zero,
-    /// A loop device with a pattern.
+    /// A loop device filled with a pattern.
     Device,
-    /// Each piece comes when the one before has been read.
+    /// Each piece is written after the previous one has been read.
     Pipe(Vec<Vec<u8>>),
     Stream(Vec<Vec<u8>>),
     Packets(Vec<Vec<u8>>),
-    /// Lines of a terminal.
+    /// Lines that are typed at a terminal.
     Terminal(Vec<Vec<u8>>),
 }
 
-/// Where they go.
+/// The target of the bytes of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     File,
@@ -183,7 +185,7 @@ enum Target {
     Packets,
     Null,
     Full,
-    /// A loop device, smaller than some of what is written to it.
+    /// A loop device that is smaller than some of the data written to it.
     Device,
 }
 
@@ -194,7 +196,7 @@ struct Case {
     operands: String,
 }
 
-/// The devices of a run of cases, where there can be any.
+/// The loop devices for a run of cases, if there can be any.
 struct Devices {
     from: Option<LoopDevice>,
     to: Option<LoopDevice>,
@@ -214,7 +216,7 @@ impl Devices {
     }
 }
 
-/// What a run left behind.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: Option<i32>,
@@ -255,8 +257,8 @@ impl Case {
         let all =
             [Target::File, Target::File, Target::Pipe, Target::Packets, Target::Null, Target::Full, Target::Device];
         let mut target = *rng.pick(&all[..if devices.to.is_some() { 7 } else { 6 }]);
-        // One read of a stream socket takes as many pieces as arrive while it lasts, so only full
-        // records are alike.
+        // One read of a stream socket returns all pieces that have arrived by then, so only full
+        // records can be compared.
         let stream = matches!(source, Source::Stream(_));
         if stream && matches!(target, Target::Full | Target::Device) {
             target = Target::File;
@@ -278,7 +280,7 @@ fn operands(rng: &mut Rng, large: bool, target: Target) -> String {
     };
     let sides: &[&str] = if rng.bool(0.6) { &["bs"] } else { &["ibs", "obs"] };
     all.extend(sides.iter().map(|name| format!("{name}={}", rng.pick(sizes))));
-    // An endless source needs an end.
+    // An endless source needs a limit.
     if large || rng.bool(0.3) {
         all.push(format!("count={}", rng.pick(&["0", "1", "2", "3", "5", "1000B"])));
     }
@@ -298,7 +300,7 @@ fn operands(rng: &mut Rng, large: bool, target: Target) -> String {
     if seeks && rng.bool(0.2) {
         conv.push(*rng.pick(&["fsync", "fdatasync", "sparse"]));
     }
-    // How many records were read when a write fails may differ then: docs/gnu/dd.md.
+    // The number of records read before a write fails may differ in this case: docs/gnu/dd.md.
     conv.retain(|word| *word != "block" || !matches!(target, Target::Full | Target::Device));
     all.push(format!("conv={} cbs={}", conv.join(","), rng.pick(&["10", "100"])));
     if rng.bool(0.3) && !matches!(target, Target::Full | Target::Device) {
@@ -307,7 +309,7 @@ fn operands(rng: &mut Rng, large: bool, target: Target) -> String {
     all.join(" ")
 }
 
-/// The master's and the other end of a terminal that shows nothing of what is typed.
+/// The master and the slave end of a terminal that does not echo.
 fn terminal() -> (OwnedFd, OwnedFd) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -323,8 +325,8 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (master, slave)
 }
 
-/// Gives each piece when the one before has been read at `reader`, so that each is a read of its
-/// own; ends with the program.
+/// Writes each piece when the previous one has been read at `reader`, so that each piece is a read
+/// of its own. Stops when the program ends.
 fn dribble(pieces: &[Vec<u8>], writer: &OwnedFd, reader: impl AsFd, over: &AtomicBool) {
     for piece in pieces {
         let mut rest = &piece[..];
@@ -343,12 +345,14 @@ fn dribble(pieces: &[Vec<u8>], writer: &OwnedFd, reader: impl AsFd, over: &Atomi
     }
 }
 
-/// Feeds a program through its standard input, until all is given or the program is over.
+/// Feeds a program through its standard input, until all bytes are written or the program has
+/// ended.
 fn feed(source: &Source, ends: (OwnedFd, OwnedFd), over: &AtomicBool) {
     let (writer, reader) = ends;
     match source {
         Source::Pipe(pieces) => {
-            // The program has the only reading end, so that its end is noticed.
+            // The program holds the only reading end, so that a write fails once the program has
+            // ended.
             drop(reader);
             dribble(pieces, &writer, &writer, over);
         }
@@ -358,7 +362,7 @@ fn feed(source: &Source, ends: (OwnedFd, OwnedFd), over: &AtomicBool) {
             let _ = pieces.iter().try_for_each(|piece| rustix::io::write(&writer, piece).map(drop));
         }
         Source::Terminal(lines) => {
-            // The end of input, as often as the program asks for it.
+            // The end-of-input character, as many times as the program asks for it.
             let text = [lines.concat(), vec![4; 8]].concat();
             let _ = rustix::io::write(&writer, &text);
             while !over.load(Ordering::SeqCst) {
@@ -370,13 +374,13 @@ fn feed(source: &Source, ends: (OwnedFd, OwnedFd), over: &AtomicBool) {
 }
 
 impl Case {
-    /// The messages, without how much was read when a write failed: docs/gnu/dd.md.
+    /// The messages, without the number of records read when a write failed: docs/gnu/dd.md.
     fn told(seen: &Seen) -> String {
         let lines = seen.err.lines().filter(|line| seen.status == Some(0) || !line.ends_with("records in"));
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The command line, without the program.
+    /// The command line, without the program's name.
     fn words(&self, devices: &Devices) -> Vec<String> {
         let name = |device: &Option<LoopDevice>| device.as_ref().unwrap().name().to_owned();
         let mut words: Vec<String> = self.operands.split_whitespace().map(str::to_owned).collect();
@@ -397,7 +401,8 @@ impl Case {
         words
     }
 
-    /// What goes in: the writing end, and the reading end that the program gets as well.
+    /// The standard input of the case: the writing end, and the reading end, which the program gets
+    /// as well.
     fn input(&self) -> Option<(OwnedFd, OwnedFd)> {
         match self.source {
             Source::Pipe(_) => rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok().map(|(r, w)| (w, r)),
@@ -408,7 +413,7 @@ impl Case {
         }
     }
 
-    /// Runs `program` (GNU's or ours, with an engine) and looks.
+    /// Runs `program` (GNU's, or dio with an engine) and returns the outcome.
     fn run(&self, dir: &Path, devices: &Devices, program: &str, engine: Option<&str>) -> Seen {
         if let Source::File(bytes) = &self.source {
             std::fs::write(dir.join("in"), bytes).unwrap();
@@ -454,7 +459,7 @@ impl Case {
     }
 }
 
-/// Every record, message and byte as GNU's, by both engines.
+/// Every record, message and byte must be the same as GNU's, with both engines.
 #[test]
 fn soak_copies_between_all_kinds_of_files_are_as_gnus() {
     let dir = file_systems()[0].dir();

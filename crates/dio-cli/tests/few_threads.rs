@@ -1,6 +1,6 @@
-//! Every command ends, with the right bytes or with a clear error, for a user who may have few
-//! threads or no second one (`ulimit -u`): neither dio's threads nor the kernel's worker threads
-//! behind a ring can be had then.
+//! Every command ends, with the right bytes or with a clear error, when its user may have few
+//! threads or only one (`ulimit -u`). Neither dio's threads nor the kernel's worker threads of a
+//! ring can be created then.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dio_test::{file_systems, skip};
 use tempfile::TempDir;
 
-/// Seconds after which a command hangs. None takes more than a few.
+/// Seconds after which a command counts as hanging. No command takes more than a few seconds.
 const BOUND: &str = "60";
 
-/// Users of their own, who have no processes: limits are on all processes of a user.
+/// ID of a new user without processes. The limit counts all processes of a user.
 fn nobody_yet() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     0x4000_0000 + std::process::id() * 1024 + NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A directory where everyone may do everything, with a program that everyone may run.
+/// A directory with all permissions for all users, and a program in it that every user may run.
 struct Place {
     dir: TempDir,
     program: PathBuf,
 }
 
-/// How a command ended.
+/// The outcome of a command.
 struct Ended {
     status: Option<i32>,
     out: Vec<u8>,
@@ -66,7 +66,7 @@ impl Place {
         fs::set_permissions(&self.program, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Runs `dio` with these words, as a user who may have `threads` threads.
+    /// Runs `dio` with these arguments, as a user who may have `threads` threads.
     #[track_caller]
     fn run(&self, threads: usize, words: &str, input: Option<&str>) -> Ended {
         let user = nobody_yet();
@@ -75,7 +75,7 @@ impl Place {
         command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         command.args(["prlimit", &format!("--nproc={threads}")]).arg(&self.program).args(words.split_whitespace());
         command.current_dir(self.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
-        // That of whoever runs the tests may be closed to this user.
+        // The temporary directory of the user who runs the tests may be closed to this user.
         command.env("TMPDIR", self.dir.path());
         let input = input.map_or(Stdio::null(), |name| fs::File::open(self.path(name)).unwrap().into());
         let output = command.stdin(input).output().unwrap();
@@ -86,7 +86,7 @@ impl Place {
         Ended { status: output.status.code(), out: output.stdout, err }
     }
 
-    /// As [`Place::run`], with nothing to complain about; what was printed.
+    /// As [`Place::run`]. The command must succeed without a message. Returns its output.
     #[track_caller]
     fn good(&self, threads: usize, words: &str, input: Option<&str>) -> Vec<u8> {
         let ended = self.run(threads, words, input);
@@ -94,7 +94,7 @@ impl Place {
         ended.out
     }
 
-    /// What the system's tools say to a script.
+    /// Returns the output of a script that uses the system's tools.
     #[track_caller]
     fn system(&self, script: &str) -> Vec<u8> {
         let mut command = Command::new("bash");
@@ -105,10 +105,10 @@ impl Place {
     }
 }
 
-/// As few threads as a process can have, the one more that a ring's worker is, and somewhat more.
+/// The fewest threads that a process can have, one more for a worker of a ring, and somewhat more.
 const THREADS: [usize; 5] = [1, 2, 3, 5, 8];
 
-/// Lines in no order, some of them repeated.
+/// Unordered lines, some of them repeated.
 fn lines(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 32);
     let mut state = 1u64;
@@ -201,8 +201,8 @@ fn compressed_files_come_back() {
     }
 }
 
-/// An archive is compressed beside what is archived: that needs a second thread, and its lack is
-/// told.
+/// An archive is compressed in a second thread while it is made. If there is no second thread, an
+/// error says so.
 #[test]
 fn archives_are_whole_or_the_lack_of_threads_is_told() {
     let Some(place) = Place::new() else { return };
@@ -240,8 +240,8 @@ fn archives_are_whole_or_the_lack_of_threads_is_told() {
     }
 }
 
-/// What a path does is told as far as it can be found out; a comparison that needs writers beside
-/// each other is not made.
+/// The properties of a path are reported as far as they can be determined. A comparison that needs
+/// concurrent writers is left out.
 #[test]
 fn probing_ends_and_names_the_limit() {
     let Some(place) = Place::new() else { return };
@@ -256,8 +256,8 @@ fn probing_ends_and_names_the_limit() {
     }
 }
 
-/// A limit that is lowered while a copy runs, as by other processes of the user: it ends all the
-/// same.
+/// The limit is lowered while a copy runs, as other processes of the user would do. The copy still
+/// ends.
 #[test]
 fn a_limit_that_is_met_later_stops_nothing() {
     let Some(place) = Place::new() else { return };
@@ -268,8 +268,8 @@ fn a_limit_that_is_met_later_stops_nothing() {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", BOUND, "setpriv", "--clear-groups"]);
     command.args([format!("--reuid={user}"), format!("--regid={user}")]);
-    // Prints a line when it is about to become dio, so that the limit is lowered while dio starts
-    // or runs.
+    // Prints a line just before it becomes dio, so that the limit is lowered while dio starts or
+    // runs.
     command.args(["sh", "-c", "echo $$; exec \"$0\" dd of=out bs=64k status=none"]).arg(&place.program);
     command.current_dir(place.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -1,7 +1,7 @@
-//! Tests of `cp`, `dd`, `probe`, `cache`, devices and whatever writes a target.
+//! Tests of `cp`, `dd`, `probe`, `cache`, devices and all commands that write a target.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its
-//! tests.
+//! These tests are one program, because each test program is linked with all of dio, which takes
+//! longer than most of its tests.
 
 mod gnu;
 mod own;

@@ -1,5 +1,5 @@
 //! `dio gzip` beside GNU gzip: the same commands in the same directories must leave the same files,
-//! words and statuses.
+//! messages and statuses.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::compress_support::{
     Seen, Tree, Whose, compressed, contents, differing, inputs, permit, piped, scratch, script, seen, text, well, word,
 };
 
-/// Files for every situation.
+/// Makes files for every situation.
 fn prepare(dir: &Path) {
     let at = |name: &str| dir.join(name);
     let a = text(23_893);
@@ -65,7 +65,8 @@ fn run(whose: Whose, prepare: &dyn Fn(&Path), text: &str) -> Seen {
     seen(script(whose, dir.path(), text), dir.path())
 }
 
-/// Ratios and sizes of compressed files are not GNU's; damage is told with its place.
+/// Removes the parts of the output that differ from GNU's: ratios and sizes of compressed files,
+/// and the offset of damage.
 fn common(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -85,7 +86,7 @@ fn same(text: &str) {
 
 #[track_caller]
 fn compare(text: &str, gnu: &Seen, dio: &Seen) {
-    // The order of a directory is the file system's to GNU gzip, and that of the names to dio.
+    // GNU gzip processes a directory in the file system's order, and dio in the order of the names.
     let any_order = text.contains(" -r");
     let common = |text: &str| {
         let mut lines: Vec<String> = common(text).lines().map(str::to_owned).collect();
@@ -320,7 +321,7 @@ fn both_read_what_the_other_wrote() {
     }
 }
 
-/// A member as GNU gzip makes it.
+/// A member as compressed by GNU gzip.
 fn member(rng: &mut Rng) -> Vec<u8> {
     let contents = contents(rng);
     piped("gzip", &[*rng.pick(&["-nc", "-1c", "-9c"])], &contents)
@@ -375,7 +376,7 @@ fn command(rng: &mut Rng, tree: &Tree) -> String {
         let name = rng.pick(&tree.names);
         words.push(match rng.range(0..12) {
             0 => "-".to_owned(),
-            // Suffixes that are there are left out by some.
+            // Some words omit the suffix of an existing file.
             1 => word(name.rsplit_once('.').map_or(&name[..], |(stem, _)| stem)),
             _ => word(name),
         });
@@ -388,7 +389,7 @@ fn soak_command_lines_do_what_they_do_to_gnu_gzip() {
     Soak::of(6).for_each(|seed| some_command_lines(&mut seed.rng()));
 }
 
-/// Four command lines in a tree.
+/// Runs four random command lines in a tree.
 fn some_command_lines(rng: &mut Rng) {
     let pool = [
         "a",
@@ -426,11 +427,10 @@ fn some_command_lines(rng: &mut Rng) {
     }
 }
 
-/// Whether docs/gnu/gzip.md says that something else happens.
+/// Whether docs/gnu/gzip.md documents this difference.
 fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
     let said = |what: &str| gnu.err.contains(what);
-    // GNU gzip ends with what is damaged, and forgets the lines of a list that it has not written
-    // yet.
+    // GNU gzip stops at damaged data, and loses the lines of a list that it has not written yet.
     let ends = [
         "unexpected end of file",
         "invalid compressed data",
@@ -440,16 +440,18 @@ fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
     ];
     let damage = ends.into_iter().any(|what| said(what) || dio.err.contains(what));
     let several = text.split_whitespace().filter(|word| !word.starts_with('-') || *word == "-").count() > 5;
-    // How much comes before damage is its own.
-    // A distance before the first byte is damage that GNU gzip finds by the checksum only.
+    // The programs differ in how much they write before damage. A distance that reaches before the
+    // first byte is damage that GNU gzip detects only by the checksum.
     let distance = said("--crc error") && dio.err.contains("--format violated");
     let damage = damage && (several || text.contains(" -r") || gnu.out != dio.out || distance);
     let waits = dio.status.0 == Some(124);
-    // Sizes of several members are not those of 1.12, which says nothing at all with -c.
+    // Sizes of files with several members differ from those of GNU gzip 1.12, which prints nothing
+    // at all with -c.
     let lists = text.contains(" -l") && gnu.status == dio.status && gnu.files == dio.files;
-    // The order of a directory is in what goes to standard output.
+    // The order of directory entries determines what goes to standard output.
     let order = text.contains(" -r") && gnu.out.len() == dio.out.len() && gnu.files == dio.files;
-    // A directory that is found with a suffix is read below the name without it.
+    // If a directory is found only by its name with a suffix, GNU gzip reads it by the name without
+    // the suffix.
     let elsewhere = text.contains(" -r") && said(".gz: No such file or directory") && !dio.err.contains(&gnu.err);
     order && gnu.out != dio.out
         || elsewhere

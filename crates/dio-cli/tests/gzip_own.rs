@@ -1,5 +1,5 @@
-//! What `dio gzip` and `dio zstd` do that cannot be compared: ends that come suddenly, full disks,
-//! little memory, damaged files, receipts.
+//! Behaviour of `dio gzip` and `dio zstd` that cannot be compared with the system's programs:
+//! sudden ends, full disks, little memory, damaged files, and receipts.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,7 +22,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A started command, in the C locale and with nothing to say.
+/// Starts a command in the C locale. Its standard error is discarded.
 fn start(dir: &Path, program: &str, args: &[&str]) -> std::process::Child {
     let mut command = Command::new(links().join(program));
     command.args(args).current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -61,7 +61,7 @@ fn what_is_killed_loses_no_source() {
     let bytes = text(6 * MIB);
     let compressed = [piped("gzip", &["-c"], &bytes), piped("zstd", &["-qc"], &bytes)];
     let mut cut = 0;
-    // How long each kind of run takes when it is left alone: its first round says it.
+    // Duration of each kind of run when it is not killed, measured in its first round.
     let mut whole = [Duration::ZERO; 4];
     for round in 0..28 {
         let dir = scratch();
@@ -96,7 +96,7 @@ fn what_is_killed_loses_no_source() {
         }
         cut += usize::from(status.signal() == Some(9));
         for (name, packed) in files.iter().zip(&packed) {
-            // One of both is there, and whole; what has a name is whole.
+            // The source or the target is there, and every file with a final name is complete.
             let plain = fs::read(dir.path().join(name)).ok();
             let unpacked = fs::read(dir.path().join(packed)).ok().map(|packed| piped(back, &["-dc"], &packed));
             assert!(plain.is_some() || unpacked.is_some(), "{name} is lost, round {round}, {seed:?}");
@@ -151,7 +151,7 @@ fn a_directory_that_may_not_be_written() {
 #[test]
 fn the_sound_part_of_a_damaged_file_is_kept_where_that_is_asked_for() {
     let dir = scratch();
-    // Digits without order: there are many blocks of them.
+    // Digits in random order, which make many blocks.
     let bytes: Vec<u8> = Seed::new().rng().bytes(3 * MIB).iter().map(|byte| b'0' + byte % 10).collect();
     for (program, suffix) in [("gzip", ".gz"), ("zstd", ".zst")] {
         let mut packed = piped(program, &["-c"], &bytes);
@@ -249,13 +249,13 @@ fn files_larger_than_the_memory_pass_through() {
     }
 }
 
-/// A command on a terminal of its own, `answer` typed when it asks; what is to be seen there, and
-/// the exit status.
+/// Runs a command on a terminal of its own, and types `answer` when the command asks. Returns what
+/// the terminal shows, and the exit status.
 fn asked(dir: &Path, line: &str, answer: &[u8]) -> (String, Option<i32>) {
     asked_and(dir, line, &|| (), answer)
 }
 
-/// The same; before the answer, `meanwhile` is done.
+/// As `asked`, but calls `meanwhile` before the answer.
 fn asked_and(dir: &Path, line: &str, meanwhile: &dyn Fn(), answer: &[u8]) -> (String, Option<i32>) {
     use std::io::{Read, Write};
     let mut command = script(Whose::Ours, dir, "exec script -qec \"$LINE\" /dev/null");
@@ -283,7 +283,7 @@ fn what_is_there_is_replaced_only_by_consent() {
         return dio_test::skip!("there is no script(1)");
     }
     for (line, target, refused) in [("gzip -k f", "f.gz", 2), ("zstd f", "f.zst", 1)] {
-        // Ctrl-C ends it by its signal, as a shell tells.
+        // Ctrl-C ends the command by its signal, which a shell reports as status 130.
         for (answer, status) in [(&b"n\n"[..], refused), (b"\n", refused), (b"y\n", 0), (b"\x03", 130)] {
             let dir = scratch();
             fs::write(dir.path().join("f"), "new").unwrap();
@@ -297,8 +297,8 @@ fn what_is_there_is_replaced_only_by_consent() {
     }
 }
 
-/// Whoever owns a directory can put a link to another one in the place of a directory in it, while
-/// a file in there is compressed. The question gives the time for that.
+/// The owner of a directory can replace a directory in it by a link to another directory while a
+/// file in there is compressed. The test does so while the command waits for an answer.
 #[test]
 fn a_directory_that_is_exchanged_leads_to_no_other() {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
@@ -355,8 +355,8 @@ fn no_answer_is_taken_out_of_the_data() {
 #[test]
 fn a_pipe_is_waited_for_and_a_device_is_left_alone() {
     let dir = scratch();
-    // It is opened for reading before there is a writer; were it not waited for, it would be empty
-    // most of the time.
+    // It is opened for reading before there is a writer. If gzip did not wait for one, the input
+    // would be empty most of the time.
     let waits = "mkfifo ff; gzip -c ff > ff.gz & sleep 0.3; echo text > ff; wait; zcat ff.gz";
     assert_eq!(well(dir.path(), waits), b"text\n");
     let device = dir.path().join("null");
@@ -395,7 +395,8 @@ fn a_name_given_twice_is_missed_the_second_time() {
     assert_eq!(names(dir.path()), ["a.gz"]);
 }
 
-/// Ten descriptors are enough for a file, however deep it lies and whatever was compressed before.
+/// Ten descriptors are enough for a file, however deep its directory is and however many files were
+/// compressed before.
 #[test]
 fn few_descriptors_are_enough_for_a_deep_tree() {
     for (tool, back) in [("gzip -r", "gzip -dr"), ("zstd -q -r --rm", "zstd -q -d -r --rm")] {

@@ -5,8 +5,7 @@ use std::process::Command;
 use crate::judge_support::{each_mode, succeeds};
 use dio_test::judge_fully;
 
-/// Ways to do it: name, and what is special about it. The jobs have files of their own, but in
-/// `shared`.
+/// Variants of the test: name and fio options. Each job has a file of its own, except in `shared`.
 const WAYS: &[(&str, &[&str])] = &[
     ("calls", &["--ioengine=psync", "--rw=randwrite", "--bsrange=512-128k", "--blockalign=512"]),
     ("direct", &["--ioengine=libaio", "--iodepth=8", "--direct=1", "--rw=randwrite", "--bs=4k"]),

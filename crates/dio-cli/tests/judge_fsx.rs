@@ -1,12 +1,12 @@
-//! fsx judges the contents of one file under every operation there is, mappings among them, in
-//! random order.
+//! fsx checks the contents of one file under all its operations, including mappings, in random
+//! order.
 
 use std::process::Command;
 
 use crate::judge_support::{DIO, built, each_mode, succeeds};
 use dio_test::{Seed, is_root, judge_fully, judged, skip};
 
-/// Every operation that fsx knows, with weights; sizes of any alignment.
+/// All operations of fsx, with weights; sizes of any alignment.
 const SETTINGS: &str = "
 flen = 1048576
 
@@ -32,8 +32,8 @@ posix_fadvise = 1
 copy_file_range = 2
 ";
 
-/// The same for a user, to whom the kernel gives no files of its own (passthrough takes root): what
-/// is mapped goes through the server too.
+/// The same for a user. The kernel does not pass the files of a user through (passthrough needs
+/// root), so accesses to mappings go through the server too.
 #[test]
 fn nor_does_a_user_who_runs_it_below_dio_run() {
     let Some(fsx) = built("fsx") else { return };

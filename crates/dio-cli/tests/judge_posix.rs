@@ -1,5 +1,5 @@
-//! pjdfstest judges names, permissions, owners, times and errors: through the mount it finds what
-//! it finds below it, as root and as a user.
+//! pjdfstest checks names, permissions, owners, times and errors: its results through the mount are
+//! those on the file system below, as root and as a user.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::judge_support::{Stage, built};
 use dio_test::{as_user, is_root, judge_fully, judged, skip};
 
-/// What pjdfstest needs to know: two users whose first group is of the given name, and how coarse
-/// times may be.
+/// Settings of pjdfstest: its features, two users whose first group has the same name, and the
+/// resolution of times.
 const SETTINGS: &str = r#"
 [features]
 posix_fallocate = {}
@@ -26,14 +26,15 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// What cannot be the same: the C library knows how many links the file systems of its list allow
-/// (`pathconf(3)`, `_PC_LINK_MAX`), and FUSE is none of them.
+/// Cases whose results must differ: the C library has a table of the largest link count of each
+/// file system (`pathconf(3)`, `_PC_LINK_MAX`), and FUSE is not in it.
 const OTHERWISE: &[&str] = &["link::link_count_max"];
 
-/// Each test case with its result, and what was said of those that failed.
+/// The result of each test case, and the output of those that failed.
 type Results = BTreeMap<String, (String, String)>;
 
-/// Runs pjdfstest in a directory that it sees as `/mnt`: names of sockets must be short.
+/// Runs pjdfstest in a directory that is mounted at `/mnt` for it, because the names of sockets
+/// must be short.
 fn results(pjdfstest: &Command, directory: &Path, settings: &Path, other: &Path) -> Results {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-ec", "mount --bind \"$0\" /mnt; exec \"$@\""]).arg(directory);
@@ -61,7 +62,7 @@ fn results(pjdfstest: &Command, directory: &Path, settings: &Path, other: &Path)
     results
 }
 
-/// The cases that end otherwise through the mount than below it.
+/// The cases whose results through the mount differ from those below it.
 fn differences(below: &Results, through: &Results) -> String {
     let mut text = String::new();
     for (name, (expected, _)) in below.iter().filter(|(name, _)| !OTHERWISE.contains(&name.as_str())) {
@@ -81,13 +82,14 @@ fn same_as_below(user: &str) {
         return;
     }
     let chosen = judged();
-    // Names and attributes do not depend on the mode: one, on one file system, says nearly all.
+    // Names and attributes do not depend on the mode, so one mode on one file system covers nearly
+    // all.
     let chosen = if judge_fully() { &chosen[..] } else { &chosen[1..2] };
     for (fs, mode) in chosen {
         let stage = Stage::new(fs, mode);
         let settings = stage.beside("settings").join("pjdfstest.toml");
         std::fs::write(&settings, SETTINGS).unwrap();
-        // The program may lie where the user cannot go.
+        // The user may not be able to enter the directory of the program.
         let copy = stage.beside("settings").join("pjdfstest");
         dio_test::copy_program(&program, &copy);
         let run = |directory: &Path| {

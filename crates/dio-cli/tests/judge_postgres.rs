@@ -1,5 +1,5 @@
-//! PostgreSQL judges durability: its postmaster is killed under load, and after recovery everything
-//! that was acknowledged is there and adds up, with the checksums of all pages right.
+//! PostgreSQL checks durability: its postmaster is killed under load, and after recovery all
+//! acknowledged transactions are there, their sums agree, and the checksums of all pages are right.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn survives(stage: Stage, programs: &Path) {
     let load = ["-n", "-c", "4", "-j", "2", "-T", "600"];
     let bench = cluster.pgbench(&load).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(seconds));
-    // The child is the postmaster itself, not a shell around it.
+    // This process is the postmaster itself, not a shell around it.
     postmaster.0.kill().unwrap();
     postmaster.0.wait().unwrap();
     let report = bench.wait_with_output().unwrap();

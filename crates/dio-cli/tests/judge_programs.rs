@@ -1,5 +1,5 @@
-//! Programs that people use: git checks every object it wrote, sqlite3 its write-ahead log and its
-//! shared mappings under writers that compete.
+//! Common programs: git checks every object that it wrote; sqlite3 checks its write-ahead log and
+//! its shared mappings under competing writers.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use crate::judge_support::{each_mode, fed, shell, succeeds};
 use dio_test::judge_fully;
 
-/// A history for `git fast-import`: files in nested directories, each commit changing some and
-/// adding some.
+/// A history for `git fast-import`: files in nested directories. Each commit changes some files and
+/// adds some.
 fn history(commits: u32) -> String {
     let mut text = String::new();
     for commit in 1..=commits {
@@ -65,7 +65,7 @@ fn git_finds_its_objects_sound() {
     });
 }
 
-/// Writers at once, and transactions of each.
+/// Number of concurrent writers; the transactions of each.
 const WRITERS: u32 = 5;
 
 fn sqlite(database: &Path, text: &str) -> Child {

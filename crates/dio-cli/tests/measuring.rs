@@ -1,7 +1,8 @@
-//! Tests of `bench`, `report` and `synctest`, which the program has by its feature `bench`.
+//! Tests of `bench`, `report` and `synctest`, which are part of the program if its feature `bench`
+//! is on.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its
-//! tests.
+//! These tests are one program, because each test program is linked with all of dio, which takes
+//! longer than most of its tests.
 
 mod mount_support;
 mod own;

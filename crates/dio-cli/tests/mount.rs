@@ -1,5 +1,5 @@
-//! Proves that `dio mount` mounts, serves, and goes as users, mount(8) and service managers expect;
-//! told in their words. What files below a mount do is proved elsewhere.
+//! Proves that `dio mount` mounts, serves and ends as users, mount(8) and service managers expect,
+//! and that its messages say so. Other tests prove how files below a mount behave.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::mount_support::*;
 #[test]
 fn in_the_background_the_mount_answers_when_the_command_returns() {
     let Some(scene) = Scene::new() else { return };
-    // Standard output and error end with the command, or this would not return.
+    // Standard output and standard error end with the command; otherwise this would not return.
     good(&mut scene.mount("-o cio,threads=3"));
     assert_eq!(fs::read_to_string(scene.at.join("file")).unwrap(), "from the source\n");
     fs::write(scene.at.join("new"), "through the mount\n").unwrap();
@@ -78,8 +78,8 @@ fn in_the_foreground_signals_unmount() {
     }
 }
 
-/// The server takes what descriptors it may have; where that is too little, programs get the error
-/// and the log the reason, once.
+/// The server uses as many descriptors as it may have. If these are too few, programs get an error,
+/// and the log gets the reason, once.
 #[test]
 fn without_descriptors_left_programs_and_the_log_are_told() {
     let Some(scene) = Scene::new() else { return };
@@ -151,7 +151,7 @@ fn one_more_signal_ends_a_server_whose_mount_is_detached_and_in_use() {
     let mut server = scene.foreground(&mut scene.mount("-f"));
     let mut file = File::options().append(true).open(scene.at.join("file")).unwrap();
     server.signal(Signal::TERM);
-    // Both may be caught before the first is answered.
+    // Both signals may be caught before the first is handled.
     std::thread::sleep(std::time::Duration::from_millis(100));
     server.signal(Signal::TERM);
     until("it is detached", || !is_mounted(&scene.at));
@@ -161,7 +161,8 @@ fn one_more_signal_ends_a_server_whose_mount_is_detached_and_in_use() {
     assert!(output.stderr.contains("with one more signal at once"), "{output:?}");
     assert!(output.stderr.contains("what was not synced may be lost"), "{output:?}");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(15), "{output:?}");
-    // ENOTCONN, or what the kernel makes of a request whose server is just going (docs/mount.md).
+    // ENOTCONN, or another error of the kernel for a request whose server is just ending
+    // (docs/mount.md).
     let error = file.write(b"x").unwrap_err().raw_os_error();
     assert!([Some(107), Some(103), Some(125)].contains(&error), "{error:?}");
 }
@@ -312,8 +313,8 @@ fn what_changes_beside_the_mount_in_a_directory_that_was_read_is_seen() {
     good(&mut scene.mount("-o cio,remember=30"));
     let here = scene.at.join("names");
     let count = || fs::read_dir(&here).unwrap().count();
-    // Before it is two seconds old nothing of it is kept; then it is read by the first and kept by
-    // the second.
+    // Nothing of a directory is cached before the directory is two seconds old. After that, the
+    // first listing reads it and the second one caches it.
     std::thread::sleep(Duration::from_millis(2200));
     assert_eq!([count(), count(), count()], [300; 3]);
     let mut open = fs::read_dir(&here).unwrap();
@@ -366,8 +367,8 @@ fn a_running_mount_takes_other_settings() {
     good(dio("umount", "").arg(&scene.at));
 }
 
-/// A script in mounts of its own. `begin` prepares them, or ends with status 77: then `None`, said
-/// aloud.
+/// Runs a script in a mount namespace of its own. `begin` prepares it. If `begin` exits with status
+/// 77, this prints that the test is skipped and returns `None`.
 fn alone(scene: &Scene, begin: &str, script: &str) -> Option<Output> {
     let script = format!("set -e; mkdir -p $DIR/over; mount -t tmpfs none $DIR/over\n{begin}\n{script}");
     let mut command = Command::new("unshare");
@@ -381,7 +382,7 @@ fn alone(scene: &Scene, begin: &str, script: &str) -> Option<Output> {
     Some(output)
 }
 
-/// The same with the helpers of mount(8) and umount(8) installed.
+/// As `alone`, with the helpers of mount(8) and umount(8) installed.
 fn with_helpers(scene: &Scene, script: &str) -> Option<Output> {
     let begin = r#"
         mkdir "$DIR/over/upper" "$DIR/over/work"
@@ -434,8 +435,8 @@ fn mount_finds_the_helper_by_the_type() {
     }
 }
 
-/// Root of another user namespace says what a path means in its mounts: root's `mount -N` must not
-/// go on there.
+/// Root of another user namespace controls what a path refers to in that namespace, so root's
+/// `mount -N` must not follow it there.
 #[test]
 fn mounts_of_another_user_namespace_are_not_entered() {
     let Some(scene) = Scene::new() else { return };
@@ -455,7 +456,8 @@ fn mounts_of_another_user_namespace_are_not_entered() {
     assert!(output.stderr.contains("belongs to another user namespace"), "{output:?}");
 }
 
-/// `suid`, `dev` and `exec` never reach the helper: libmount keeps what is on by default to itself.
+/// `suid`, `dev` and `exec` never reach the helper: libmount does not pass on options that are
+/// defaults.
 #[test]
 fn by_mount_suid_and_dev_are_on_unless_they_are_turned_off() {
     let Some(scene) = Scene::new() else { return };
@@ -568,8 +570,8 @@ fn users_mount_through_fusermount3() {
     }
 }
 
-/// A source without ACLs, with a file system of the kernel's own below it: other users reach what
-/// modes allow them, and nothing of the kernel's through the server.
+/// The source has no ACLs, and a file system of the kernel is mounted below it. Other users can
+/// access what modes permit, and nothing of the kernel's file system through the server.
 #[test]
 fn others_reach_what_has_no_acls_and_nothing_of_the_kernels() {
     let Some(scene) = Scene::new() else { return };

@@ -1,5 +1,5 @@
-//! Others use the source of a mount beside it: by its own name, or through another mount. What they
-//! have synced stays, and what was acknowledged through the mount is there.
+//! Other programs use the source of a mount beside it: by its own path, or through another mount.
+//! What they have synced stays, and what was acknowledged through the mount is there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,13 +34,13 @@ fn what_others_append_and_sync_is_not_overwritten() {
             let found = fs::read(&source).unwrap();
             let count = |byte| found.iter().filter(|found| **found == byte).count();
             assert_eq!((count(b'A'), count(b'B'), found.len()), (2 * len, len, 3 * len), "{mode} {len}");
-            // The kernel believes for a while that the name leads to this file.
+            // For a while the kernel still resolves the name to this file.
             fs::remove_file(&source).unwrap();
         }
     }
 }
 
-/// The kernel believes the name for a second, and the server has the old file open.
+/// The kernel caches the name for a second, and the server has the old file open.
 #[test]
 fn a_file_that_was_replaced_beside_the_mount_is_not_written_to_by_its_name() {
     let Some(scene) = Scene::new() else { return };
@@ -71,10 +71,10 @@ fn a_source_is_written_to_through_one_mount() {
         bad(dio("mount", "-o dio").args([name, &second]), 32, &words);
         assert!(!is_mounted(&second));
     }
-    // Who only reads overwrites nothing.
+    // A mount that only reads overwrites nothing.
     good(dio("mount", "-o ro").args([&scene.source, &second]));
     good(dio("umount", "").arg(&second));
-    // A mount of the mount is served by the first.
+    // A mount of the mount is served by the first server.
     good(dio("mount", "-o dio").args([&scene.at, &second]));
     append(&second.join("file")).write_all(b"more").unwrap();
     assert_eq!(fs::read_to_string(scene.at.join("file")).unwrap(), "from the source\nmore");
@@ -105,7 +105,7 @@ fn runs_of_one_directory_append_behind_each_other() {
     assert_eq!(text.lines().count(), 3 * 201);
 }
 
-/// Bytes of a record: its writer, its number, its length, then what follows from these.
+/// The bytes of a record: its writer, its number, its length, and bytes computed from these.
 fn record(writer: usize, number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![writer as u8];
     bytes.extend(number.to_le_bytes());
@@ -114,12 +114,11 @@ fn record(writer: usize, number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes before the records; each writer has cells of its own there, whose edges are no edges of
-/// blocks.
+/// Bytes before the records. Each writer has its own cells there, which are not aligned to blocks.
 const CELLS: u64 = 40_000;
 
-/// A program that appends records to a file and writes over its cells, by a name of its own, and
-/// looks at the source for what it has synced.
+/// A program that appends records to a file and overwrites its cells through a path of its own, and
+/// checks the source for what it has synced.
 struct Program {
     number: usize,
     of: usize,
@@ -130,7 +129,7 @@ struct Program {
     file: File,
     appends: File,
     records: u32,
-    /// What it has written into its cells.
+    /// Contents of the cells that this program has written.
     cells: BTreeMap<u64, u8>,
 }
 
@@ -176,7 +175,8 @@ impl Program {
         self.cells.insert(cell, byte);
     }
 
-    /// Everything is in the source then, whoever has written beside it.
+    /// After a sync, all data of this program is in the source, whatever other programs have
+    /// written beside it.
     fn sync(&mut self) {
         self.file.sync_all().unwrap();
         self.appends.sync_data().unwrap();
@@ -194,8 +194,8 @@ fn open(name: &Path, rng: &mut Rng) -> File {
     File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(name).unwrap()
 }
 
-/// Programs on one file: through the mount of its directory, through that of the directory above,
-/// and beside both.
+/// Runs programs on one file: through the mount of its directory, through the mount of the
+/// directory above, and beside both.
 fn play(scene: &Scene, seed: &Seed) {
     let mut rng = seed.rng();
     let (mode, above) = (*rng.pick(&MODES), *rng.pick(&MODES));
@@ -242,7 +242,7 @@ fn soak_programs_through_mounts_and_beside_them_lose_nothing_of_each_other() {
     }
 }
 
-/// What the issue of appends was shown by.
+/// The program from the issue that reported the problem with appends.
 #[test]
 fn a_program_in_another_language_sees_the_same() {
     let Some(scene) = Scene::new() else { return };

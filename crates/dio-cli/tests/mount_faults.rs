@@ -1,7 +1,7 @@
-//! Proves what a mount does when something fails below it or in it: errors reach the programs, what
-//! was acknowledged as durable is there after recovery, nothing hangs, and the mount can be taken
-//! away. A file system that is full is judged in `crates/dio-mount/src/file/tests/faults.rs`,
-//! errors that pass in `mount_faults_eio.rs`, PostgreSQL over a killed server in
+//! Proves how a mount behaves when something fails below it or in it: errors reach the programs,
+//! data that was acknowledged as durable is there after recovery, nothing hangs, and the mount can
+//! be removed. A full file system is tested in `crates/dio-mount/src/file/tests/faults.rs`,
+//! temporary errors in `mount_faults_eio.rs`, and PostgreSQL over a killed server in
 //! `mount_faults_postgres.rs`.
 
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use crate::own::{MIB, Mounted as Volume, is_root, until};
 use dio_test::{MODES, file_systems, judge_fully, skip};
 use rustix::io::Errno;
 
-/// What a program may be told when its file system is gone, by the kernel of the mount or by that
-/// below.
+/// Errors that a program may get when its file system is gone, from the kernel's FUSE code or from
+/// the file system below.
 const GONE: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::IO];
 
 fn ext4() -> Option<Volume> {
-    // Larger than what has to be free for anything to be written behind.
+    // Larger than the space that must be free before bytes are held back.
     Volume::new(&["mkfs.ext4", "-q", "-F", "-e", "remount-ro"], 700 * MIB)
 }
 
@@ -28,7 +28,7 @@ fn xfs() -> Option<Volume> {
     Volume::new(&["mkfs.xfs", "-q", "-f"], 700 * MIB)
 }
 
-/// Each mode on one of the two file systems; on both when everything is to be judged.
+/// Tests each mode on one of the two file systems, or on both when everything is to be judged.
 fn volumes(fault: impl Fn(&Scene)) {
     for (number, mode) in MODES.into_iter().enumerate() {
         for (turn, volume) in [ext4, xfs].into_iter().enumerate() {
@@ -70,8 +70,8 @@ fn a_shutdown_is_told_to_those_who_wait_for_nothing() {
         let mut closing = Closing::start(&name("closing"));
         scene.volume.shut_down();
 
-        // Bytes that are acknowledged before they are written may still be; not those after an
-        // error, nor a sync.
+        // Bytes may still be acknowledged before they are written. After an error, neither bytes
+        // nor a sync are acknowledged.
         let told = |file: &mut File| file.write_all(&content(1, 0..5000)).and_then(|()| file.sync_all());
         for file in [&mut writer, &mut other] {
             assert_eq!(errno(told(file)), Some(Errno::IO), "{}", scene.name);
@@ -111,15 +111,15 @@ impl Closing {
         let mut said = String::new();
         self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let status = self.0.wait().unwrap();
-        // Bytes in the page cache of the source are written after the close, as everywhere; a
-        // hybrid writer's are there too.
+        // Bytes in the page cache of the source are written after the close, as without dio. The
+        // bytes of a hybrid writer are in that cache too.
         if !["cached", "auto"].contains(&scene.mode.as_str()) {
             assert!(!status.success() && said.contains("Input/output error"), "{}: {status}: {said}", scene.name);
         }
     }
 }
 
-/// What stops ext4 when it finds itself damaged: nothing more is written, whoever has files open.
+/// ext4 does this when it detects damage: nothing more is written, even to files that are open.
 #[test]
 fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
     for mode in MODES {
@@ -131,8 +131,8 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         synced.write_all(&content(5, 0..3 * MIB + 77)).unwrap();
         synced.sync_all().unwrap();
         let reader = File::open(name("synced")).unwrap();
-        // Dirty pages of others: a direct read would write them back before, which ext4 refuses
-        // then.
+        // Dirty pages of other programs: a direct read would write them back first, which ext4 then
+        // refuses.
         let beside = File::options().write(true).open(scene.source().join("synced")).unwrap();
         beside.write_all_at(&content(5, 0..10_000), 0).unwrap();
         let (mut one, two) = (pending(&name("one"), 1), pending(&name("two"), 2));
@@ -236,11 +236,11 @@ fn files_that_are_open_outlive_their_source() {
         assert!(bytes == content(4, 0..MIB), "{mode}");
         writer.set_len(10).unwrap();
         assert_eq!(writer.metadata().unwrap().len(), 10, "{mode}");
-        // One that was opened before, of what the kernel had read by then.
+        // A listing that was opened before returns the entries that the kernel had read by then.
         listing.for_each(drop);
 
         let gone = [Some(Errno::NOENT), Some(Errno::STALE)];
-        // The kernel may believe a name for a second.
+        // The kernel may cache a name for a second.
         until("names are gone", || gone.contains(&errno(File::open(name("writer")))));
         until("names are gone", || gone.contains(&errno(File::open(name("deep/file")))));
         assert!(gone.contains(&errno(File::create(name("new")))), "{mode}");

@@ -1,6 +1,6 @@
-//! Proves that errors which nobody was waiting for are told: the device below refuses writes for a
-//! while (an image on a full tmpfs), and no sync that succeeds afterwards covers bytes that were
-//! lost. Each handle is told once, and the file goes on.
+//! Proves that errors for which no program was waiting are reported: the device below refuses
+//! writes for a while (an image on a full tmpfs), and no sync that succeeds afterwards covers lost
+//! bytes. Each handle gets the error once, and the file remains usable.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,10 +16,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-/// What the kernel answers: a loop device turns the lack of space below it into either.
+/// Errors of the kernel: a loop device turns the lack of space below it into one of these.
 const REFUSED: [Option<Errno>; 2] = [Some(Errno::IO), Some(Errno::NOSPC)];
 
-/// A tmpfs with little room.
+/// A tmpfs with little space.
 struct Pool {
     at: PathBuf,
     _directory: TempDir,
@@ -36,9 +36,9 @@ impl Pool {
         Some(Pool { at: directory.path().to_owned(), _directory: directory })
     }
 
-    /// An ext4 on a sparse image here. Without a journal, so that what it cannot write stops
-    /// nothing else; without extents, since by itself, without any mount of dio, ext4 forgets to
-    /// mark an extent as written when the first attempt to write it failed and the second did not
+    /// An ext4 on a sparse image in the tmpfs. It has no journal, so that a failed write affects
+    /// nothing else. It has no extents, because ext4 itself, without any mount of dio, does not
+    /// mark an extent as written if the first attempt to write it failed and the second succeeded
     /// (seen on Linux 6.18).
     fn scene(&self, mode: &str) -> Option<Scene> {
         let format = [
@@ -58,7 +58,7 @@ impl Pool {
         Some(Scene::new(Volume::within(place, &format, 700 * MIB)?, mode))
     }
 
-    /// From now on the device refuses to write blocks that it has not written before.
+    /// Makes the device refuse to write blocks that were not written before.
     fn fill(&self, scene: &Scene) {
         good(Command::new("sync").arg("--file-system").arg(&scene.volume.path));
         let other = File::create(self.at.join("other")).unwrap();
@@ -81,8 +81,9 @@ impl Drop for Pool {
     }
 }
 
-/// Runs it in each mode. Afterwards what a sync has covered, if it was answered well, is there when
-/// the file system is mounted anew: file `name` holds these bytes.
+/// Runs `fault` in each mode. It returns, for each file, the result of a sync and the bytes that
+/// the sync covered. If the sync succeeded, the file must hold these bytes after the file system is
+/// mounted anew.
 fn each_mode(fault: impl Fn(&Pool, &Scene, &Path) -> Vec<(&'static str, io::Result<()>, Vec<u8>)>) {
     for mode in MODES {
         let Some(pool) = Pool::new() else { return };
@@ -127,7 +128,7 @@ fn an_error_that_passes_is_told_to_each_writer_once() {
     });
 }
 
-/// As a database does whose checkpoints sync what others have written.
+/// As a database does whose checkpoints sync what other processes have written.
 #[test]
 fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
     each_mode(|pool, scene, at| {
@@ -140,14 +141,14 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         let write = |name: &str, number: u64| {
             let mut file = File::options().read(true).write(true).open(at.join(name)).unwrap();
             content(number, 0..300_000).chunks(30_000).for_each(|part| {
-                // Who ignores errors here has to look at those of the sync.
+                // A program that ignores these errors has to check the error of the sync.
                 let _ = file.write_all(part);
             });
             file
         };
         let _open = write("open", 0);
         drop(write("closed", 1));
-        // Of which nobody waits for the device.
+        // For these bytes no caller waits for the device.
         let _ = fs::write(at.join("small"), content(3, 0..20_000));
         let scattered = File::options().read(true).write(true).open(at.join("scattered")).unwrap();
         for (place, part) in
@@ -155,7 +156,7 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         {
             let _ = scattered.write_all_at(part, *place);
         }
-        // What is pending is written by then.
+        // Pending bytes are written by then.
         std::thread::sleep(Duration::from_millis(1200));
         pool.make_room();
         let sync = |name| File::open(at.join(name)).and_then(|file| file.sync_all());
@@ -164,7 +165,7 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
     });
 }
 
-/// An odd end is in the page cache of the source when a direct write fails.
+/// An unaligned end is in the page cache of the source when a direct write fails.
 #[test]
 fn a_write_that_fails_hides_no_loss_of_one_before() {
     each_mode(|pool, scene, at| {
@@ -172,7 +173,7 @@ fn a_write_that_fails_hides_no_loss_of_one_before() {
         let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
         pool.fill(scene);
         let bytes = content(1, 0..MIB + 8192);
-        // Not in order, so that nothing is held back.
+        // The writes are not in order, so that nothing is held back.
         file.write_all_at(&bytes[1000..5100], 1000).unwrap();
         let failed = file.write_all_at(&bytes[MIB as usize..], MIB);
         std::thread::sleep(Duration::from_millis(500));
@@ -187,20 +188,20 @@ fn a_write_that_fails_hides_no_loss_of_one_before() {
     });
 }
 
-/// What is lost of a striped file was in the page cache of one of the files that hold it, and
-/// whatever is refused in between closes these.
+/// The lost bytes of a striped file were in the page cache of one of its objects, and a refused
+/// operation in between closes the objects.
 #[test]
 fn what_is_refused_hides_no_loss_in_an_object() {
     each_mode(|pool, scene, at| {
         ["a", "b"].iter().for_each(|name| fs::create_dir(scene.source().join(name)).unwrap());
         let mut set = Command::new(env!("CARGO_BIN_EXE_dio"));
-        // It notes that both targets are on one disk.
+        // The command prints a note that both targets are on one disk.
         let made = set.args(["stripe", "set", "-S", "64K", "-t", "a,b", "file"]).current_dir(scene.source()).status();
         assert!(made.unwrap().success());
         let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
         pool.fill(scene);
         let bytes = content(1, 0..5100);
-        // Not from the start, so that nothing is held back.
+        // The write does not begin at the start, so that nothing is held back.
         file.write_all_at(&bytes[1000..], 1000).unwrap();
         let refused = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 40);
         assert!(refused.is_err(), "{}: there is no such room", scene.name);

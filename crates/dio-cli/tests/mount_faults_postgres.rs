@@ -1,6 +1,6 @@
-//! PostgreSQL judges a server that is killed under load: its processes are told, the dead mount can
-//! be taken away, and on a new mount it recovers every transaction whose end was told to a client.
-//! The same when the file system below is shut down.
+//! PostgreSQL tests a server that is killed under load: its processes get errors, the dead mount
+//! can be removed, and on a new mount it recovers every transaction whose end was reported to a
+//! client. The same is tested when the file system below is shut down.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ use crate::judge_support::{DIO, Stage, each_mode, fed_as_it_is, succeeds};
 use crate::own::{MIB, Mounted as Volume};
 use dio_test::{MODES, judge_fully, skip};
 
-/// How long processes may take to notice that their files are gone.
+/// Longest time that processes may take to notice that their files are gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CLIENTS: i64 = 4;
 
-/// psql clients that count, each in a row of its own and in rows of a table without end, and log
-/// what they were told.
+/// psql clients that count, each in a row of its own and by appending rows to a table, and that log
+/// each acknowledged number.
 struct Counting {
     clients: Vec<Child>,
     logs: Vec<PathBuf>,
@@ -46,7 +46,7 @@ impl Counting {
         Counting { clients: (1..=CLIENTS).map(start).collect(), logs: (1..=CLIENTS).map(log).collect() }
     }
 
-    /// What each has been told by now.
+    /// The numbers that have been acknowledged to each client by now.
     fn told(&self) -> Vec<BTreeSet<i64>> {
         // Whole lines only.
         let lines =
@@ -54,7 +54,7 @@ impl Counting {
         self.logs.iter().map(|log| lines(fs::read_to_string(log).unwrap())).collect()
     }
 
-    /// Waits until all have noticed that nobody answers.
+    /// Waits until all clients have noticed that the server is gone.
     fn end(&mut self, name: &str) {
         for client in &mut self.clients {
             assert!(!client.wait().unwrap().success(), "{name}: a client was not interrupted");
@@ -62,7 +62,8 @@ impl Counting {
     }
 }
 
-/// Everything that was promised is there; of each client at most one that it was not told of.
+/// Checks that all promised numbers are there, and for each client at most one number that was not
+/// acknowledged.
 fn verify(cluster: &Cluster, promised: &[BTreeSet<i64>], told: &[BTreeSet<i64>]) {
     for (client, (promised, told)) in (1..).zip(promised.iter().zip(told)) {
         assert!(!promised.is_empty(), "{}: client {client} did nothing", cluster.name);
@@ -84,7 +85,7 @@ fn verify(cluster: &Cluster, promised: &[BTreeSet<i64>], told: &[BTreeSet<i64>])
     }
 }
 
-/// The dead mount goes as soon as the last process has given up its files.
+/// Unmounts the dead mount, which is possible as soon as the last process has closed its files.
 fn unmount(stage: &Stage) {
     let start = Instant::now();
     loop {
@@ -120,8 +121,8 @@ impl Scene {
         scene
     }
 
-    /// Until each client has been told of some transactions, however slow the disk is at the
-    /// moment.
+    /// Waits until some transactions have been acknowledged to each client, however slow the disk
+    /// is.
     fn until_all_were_told(&self) {
         let start = Instant::now();
         let history = "SELECT count(*) FROM pgbench_history";
@@ -131,8 +132,8 @@ impl Scene {
         }
     }
 
-    /// The end of everything that runs on the mount that failed, and of the mount. Returns how many
-    /// transactions pgbench was told of.
+    /// Waits for the end of all processes that use the failed mount, and unmounts it. Returns the
+    /// number of transactions that were acknowledged to pgbench.
     fn clear(&mut self, words: &[&str]) -> i64 {
         let name = &self.stage.name;
         self.counting.end(name);
@@ -141,14 +142,14 @@ impl Scene {
         self.bench.wait().unwrap();
         let log = fs::read_to_string(self.cluster.sockets.join("log")).unwrap();
         assert!(words.iter().any(|word| log.contains(word)), "{name}: {}", self.cluster.log());
-        // It may have ended by itself.
+        // The postmaster may have ended by itself.
         let _ = self.postmaster.0.kill();
         self.postmaster.0.wait().unwrap();
         unmount(&self.stage);
         acknowledged(&report)
     }
 
-    /// Recovers on a new mount, where all that was promised is there.
+    /// Recovers on a new mount, and checks that all promised data is there.
     fn recover(mut self, promised: &[BTreeSet<i64>], done: Option<i64>) {
         let (mut stage, mut cluster, told) = (self.stage, self.cluster, self.counting.told());
         stage.mount_again();
@@ -181,7 +182,7 @@ fn every_transaction_that_was_told_survives_a_killed_server() {
     each_mode(|stage| {
         let mut scene = Scene::new(stage, &programs);
         scene.stage.mounted.kill();
-        // As in docs/mount.md: what was under way by io_uring is cancelled.
+        // As docs/mount.md says: operations in progress through io_uring are cancelled.
         let words = [
             "Transport endpoint is not connected",
             "Input/output error",
@@ -194,12 +195,13 @@ fn every_transaction_that_was_told_survives_a_killed_server() {
     });
 }
 
-/// As in a power cut: the file system below forgets what was not durable.
+/// As in a power cut, the file system below loses what was not durable.
 #[test]
 fn every_transaction_that_was_told_survives_a_shutdown_of_the_file_system() {
     let Some(programs) = installed() else { return };
     let all = MODES.map(|mode| [(mode, "ext4"), (mode, "xfs")]);
-    // The others only when everything is to be judged: each takes ten seconds.
+    // The other combinations are tested only when everything is to be judged: each takes ten
+    // seconds.
     for (mode, kind) in all.into_iter().flatten().filter(|judged| judge_fully() || *judged == ("dio", "xfs")) {
         let format: &[&str] = if kind == "xfs" { &["mkfs.xfs", "-q", "-f"] } else { &["mkfs.ext4", "-q", "-F"] };
         let Some(volume) = Volume::new(format, 2048 * MIB) else { return };
@@ -210,7 +212,7 @@ fn every_transaction_that_was_told_survives_a_shutdown_of_the_file_system() {
         }
         let stage = Stage::over(source, scratch, format!("{mode} on {kind}"), mode);
         let mut scene = Scene::new(stage, &programs);
-        // What is told while it is shut down is no promise, see `fault_support`.
+        // Acknowledgements during the shutdown are no promises, see `fault_support`.
         let promised = scene.counting.told();
         volume.shut_down();
         scene.clear(&["Input/output error"]);

@@ -1,4 +1,5 @@
-//! Proves that a mount lets nobody do what the mount of the source, or one below it, forbids.
+//! Proves that a mount permits nothing that the mount of the source, or a mount below the source,
+//! forbids.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -15,7 +16,7 @@ use crate::mount_support::*;
 
 const FORBIDDEN: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
-/// A program with the set-user-id bit and a capability, a device, and a script.
+/// Makes a program with the set-user-id bit and a capability, a device, and a script.
 fn prepare(place: &Path) {
     fs::create_dir_all(place).unwrap();
     fs::copy("/usr/bin/id", place.join("id")).unwrap();
@@ -42,18 +43,18 @@ fn what_a_mount_below_the_source_forbids_is_forbidden_below_dio() {
     let seen = scene.at.join("below");
     let mode = || fs::metadata(seen.join("id")).unwrap().mode() & 0o7777;
 
-    // Root allows all of it, for dio's mount.
+    // For dio's own mount, root permits set-id bits and devices.
     good(&mut scene.mount("-o cio,suid,dev"));
     assert_eq!(mode(), 0o0644, "no bit of what is forbidden is shown");
     assert!(!has_capability(&seen.join("id")));
     let refused = |result: io::Result<()>| result.unwrap_err().raw_os_error().map(Errno::from_raw_os_error);
     assert_eq!(refused(Command::new(seen.join("id")).status().map(drop)), Some(Errno::ACCESS));
     assert_eq!(refused(File::open(seen.join("zero")).map(drop)), Some(Errno::NXIO));
-    // The names of a directory are given with attributes, too.
+    // Listing a directory returns attributes too.
     let listed = run(Command::new("ls").arg("-l").arg(&seen)).stdout;
     assert!(listed.contains("-rw-r--r--") && !listed.contains("rws"), "{listed}");
-    // Other flags count as soon as the mount point is looked up again; the number of a device the
-    // kernel keeps with its inode.
+    // Changed flags take effect as soon as the mount point is looked up again. The kernel keeps the
+    // number of a device with its inode.
     remount(MountFlags::empty());
     until("all is allowed", || mode() == 0o4755);
     assert!(run(&mut Command::new(seen.join("id"))).status.success());
@@ -61,8 +62,8 @@ fn what_a_mount_below_the_source_forbids_is_forbidden_below_dio() {
     until("set-id bits are hidden", || mode() == 0o0755);
     good(dio("umount", "").arg(&scene.at));
 
-    // By itself it allows neither set-id bits nor devices: the kernel refuses them, and an archive
-    // of the tree is whole.
+    // Without these options, dio's mount permits neither set-id bits nor devices: the kernel
+    // refuses them, but they are visible, so an archive of the tree is complete.
     good(&mut scene.mount("-o cio"));
     remount(FORBIDDEN);
     until("what the mount forbids itself is shown", || mode() == 0o4644);

@@ -1,5 +1,5 @@
-//! `dio mount -o cio,native`: the kernel does the I/O of who asks for `O_DIRECT`, past the page
-//! cache, and whoever else uses the file sees the same bytes.
+//! `dio mount -o cio,native`: the kernel itself does the I/O of programs that use `O_DIRECT`, past
+//! the page cache, and all other users of the file see the same bytes.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -18,7 +18,7 @@ fn open(path: &Path, flags: OFlags) -> File {
     File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path).unwrap()
 }
 
-/// Reads and writes of programs that the server has answered.
+/// Numbers of read and write requests that the server has answered.
 fn requests(at: &Path) -> (u64, u64) {
     let output = dio("stat", "--json").arg(at).output().unwrap();
     let stat: Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
@@ -27,7 +27,8 @@ fn requests(at: &Path) -> (u64, u64) {
     (count("read"), count("write"))
 }
 
-/// A mount with a file of zeros whose I/O is direct; `None` where there is none.
+/// A mount with a file of zeros whose I/O is direct. Returns `None` if direct I/O is not possible
+/// here.
 fn scene(options: &str) -> Option<Scene> {
     let scene = Scene::new()?;
     let path = scene.source.join("data");
@@ -63,7 +64,7 @@ fn direct_io_is_the_kernels_and_leaves_no_pages() {
     }
     assert_eq!(requests(&scene.at), before, "the server has seen none of it");
     assert_eq!((resident_pages(&source), resident_pages(&file)), (0, 0));
-    // Its size grows as that of any file.
+    // The size grows as with any file.
     native.write_all_at(&block.bytes_mut()[..BLOCK], BLOCKS * BLOCK as u64).unwrap();
     assert_eq!(std::fs::metadata(&file).unwrap().len(), (BLOCKS + 1) * BLOCK as u64);
     native.set_len(BLOCK as u64).unwrap();
@@ -85,8 +86,8 @@ fn others_that_have_the_file_open_see_every_write_at_once() {
         native.write_all_at(&block.bytes_mut()[..BLOCK], at).unwrap();
         plain.read_exact_at(&mut seen, at).unwrap();
         assert!(seen.iter().all(|byte| *byte == turn as u8 | 1), "turn {turn}");
-        // In the middle of a block, in order, as programs do that are read ahead for and written
-        // behind.
+        // Writes in the middle of a block, in order, as do programs for which the server reads
+        // ahead and holds bytes back.
         plain.write_all_at(&[turn as u8; 100], at + 1000).unwrap();
         native.read_exact_at(&mut block.bytes_mut()[..BLOCK], at).unwrap();
         assert!(block.bytes_mut()[1000..1100].iter().all(|byte| *byte == turn as u8), "turn {turn}");
@@ -103,7 +104,7 @@ fn a_file_that_was_open_before_stays_with_the_server() {
     let direct = open(&file, OFlags::DIRECT);
     let before = requests(&scene.at);
     let mut byte = [1];
-    // Of any alignment.
+    // Requests of any alignment.
     direct.write_all_at(&[9], 77).unwrap();
     plain.read_exact_at(&mut byte, 77).unwrap();
     assert_eq!(byte, [9]);

@@ -1,6 +1,6 @@
-//! Proves that a file loses its set-id bits and capabilities when somebody changes it who could not
-//! give them, through a mount as on the file system below, and that nobody runs a program with bits
-//! that it has lost.
+//! Proves that a file loses its set-id bits and capabilities when a user changes it who could not
+//! set them, through a mount as on the file system below, and that no user can run a program with
+//! bits that it has lost.
 
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Nobody, who may do nothing that everybody may not.
+/// ID of the user `nobody`, who has no privileges.
 const NOBODY: u32 = 65_534;
 
 const CAPABILITY: &str = "security.capability";
@@ -24,10 +24,10 @@ const CAPABILITY: &str = "security.capability";
 /// `CAP_NET_RAW` permitted.
 const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Something done to a file.
+/// A named operation that changes a file.
 type Change = (&'static str, fn(&Path) -> Result<()>);
 
-/// Changes by everybody who may write.
+/// Changes that any user with write permission can make.
 const CHANGES: [Change; 7] = [
     ("write", |path| {
         opened(File::options().write(true), path, |file| file.write_all_at(b"new", 1))?;
@@ -61,7 +61,7 @@ fn opened(how: &std::fs::OpenOptions, path: &Path, change: impl FnOnce(&File) ->
     how.open(path).and_then(|file| change(&file)).map_err(errno)
 }
 
-/// Does something as nobody, in a thread of its own.
+/// Runs `work` as nobody, in a thread of its own.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
         let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
@@ -73,8 +73,9 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Waits until the server knows that nobody has anything open: the kernel tells of a close when it
-/// has returned. As long as it does not, a change by nobody knows whom may be one by who writes.
+/// Waits until the server has counted no open files: the kernel sends the release of a file only
+/// after `close` has returned. Until then, the server may ascribe a change without a known user to
+/// the user who had the file open.
 fn all_closed(stage: &Stage) {
     let begun = Instant::now();
     let told = || dio_test::run(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path())).stdout;
@@ -87,7 +88,8 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A file of root's that was looked at through the mount, with all its bits and capabilities.
+/// Makes a file of `owner` with set-id bits in `mode` and a capability, and reads its attributes
+/// through the mount.
 fn file(path: &Path, owner: u32, mode: u32) {
     std::fs::write(path, vec![b'x'; 5000]).unwrap();
     std::os::unix::fs::chown(path, Some(owner), Some(owner)).unwrap();
@@ -96,7 +98,7 @@ fn file(path: &Path, owner: u32, mode: u32) {
     assert_eq!(state(path), (mode, true), "{}", path.display());
 }
 
-/// The mode, and whether there are capabilities.
+/// The mode, and whether the file has capabilities.
 fn state(path: &Path) -> (u32, bool) {
     let has = match rustix::fs::getxattr(path, CAPABILITY, &mut [0; 64]) {
         Ok(_) => true,
@@ -108,8 +110,8 @@ fn state(path: &Path) -> (u32, bool) {
     (path.metadata().unwrap().mode() & 0o7777, has)
 }
 
-/// Stages in these modes on file systems with capabilities; `None`, said aloud, for who may not
-/// mount.
+/// Stages in these modes on file systems with capabilities. If the test may not mount, there are
+/// none, and this prints that the test is skipped.
 fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBuf)> {
     let root = is_root();
     if !root {
@@ -128,8 +130,8 @@ fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBu
     })
 }
 
-/// Does the same to a file through the mount and to one on the file system below; both are then as
-/// `change` left the latter.
+/// Makes the same change to a file through the mount and to one on the file system below, and
+/// checks that the result and the state of both are the same.
 #[track_caller]
 fn same_as_below(stage: &Stage, bare: &Path, what: &str, owner: u32, mode: u32, change: impl Fn(&Path) -> Result<()>) {
     let (bare, through, below) = (bare.join("file"), stage.at("file"), stage.below("file"));
@@ -152,7 +154,7 @@ fn who_may_write_takes_bits_and_capabilities_away() {
             for mode in [0o6777, 0o4666, 0o2777, 0o777] {
                 same_as_below(&stage, &bare, what, 0, mode, |path| as_nobody(|| change(path)));
             }
-            // Gone, and not as it is anyway.
+            // The bits are removed, and were not already gone.
             file(&stage.at("gone"), 0, 0o6777);
             as_nobody(|| change(&stage.at("gone"))).unwrap();
             assert_eq!(state(&stage.below("gone")), (0o777, false), "{}: {what}", stage.name);
@@ -167,7 +169,7 @@ fn bits_that_were_set_beside_the_mount_go_too() {
         let (through, below) = (stage.at("file"), stage.below("file"));
         for (what, change) in CHANGES.iter().filter(|(what, _)| !what.contains("TRUNC")) {
             file(&through, 0, 0o777);
-            // What the kernel knows of the inode is believed for a second.
+            // The kernel caches the attributes of the inode for a second.
             as_nobody(|| {
                 through.metadata().unwrap();
                 let open = File::options().append(true).open(&through).unwrap();
@@ -196,8 +198,8 @@ fn a_new_owner_gets_no_bits() {
             same("chown by the owner to nobody else", NOBODY, &|path| as_nobody(|| to(None)(path)));
             same("chown by a stranger", 0, &|path| as_nobody(|| to(Some(NOBODY))(path)));
         }
-        // A stranger who changes nothing takes neither: file systems other than FUSE refuse him
-        // first.
+        // A `chown` by another user that changes nothing removes neither: file systems other than
+        // FUSE refuse it first.
         for mode in [0o4755, 0o2755, 0o6755] {
             file(&stage.at("file"), 0, mode);
             all_closed(&stage);
@@ -214,8 +216,7 @@ fn root_keeps_them_where_the_server_writes() {
     for (stage, bare) in stages(&["cio", "dio"]) {
         for (what, change) in CHANGES {
             same_as_below(&stage, &bare, what, 0, 0o777, change);
-            // Where the kernel asks for capabilities to be taken away it does not say that the bits
-            // may stay.
+            // When the kernel asks to remove capabilities, it does not say that the bits may stay.
             let incapable = |path: &Path| {
                 rustix::fs::removexattr(path, CAPABILITY)?;
                 change(path)
@@ -224,7 +225,7 @@ fn root_keeps_them_where_the_server_writes() {
         }
         stage.unmount();
     }
-    // What is passed through is written as by somebody who could not give them.
+    // Writes that are passed through are treated as those of a user who could not set the bits.
     for (stage, _) in stages(&["cached"]) {
         file(&stage.at("file"), 0, 0o6777);
         (CHANGES[0].1)(&stage.at("file")).unwrap();
@@ -235,7 +236,7 @@ fn root_keeps_them_where_the_server_writes() {
 
 #[test]
 fn a_program_that_was_written_to_runs_without_its_bits() {
-    // As soon as it can: the writer becomes the program.
+    // The program runs as soon as possible: the writer itself becomes the program.
     let script = r#"
         exec 3<> "$0"; echo opened; read go
         printf '\177' >&3; exec 3>&-; exec "$0" -u
@@ -243,7 +244,8 @@ fn a_program_that_was_written_to_runs_without_its_bits() {
     for (stage, _) in stages(&["cached,suid", "cio,suid"]) {
         let program = stage.at("id");
         for _ in 0..20 {
-            // By a process of its own: a child that is started meanwhile must not have it open.
+            // A separate process makes the copy, because a child that is started meanwhile must not
+            // have the program open for writing.
             succeeds(Command::new("cp").arg("/usr/bin/id").arg(&program), &stage.name);
             set_mode(&program, 0o4777);
             let whose = succeeds(as_user("nobody", &program).arg("-u"), &stage.name);

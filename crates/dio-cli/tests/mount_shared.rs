@@ -1,4 +1,4 @@
-//! Proves that a user of a shared mount cannot keep the others out of it.
+//! Proves that a user of a shared mount cannot prevent other users from using it.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::mount_support::*;
 
-/// The calling thread is this user from now on.
+/// Makes the calling thread run as this user.
 fn become_user(number: u32) {
     let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
     set_thread_groups(&[]).unwrap();
@@ -21,8 +21,8 @@ fn become_user(number: u32) {
     set_thread_res_uid(uid, uid, uid).unwrap();
 }
 
-/// Opening a file on which somebody has a lease waits until that one gives it up, 45 seconds at
-/// most.
+/// Opening a file on which another process has a lease waits until that process gives the lease up,
+/// 45 seconds at most.
 #[test]
 fn requests_that_wait_for_long_leave_threads_to_others() {
     let Some(scene) = Scene::new() else { return };
@@ -59,7 +59,7 @@ fn requests_that_wait_for_long_leave_threads_to_others() {
         });
         let slowest = slowest.join().unwrap();
         let still_waiting = opened.load(Ordering::Relaxed) == 0;
-        // The others go on now, those that waited for a thread too.
+        // All waiting requests continue now, and so do those that waited for a thread.
         drop(held);
         assert!(still_waiting, "nobody waited");
         assert!(slowest < Duration::from_secs(10), "another user's file took {slowest:?}");
@@ -68,7 +68,8 @@ fn requests_that_wait_for_long_leave_threads_to_others() {
     good(dio("umount", "").arg(&scene.at));
 }
 
-/// With rings the kernel gives requests to threads itself, so users have no shares of them.
+/// With rings, the kernel itself assigns requests to threads, so users have no shares of the
+/// threads.
 #[test]
 fn who_asks_for_rings_of_a_shared_mount_is_warned_once() {
     let Some(scene) = Scene::new() else { return };
@@ -85,7 +86,7 @@ fn who_asks_for_rings_of_a_shared_mount_is_warned_once() {
         assert_eq!(fake(options), "", "{options}");
     }
     // A second mount that writes to the source is refused, by the server in the background. So the
-    // kernel's switch for rings, which counts for the whole machine, stays as it is.
+    // kernel's switch for rings, which affects the whole machine, is not changed.
     good(&mut scene.mount("-o cio,allow_other"));
     let second = scene.path("second");
     fs::create_dir(&second).unwrap();

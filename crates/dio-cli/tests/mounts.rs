@@ -1,7 +1,7 @@
-//! Tests of `mount`, `run` and `stat`, with outside judges.
+//! Tests of `mount`, `run` and `stat`, some of them with other programs as judges.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its
-//! tests.
+//! These tests are one program, because each test program is linked with all of dio, which takes
+//! longer than most of its tests.
 
 mod fault_support;
 mod judge_support;

@@ -1,4 +1,4 @@
-//! `dio probe` and `dio cache` against facts that the system itself tells.
+//! `dio probe` and `dio cache`, compared with what the system itself reports.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -27,7 +27,8 @@ fn cache(arguments: &[&str], paths: &[&Path]) -> (Output, Value) {
     (output, value)
 }
 
-/// A directory where pages can be evicted; `None`, said aloud, where /var/tmp is in memory.
+/// A directory whose pages can be evicted. Returns `None`, and prints why, if /var/tmp is in
+/// memory.
 fn disk_directory() -> Option<TempDir> {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let open = File::open(directory.path()).unwrap();
@@ -38,7 +39,7 @@ fn disk_directory() -> Option<TempDir> {
     Some(directory)
 }
 
-/// A file of so many MiB, clean and wholly in the cache.
+/// Makes a file of `mebibytes` MiB that is clean and wholly in the cache.
 fn cached_file(path: &Path, mebibytes: usize) {
     fs::write(path, vec![0xa5; mebibytes * MIB]).unwrap();
     let mut file = File::open(path).unwrap();
@@ -215,7 +216,8 @@ fn files_of_others_are_not_taken_for_resident() {
     assert!(message.contains("Operation not permitted"), "{message}");
 }
 
-/// `cachestat` sees nothing there although pages are cached, and `sync_file_range` writes nothing.
+/// On overlayfs `cachestat` counts nothing although pages are cached, and `sync_file_range` writes
+/// nothing.
 #[test]
 fn overlays_are_counted_and_evicted_too() {
     let Some(directory) = disk_directory() else {
@@ -224,7 +226,7 @@ fn overlays_are_counted_and_evicted_too() {
     for name in ["lower", "upper", "work", "merged"] {
         fs::create_dir(directory.path().join(name)).unwrap();
     }
-    // The mount is in a namespace of its own and goes with it.
+    // The mount is in a namespace of its own and ends with it.
     let script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged || exit 77\n\
         head -c 1048576 /dev/urandom > merged/file\n\
         \"$1\" cache --json merged/file && \"$1\" cache --json --evict merged/file";
@@ -316,8 +318,8 @@ fn a_probe_goes_on_past_failures() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
 
-/// A striped file over two directories of a disk and one in memory, where nothing is direct: each
-/// target is told, and the whole is no better than the worst.
+/// A striped file over two directories on a disk and one in memory, where nothing is direct: each
+/// target is reported, and the whole is no better than the worst target.
 #[test]
 fn a_striped_file_is_what_its_objects_are() {
     let (Some(directory), Ok(memory)) = (disk_directory(), tempfile::tempdir_in("/dev/shm")) else {
@@ -362,7 +364,8 @@ fn a_striped_file_is_what_its_objects_are() {
         let each = objects.iter().map(|object| object["geometry"][what].as_u64().unwrap()).max().unwrap();
         assert!(report["geometry"][what].as_u64().unwrap() >= each, "{what}: {report:#}");
     }
-    // What an object says is what its own path says, as far as that is asked in the same way.
+    // The report of an object equals the report of its own path, as far as both are obtained in the
+    // same way.
     let own = probe(Path::new(objects[0]["path"].as_str().unwrap()));
     assert_eq!((&own["geometry"], &own["device"]), (&objects[0]["geometry"], &objects[0]["device"]));
     if own["geometry"]["direct"] == "reported" {
@@ -381,7 +384,8 @@ fn a_striped_file_is_what_its_objects_are() {
     assert_eq!(probe(&at("contents"))["striped"], Value::Null);
 }
 
-/// What a path suggests is what the tools themselves use there, whatever `st_blksize` says.
+/// The suggested transfer size is the one that the tools themselves use, whatever `st_blksize`
+/// says.
 #[test]
 fn the_suggested_transfer_is_that_of_the_tools() {
     let Some(directory) = disk_directory() else { return };

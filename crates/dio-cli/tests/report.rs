@@ -1,4 +1,4 @@
-//! `dio report`: pages of real results, and what a browser makes of them.
+//! `dio report`: pages made from real results, and how a browser shows them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -44,7 +44,7 @@ fn results_of_all_benchmarks_make_one_page_with_its_plots_and_tables() {
     for (name, _) in results() {
         assert!(page.contains(&format!("<section class=\"result\" id=\"{name}\"")), "{name}");
     }
-    // The reference's figures, and where it was measured.
+    // The figures of the reference, and where they were measured.
     let oltp = ["710.19", "219.69", "652.12", "published 0.92", "0.98 of raw", "memory limit (cgroup)", "write cache"];
     let stripe = ["583 → 5186 MiB/s", "641 → 5093 MiB/s", "published 8.90×", "Modelled disks", "network: skipped"];
     let disks = ["17892 KB/s", "30062 KB/s", "at 24.5 %", "published 0.93 of raw", "1.20 times the limits together"];
@@ -115,7 +115,7 @@ fn a_result_may_come_by_a_pipe_and_the_page_go_into_one() {
     child.stdin.take().unwrap().write_all(result.to_string().as_bytes()).unwrap();
     let page = text_of(&child.wait_with_output().unwrap());
     assert!(page.contains("from standard input") && page.contains("What a command was blocked on"));
-    // On a terminal a page is no use to anybody.
+    // A page is not written to a terminal.
     let directory = tempfile::tempdir().unwrap();
     let file = &files(directory.path(), &results()[results().len() - 1..])[0];
     let line = format!("{} report {}", env!("CARGO_BIN_EXE_dio"), file.display());
@@ -160,7 +160,7 @@ fn who_is_no_result_is_named_with_place_and_cure_and_the_old_page_stays() {
         assert!(line.starts_with("dio: ") && line.contains(beginning) && line.contains(cure), "{line}");
     }
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
-    // A result is not replaced by its page, and a page that cannot be written leaves nothing.
+    // A page never overwrites one of the results, and a page that cannot be written leaves no file.
     let said = refused(&report(&["-o", good.to_str().unwrap()], std::slice::from_ref(&good)));
     assert!(said.contains("is one of the results"), "{said}");
     let nowhere = directory.path().join("no/such/page.html");
@@ -168,7 +168,7 @@ fn who_is_no_result_is_named_with_place_and_cure_and_the_old_page_stays() {
     assert!(said.contains("cannot write") && said.contains("No such file or directory"), "{said}");
     bad[..4].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     assert_eq!(names(directory.path()), before);
-    // A link to a page stays one.
+    // If the page's name is a link, it stays a link.
     let link = directory.path().join("link.html");
     std::os::unix::fs::symlink("page.html", &link).unwrap();
     text_of(&report(&["-o", link.to_str().unwrap()], std::slice::from_ref(&good)));
@@ -218,8 +218,8 @@ fn a_browser_shows_every_page_in_light_and_dark_on_desktop_and_phone() {
     let views = [(1280, false), (360, true), (1280, true), (360, false)].map(|(width, dark)| View { width, dark });
     for (place, page) in pages.iter().enumerate() {
         let name = page.file_stem().unwrap().to_string_lossy();
-        // Schemes and widths do not depend on each other: all four combinations of one page are
-        // enough.
+        // Colour schemes and widths do not depend on each other, so all four combinations of one
+        // page are enough.
         for view in &views[..if place == 0 { 4 } else { 2 }] {
             browser.open(page, *view);
             let seen = browser.value(include_str!("report_support/look.js"));
@@ -237,7 +237,7 @@ fn a_browser_shows_every_page_in_light_and_dark_on_desktop_and_phone() {
             }
         }
     }
-    // A plot on its own prefers dark, too.
+    // A plot that is shown by itself follows the preference for dark, too.
     let plots = directory.path().join("plots");
     text_of(&report(&["--svg", plots.to_str().unwrap()], &[directory.path().join("oltp.json")]));
     let colour = "getComputedStyle(document.querySelector('text')).fill";

@@ -1,4 +1,5 @@
-//! `dio run`: the command sees its directories mounted, nobody else does, and nothing of it stays.
+//! `dio run`: the command sees its directories mounted, no other process does, and nothing of the
+//! mount stays.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -88,8 +89,8 @@ fn the_command_is_the_process_that_was_started() {
         return;
     }
     let scratch = Scratch::new();
-    // Limits, mask, ignored signals, priority, group, descriptors and environment: as any program
-    // is started.
+    // Limits, mask, ignored signals, priority, group, descriptors and environment must be the same
+    // as for a program that is started directly.
     let script = "echo $$; grep -E '^(Sig(Blk|Ign)|Groups|NoNewPrivs|Seccomp)' /proc/self/status; umask; ulimit -a; env | sort; \
                   nice; ps -o pgid=,sid= -p $$; ls /proc/$$/fd; cat /proc/$$/oom_score_adj; ps -o pid= --ppid $$ | wc -l";
     let mut outer = Command::new("sh");
@@ -145,8 +146,8 @@ fn directories_may_be_named_in_any_way() {
     assert_eq!(counted(&["d/below", "d"]), 1);
     assert_eq!(counted(&["link", "other"]), 2);
     assert_eq!(counted(&["space in it,and\\more", "other"]), 3);
-    // A mount point below is another file system, with a connection of its own; a second path of
-    // one shares it.
+    // A mount point below is another file system, with its own connection. A second path of the
+    // same file system shares its connection.
     let script = format!(
         "mkdir t bound && mount -t tmpfs none t && mkdir t/s && mount --bind other bound && mount --bind t d/below &&
          {DIO} run --dir d --dir d/below --dir other --dir bound -- sh -ec '
@@ -185,7 +186,7 @@ fn static_programs_are_served_too() {
     assert!(!dynamic.status.success() || dynamic.stdout.contains("statically"), "{dynamic:?}");
     scratch.well(&["-o", "cio", "./copy"]);
     assert_eq!(fs::read_to_string(scratch.at("d/out")).unwrap(), "bytes");
-    // The program itself may lie below the directory.
+    // The program itself may be below the directory.
     fs::rename(scratch.at("copy"), scratch.at("d/copy")).unwrap();
     scratch.well(&["d/copy"]);
 }
@@ -196,8 +197,7 @@ fn the_server_is_nobodys_child_and_keeps_nothing_open() {
         return;
     }
     let scratch = Scratch::new();
-    // A shell that waits for all of its children, and a pipe whose end must come with the
-    // command's.
+    // The shell waits for all of its children, and the pipe must be closed when the command ends.
     let mut command = scratch.command(&["--", "sh", "-c", "ps -o pid= --ppid $$ | grep -cv \"^ *$!\"; wait; echo end"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -222,7 +222,7 @@ fn a_process_left_behind_keeps_its_mount_and_then_all_is_gone() {
     assert_eq!(fs::read_to_string(scratch.at("d/late")).unwrap(), "late\n");
 }
 
-/// A command that does the first script, says `ready` and does the second.
+/// Starts a command that runs the script `first`, prints `ready` and runs `script`.
 fn started(
     scratch: &Scratch,
     first: &str,
@@ -290,7 +290,7 @@ fn the_server_ends_with_the_command_and_by_no_signal_before() {
     let scratch = Scratch::new();
     let (mut child, mut lines) = started(&scratch, "true", "read go; echo last > d/last; cat d/last");
     let server = scratch.servers()[0];
-    // As a service manager does that stops a service, and a terminal that is closed.
+    // As a service manager does when it stops a service, and as happens when a terminal is closed.
     for signal in ["-TERM", "-HUP", "-INT"] {
         kill(signal, server);
     }
@@ -313,7 +313,7 @@ fn signals_stop_continue_and_end_the_command() {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()
     };
-    // Not SIGTSTP: nothing stops by that whose terminal nobody controls.
+    // SIGTSTP is not used: it does not stop a process whose terminal has no controlling process.
     kill("-STOP", child.id());
     let patience = Instant::now() + Duration::from_secs(20);
     while state() != 'T' {
@@ -328,8 +328,8 @@ fn signals_stop_continue_and_end_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
-/// Runs a script through `dio run` on a terminal of its own (script(1)); gives what is written to
-/// the terminal to `answer`, which may type something.
+/// Runs a script through `dio run` on a terminal of its own (script(1)). The text that is written
+/// to the terminal is passed to `answer`, which may type something.
 fn on_terminal(
     scratch: &Scratch,
     script: &str,
@@ -380,7 +380,7 @@ fn the_terminal_is_the_commands() {
     assert_eq!(screen, "31 97\nready\ninterrupted\n");
     assert!(fs::read_to_string(scratch.at("d/tty")).unwrap().starts_with("/dev/pts/"));
     scratch.no_server_stays();
-    // Reading from it takes that the command is in the foreground.
+    // Only a foreground process can read from the terminal.
     let mut typed = false;
     let (status, screen) = on_terminal(&scratch, "echo ready; read line; echo got $line", |screen| {
         let now = !typed && screen.contains("ready");
@@ -390,7 +390,8 @@ fn the_terminal_is_the_commands() {
     assert_eq!((status, screen.as_str()), (Some(0), "ready\ngot words\n"));
 }
 
-/// What is run as a user: `dio`, where a user can run it, with a `/dev/fuse` of the given mode.
+/// Runs a script as a user, with a copy of `dio` that the user can run, and a `/dev/fuse` of the
+/// given mode.
 fn as_user(scratch: &Scratch, mode: &str, script: &str) -> Output {
     let dio = scratch.at("dio");
     if !dio.exists() && fs::hard_link(DIO, &dio).is_err() {
@@ -423,7 +424,7 @@ fn users_need_no_root() {
     scratch.no_server_stays();
 }
 
-/// Requests that were answered, in a report of `dio stat --json`.
+/// The number of answered requests of an operation, from a report of `dio stat --json`.
 fn count(report: &str, operation: &str) -> u64 {
     let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|error| panic!("{error}: {report}"));
     report["operations"][operation]["count"].as_u64().unwrap_or(0)
@@ -436,8 +437,8 @@ fn statistics_are_there_inside_and_from_outside() {
     }
     let scratch = Scratch::new();
     let inside = format!("echo x > d/file; {DIO} stat --json d; {DIO} mount -v -o remount,cio d 2>&1; {DIO} stat d");
-    // Mounts of other tests, which the command has got a copy of, would be its own when those have
-    // unmounted theirs.
+    // The command's namespace has copies of mounts of other tests. When those tests unmount, the
+    // copies would seem to be the command's own.
     let others =
         format!("findmnt -rno TARGET -t fuse.dio | grep -vF {} | xargs -r -n1 umount -l", scratch.at("").display());
     let (mut child, mut lines) = started(&scratch, &others, &format!("{inside}; echo done; read end"));
@@ -483,7 +484,7 @@ fn of_several_directories_one_is_named() {
     let output = run(&mut scratch.command(&["--dir", "e", "--", "sh", "-c", &script]));
     let writes: Vec<u64> = output.stdout.lines().map(|line| count(line, "write")).collect();
     assert_eq!(writes, [0, 1], "{output:?}");
-    // There may be mounts of others too, which it sees as well.
+    // The command may see mounts of other tests too.
     let names = ["d", "e"].map(|name| format!("'{}'", scratch.at(name).display()));
     assert!(names.iter().all(|name| output.stderr.contains(name)) && output.stderr.contains("several"), "{output:?}");
     let refused = run(&mut scratch.command(&["-o", "stats_file=/tmp/none", "--dir", "e", "true"]));
@@ -522,7 +523,7 @@ fn where_users_may_not_the_cure_is_told() {
         output.stderr.contains("/dev/fuse: Permission denied") && output.stderr.contains("chmod 666"),
         "{output:?}"
     );
-    // The limit holds in the namespace in which it is set and in those below it.
+    // The limit applies in the namespace where it is set and in all namespaces below it.
     let refused = "unshare -Ur sh -c \"echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set -all \
                    --inh-caps -all ./dio run --dir d true\"";
     let output = as_user(&scratch, "666", refused);

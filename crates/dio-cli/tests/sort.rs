@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 use crate::sort_support::{Case, GNU, case, dio};
 use dio_test::{Rng, Seed, file_systems};
 
-/// Where to run: all file systems of the tests, and memory.
+/// Directories to run in: on all file systems of the tests, and in memory.
 fn places() -> Vec<PathBuf> {
     let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
     file_systems().into_iter().map(|fs| fs.path).chain(memory).collect()
 }
 
-/// A number of any kind.
+/// A random number in any notation.
 fn number(rng: &mut Rng) -> Vec<u8> {
     let digits = |rng: &mut Rng, most: usize| -> String {
         (0..rng.range_usize(0..most)).map(|_| *rng.pick(&['0', '1', '2', '9', '5', '0'])).collect()
@@ -81,7 +81,7 @@ fn field(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Lines that are easy to get wrong.
+/// Random lines that cover difficult cases.
 fn text(rng: &mut Rng, terminator: u8) -> Vec<u8> {
     let lines = match rng.range(0..20) {
         0 => 0,
@@ -109,7 +109,7 @@ fn text(rng: &mut Rng, terminator: u8) -> Vec<u8> {
             if rng.bool(0.002) {
                 line.extend(std::iter::repeat_n(b'x', rng.range_usize(0..300_000)));
             }
-            // Units that the system's sort may be too old for.
+            // These units may be unknown to the system's sort, if it is old.
             line.iter_mut().filter(|byte| matches!(byte, b'R' | b'Q')).for_each(|byte| *byte = b'x');
             line.retain(|byte| *byte != terminator);
             if alike {
@@ -156,7 +156,7 @@ fn key(rng: &mut Rng) -> String {
     key
 }
 
-/// Flags that say in which order.
+/// Random flags that define the order.
 fn order(rng: &mut Rng) -> Vec<String> {
     let mut args = vec!["--random-source=random".to_owned()];
     let globals = letters(rng);
@@ -185,27 +185,27 @@ fn order(rng: &mut Rng) -> Vec<String> {
     args
 }
 
-/// Whether the system's sort takes all of `.a` for a suffix, as version 9.1 did, and none before or
-/// after it.
+/// Whether the system's sort takes all of `.a` for a suffix, as version 9.1 did. Versions before
+/// and after it do not.
 fn cuts_hidden_names() -> bool {
     static CUTS: OnceLock<bool> = OnceLock::new();
     *CUTS.get_or_init(|| case("-V").stdin(".a\n.0\n").run(GNU).out.starts_with(b".a"))
 }
 
-/// Takes out of a text what the system's sort has no certain order for.
+/// Replaces bytes of a text for which the order of the system's sort is not defined.
 fn tame(text: &mut [u8], order: &[String]) {
     let has = |letter: char| order.iter().any(|arg| !arg.starts_with("--") && arg.contains(letter));
     for at in 0..text.len() {
         let before = at.checked_sub(1).map_or(b' ', |before| text[before]);
-        // How NaNs compare depends on what happened to be in memory.
+        // The order of NaNs depends on the contents of uninitialised memory.
         if has('g') && at > 1 && text[at - 2..=at].eq_ignore_ascii_case(b"nan") {
             text[at] = b'x';
         }
-        // GNU sort takes the byte 128 for the separator of thousands where there is none.
+        // GNU sort takes the byte 128 for the separator of thousands in locales that have none.
         if (has('n') || has('h')) && text[at] == 0x80 {
             text[at] = b'x';
         }
-        // Folded, these are units that the system's sort may be too old for.
+        // In upper case, these are units that may be unknown to the system's sort, if it is old.
         if has('h') && has('f') && matches!(text[at], b'q' | b'r') {
             text[at] = b'x';
         }
@@ -218,7 +218,7 @@ fn tame(text: &mut [u8], order: &[String]) {
 fn random_case(rng: &mut Rng) -> Case {
     let mut order = order(rng);
     if order.iter().any(|arg| arg.contains('V')) && cuts_hidden_names() {
-        // No key may start with a point.
+        // No key may start with a period.
         order.retain(|arg| !arg.contains('.') && !arg.starts_with('+'));
     }
     let terminator = if rng.bool(0.2) { 0 } else { b'\n' };
@@ -291,7 +291,7 @@ fn random_runs() {
 #[test]
 fn wrong_command_lines() {
     for line in include_str!("sort_support/wrong.txt").lines() {
-        // Words are separated by bars, for some of them hold blanks.
+        // Arguments are separated by bars, because some of them contain blanks.
         let mut wrong = case("").file("in", "b\na\n");
         wrong.args = line.split('|').map(Into::into).collect();
         wrong.same();
@@ -427,7 +427,7 @@ fn many_files_are_merged() {
     run.arg("-s").arg("--batch-size=7").arg("-of50").same();
 }
 
-/// What the order of the older -h, -R in other locales, and numbers of old keys depend on.
+/// A random order depends only on the random source and the keys.
 #[test]
 fn an_order_at_random_is_the_same_for_the_same_source() {
     let input: String = (0..500).map(|line| format!("{} {}\n", line % 50, line)).collect();
@@ -437,7 +437,7 @@ fn an_order_at_random_is_the_same_for_the_same_source() {
             run.arg("--random-source=source").arg("in").locale(locale).same();
         }
     }
-    // Without a source, equal keys stay together in an order that changes.
+    // Without a source, equal keys are still together, in an order that differs from run to run.
     let run = case("-R -k1,1 in").file("in", &input);
     let (first, second) = (run.run(dio()).out, run.run(dio()).out);
     assert_ne!(first, second);

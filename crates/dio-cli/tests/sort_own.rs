@@ -1,5 +1,5 @@
-//! What `dio sort` does that cannot be compared with the system's sort: memory, temporary files,
-//! full disks, signals, receipts.
+//! Behaviour of `dio sort` that cannot be compared with the system's sort: memory, temporary files,
+//! full disks, signals, and receipts.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: usize = 1 << 20;
 
-/// Lines of 32 bytes in no order.
+/// Random lines of 32 bytes.
 fn lines(rng: &mut Rng, bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 32);
     while text.len() < bytes {
@@ -24,14 +24,14 @@ fn lines(rng: &mut Rng, bytes: usize) -> Vec<u8> {
     text
 }
 
-/// The same in order of bytes.
+/// The same lines, sorted by bytes.
 fn sorted(text: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
     lines.concat()
 }
 
-/// `sort` with words of arguments, in a directory.
+/// Returns a `sort` command with these arguments, in a directory.
 fn sort(args: &str, directory: &Path) -> Command {
     let mut command = Command::new(dio());
     command.args(args.split_whitespace()).current_dir(directory).env("LC_ALL", "C").env_remove("TMPDIR");
@@ -39,14 +39,15 @@ fn sort(args: &str, directory: &Path) -> Command {
     command
 }
 
-/// Most memory that the process has had in RAM so far, in bytes.
+/// The peak resident memory of the process so far, in bytes.
 fn peak(child: &Child) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim_end_matches("kB").trim().parse::<usize>().unwrap() << 10
 }
 
-/// What the program takes beside `-S`: itself, its threads' stacks, the rings of the engine.
+/// Memory of the program in addition to `-S`: its code, its threads' stacks, and the rings of the
+/// engine.
 const BESIDE: usize = 16 * MIB;
 
 #[test]
@@ -61,8 +62,8 @@ fn memory_stays_within_the_bound() {
         let mut child = sort(args, directory.path()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let mut text = vec![0; input.len()];
-        // It cannot end before the rest is read, which is more than pipes hold, and all memory that
-        // it will have it has had.
+        // The process cannot end before the rest is read, because the rest is more than pipes hold.
+        // It has reached its peak memory by then.
         let rest = text.len() - 4 * MIB;
         out.read_exact(&mut text[..rest]).unwrap();
         let peak = peak(&child);
@@ -116,7 +117,7 @@ fn full_disks_are_told_and_leave_nothing() {
     fails(&format!("-S1M -T {full} -o old in"), no_space);
     fails(&format!("-S64K -T {full} --batch-size=2 -o new in"), no_space);
     assert_eq!(fs::read(directory.path().join("old")).unwrap(), b"what was there");
-    // A new output goes again.
+    // A new output is removed again.
     fails(&format!("-o {full}/new in"), no_space);
     fails("-o /dev/full in", no_space);
     assert_eq!(names(directory.path()), ["in", "old"]);
@@ -157,7 +158,7 @@ fn a_file_that_may_not_be_written_or_read() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
         command.args(args.split(' ')).env("LC_ALL", "C").current_dir(directory.path());
         let output = command.output().unwrap();
-        // GNU's tells the name as it was called.
+        // GNU sort prints the name by which it was called.
         let told = String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "sort");
         (output.status.code(), output.stdout, told)
     };
@@ -169,12 +170,12 @@ fn a_file_that_may_not_be_written_or_read() {
     assert_eq!(fs::read(directory.path().join("readable")).unwrap(), b"b\na\n");
 }
 
-/// A sort that has written temporary files and waits for more input.
+/// Starts a sort that has written temporary files and waits for more input.
 fn waiting(args: &str, directory: &Path, rng: &mut Rng) -> Child {
     let mut child = sort(args, directory).stdin(Stdio::piped()).spawn().unwrap();
     let input = lines(rng, 4 * MIB);
     child.stdin.as_mut().unwrap().write_all(&input).unwrap();
-    // Four times what memory holds was taken: what came first is in files.
+    // It has read four times as much as its memory holds, so the first lines are in files.
     until("all is read", || crate::own::waiting(child.stdin.as_ref().unwrap()) == 0);
     child
 }
@@ -191,7 +192,7 @@ fn signals_leave_neither_temporaries_nor_a_part_of_the_output() {
                 kill_process(Pid::from_child(&child), signal).unwrap();
                 let status = child.wait().unwrap();
                 assert_eq!(status.signal(), Some(signal.as_raw()), "{output} on {}", fs.name);
-                // Nobody could take the new one away after SIGKILL; it is empty.
+                // After SIGKILL no process could remove the new output; it is empty.
                 let made = signal == Signal::KILL && output.ends_with("new");
                 let left: &[&str] = if made { &["new", "old"] } else { &["old"] };
                 assert_eq!(names(directory.path()), left, "{output} {signal:?} on {}", fs.name);
@@ -231,7 +232,7 @@ fn a_reader_that_goes_away_ends_the_run_as_it_does_other_programs() {
         drop(child.stdout.take());
         assert_eq!(child.wait().unwrap().signal(), Some(13), "{args}");
     }
-    // Where that signal is ignored, it is an error like others.
+    // If that signal is ignored, the closed pipe is an ordinary error.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' PIPE; exec \"$@\"", "sh"]).arg(dio()).arg("in").env("LC_ALL", "C");
     let mut child =
@@ -256,7 +257,7 @@ fn the_input_is_replaced_only_when_it_has_been_read() {
             assert!(output.status.success() && output.stderr.is_empty(), "{args}: {output:?}");
             assert!(fs::read(&path).unwrap() == sorted(&input), "{args} on {}", fs.name);
         }
-        // Merging reads while it writes.
+        // A merge reads while it writes.
         let twice = [sorted(&input), sorted(&input)].concat();
         let output = sort("-m -T. -o in in link", directory.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -319,7 +320,7 @@ fn locales_that_sort_otherwise_are_told() {
         }
     }
     assert_eq!(run("de_DE.UTF-8", "").out, b"B\na\nb\n");
-    // Without text to compare, its collation does not matter.
+    // If no text is compared, the collation of the locale does not matter.
     assert!(run("C", "-s -n").err.is_empty());
 }
 
@@ -338,7 +339,7 @@ fn environments_that_know_no_old_keys() {
             assert_eq!(run(dio(), set, args), run(Path::new("sort"), set, args), "{set:?} {args:?}");
         }
     }
-    // There, GNU sort takes what follows an operand for operands.
+    // In this environment GNU sort takes all arguments after an operand for operands.
     let strict = [("_POSIX2_VERSION", "200112"), ("POSIXLY_CORRECT", "1")];
     assert_eq!(run(dio(), &strict, &["+1", "in"]), run(Path::new("sort"), &strict, &["+1", "in"]));
 }

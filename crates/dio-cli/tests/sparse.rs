@@ -1,5 +1,5 @@
 //! Sparse files with extents of every size and at every alignment: each tool, the mount and striped
-//! files give back every byte, and the tools that keep holes keep them.
+//! files return every byte, and the tools that keep holes keep them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,14 +9,14 @@ use std::process::Command;
 use dio_test::{MODES, Mounted, Rng, Soak, TestFs, file_systems, is_root, skip};
 use rustix::fs::FallocateFlags;
 
-/// Holes of this many bytes in all must survive a tool that keeps holes. Smaller ones may fall to
-/// the allocation of the file system.
+/// If the holes of a file have at least this many bytes in all, a tool that keeps holes must keep
+/// them. Smaller holes may be filled by the file system's allocation.
 const HOLES_THAT_COUNT: u64 = 1 << 20;
 
-/// A file with holes, and what it must hold.
+/// A file with holes, and its expected contents.
 struct Sparse {
     contents: Vec<u8>,
-    /// Bytes that are in no extent.
+    /// Number of bytes outside of all extents.
     holes: u64,
     /// The layout, for messages.
     layout: String,
@@ -37,7 +37,7 @@ fn length(rng: &mut Rng, largest: u64) -> u64 {
 }
 
 impl Sparse {
-    /// Writes a random file; `written` is the file under a name through which bytes are written.
+    /// Makes a random file by writing to the path `written`.
     fn make(rng: &mut Rng, written: &Path) -> Sparse {
         let file = File::create(written).unwrap();
         let (mut contents, mut layout, mut at, mut holes) = (Vec::new(), String::new(), 0, 0);
@@ -61,13 +61,13 @@ impl Sparse {
         }
         for (offset, length) in extents {
             let place = offset as usize..(offset + length) as usize;
-            // What is allocated and never written, and zeros that are, are data to some and holes
-            // to others.
+            // Allocated but unwritten extents, and extents of written zeros, are data to some
+            // programs and holes to others.
             let how = rng.range(0..12);
             layout += &format!(" {offset}+{length}{}", ["u", "z"].get(how as usize).unwrap_or(&""));
             match how {
                 0 => {
-                    // Not every file system allocates.
+                    // Not every file system can allocate.
                     let _ = rustix::fs::fallocate(&file, FallocateFlags::empty(), offset, length);
                 }
                 1 => file.write_all_at(&contents[place], offset).unwrap(),
@@ -84,7 +84,7 @@ impl Sparse {
         Sparse { contents, holes, layout: format!("{end}:{layout}") }
     }
 
-    /// The file at `path` is this one, byte for byte.
+    /// Checks that the file at `path` equals this one, byte for byte.
     #[track_caller]
     fn check(&self, path: &Path, what: &str) {
         let found = fs::read(path).unwrap_or_else(|error| panic!("{what}: {}: {error}", path.display()));
@@ -93,14 +93,15 @@ impl Sparse {
         assert!(differs.is_none() && sizes.0 == sizes.1, "{what}: {differs:?}, sizes {sizes:?}, {layout}");
     }
 
-    /// The same, and most of its holes take no space.
+    /// As `check`, and also checks that most of its holes take no space.
     #[track_caller]
     fn check_with_holes(&self, path: &Path, what: &str) {
         self.check(path, what);
         let used = fs::metadata(path).unwrap().blocks() * 512;
         let bound = self.contents.len() as u64 - self.holes / 2;
         let layout = &self.layout;
-        // Extents that are small beside a block of the file system lose the holes around them.
+        // If extents are small compared with a block of the file system, the holes around them are
+        // lost.
         let dense = self.contents.len() as u64 / (layout.split(' ').count() as u64) < 3 * 65_536;
         if self.holes >= HOLES_THAT_COUNT && !dense {
             assert!(used <= bound, "{what}: {used} bytes are allocated, holes of {} bytes, {layout}", self.holes);
@@ -108,7 +109,7 @@ impl Sparse {
     }
 }
 
-/// Runs a script in which `dio` is dio.
+/// Runs a script in which `dio` is the program under test.
 #[track_caller]
 fn script(dir: &Path, text: &str) {
     let function = format!("dio() {{ {} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio"));
@@ -118,7 +119,7 @@ fn script(dir: &Path, text: &str) {
     assert!(output.status.success() && said.is_empty(), "{text}: {:?}: {said}", output.status);
 }
 
-/// A file system and a directory there with a random file `f`.
+/// A file system, and a directory on it with a random file `f`.
 fn scene(rng: &mut Rng) -> (TestFs, tempfile::TempDir, Sparse) {
     let all = file_systems();
     let fs = rng.pick(&all).clone();
@@ -127,8 +128,8 @@ fn scene(rng: &mut Rng) -> (TestFs, tempfile::TempDir, Sparse) {
     (fs, dir, sparse)
 }
 
-/// Two extents of 4 and 64 KiB, the second in the middle or at the end: what came behind the first
-/// was archived as zeros.
+/// Two extents of 4 and 64 KiB, the second in the middle or at the end. Before a fix, the data
+/// behind the first extent was archived as zeros.
 #[test]
 fn tar_archives_every_extent() {
     let mut rng = Rng::new(13);
@@ -155,8 +156,9 @@ fn tar_archives_every_extent() {
     }
 }
 
-/// bindfs passes no `lseek(2)` on, so a file there has few blocks and no holes; the kernel's answer
-/// has moved the descriptor to the end of the file, from where nothing but a hole was archived.
+/// bindfs does not pass on `lseek(2)`, so a file there has few blocks and no holes. The kernel's
+/// own answer moved the descriptor to the end of the file, and before a fix only a hole was
+/// archived from there.
 #[test]
 fn tar_archives_every_byte_where_holes_are_unknown() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
@@ -199,7 +201,8 @@ fn soak_tar_keeps_extents_and_holes() {
         let theirs = rng.pick(&["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax"]);
         let small = rng.pick(&["", "--block=64K", "--mode=cached", "--depth=1"]);
         let what = format!("{}: {ours} --format={format} {small}; {theirs}, {seed:?}", fs.name);
-        // Both begin with a file of no interest: members do not begin at blocks of memory.
+        // Both archives begin with a file that is not checked, so that the members do not begin at
+        // blocks of memory.
         script(
             dir.path(),
             &format!(
@@ -214,7 +217,8 @@ fn soak_tar_keeps_extents_and_holes() {
         for (name, by) in [("b/f", "by dio"), ("c/f", "GNU's archive by dio")] {
             sparse.check_with_holes(&dir.path().join(name), &format!("{by}, {what}"));
         }
-        // What xfs allocates beyond the end, for a file that grows, stays in GNU's holes.
+        // For a file that grows, xfs allocates space beyond the end, which stays in the holes that
+        // GNU tar leaves.
         let by_gnu = format!("extracted by GNU, {what}");
         match fs.name.as_str() {
             "xfs" => sparse.check(&dir.path().join("a/f"), &by_gnu),
@@ -292,8 +296,8 @@ fn soak_a_mount_keeps_extents() {
         let what = format!("{}, {mode}, {seed:?}", system.name);
         let at = mounted.path();
         let through = Sparse::make(rng, &at.join("through"));
-        // What is written behind is neither a hole nor missing: these run before anything is closed
-        // for good or synced.
+        // Bytes that are held back are neither holes nor missing. So the script runs before any
+        // file is finally closed or synced.
         let text = "for f in below through; do
                 dio tar -cSf $f.ours $f; tar -cSf $f.theirs $f
                 dio tar --hole-detection=raw -cf $f.raw $f

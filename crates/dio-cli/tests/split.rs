@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use crate::split_support::{Case, From, case};
 use dio_test::{Rng, Seed, file_systems};
 
-/// Where to run: all file systems of the tests, and memory.
+/// Directories to run in: on all file systems of the tests, and in memory.
 fn places() -> Vec<PathBuf> {
     let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
     file_systems().into_iter().map(|fs| fs.path).chain(memory).collect()
 }
 
-/// Inputs that are easy to get wrong.
+/// Random inputs that cover difficult cases.
 fn input(rng: &mut Rng, separator: u8) -> Vec<u8> {
     let length = match rng.range(0..10) {
         0 => 0,
@@ -37,7 +37,7 @@ fn input(rng: &mut Rng, separator: u8) -> Vec<u8> {
     bytes
 }
 
-/// A number that makes at most some hundred outputs.
+/// A number that leads to at most some hundred outputs.
 fn enough(rng: &mut Rng, length: usize, outputs: usize) -> u64 {
     let least = (length / outputs).max(1) as u64;
     match rng.range(0..4) {
@@ -96,13 +96,14 @@ fn random_case(rng: &mut Rng) -> Case {
     add(0.1, "--numeric-suffixes=7");
     add(0.05, "--hex-suffixes=1");
     if !extracts && rng.bool(0.3) {
-        // Commands that print, or fail, do so in an order of their own if several run, and beside
-        // what --verbose says.
+        // If several commands run, their output and their failures come in an undefined order, also
+        // relative to the output of --verbose.
         let quiet = ["cat >$FILE.f", "head -c3 >$FILE.f; exec cat >/dev/null", "true", "head -c 3 >$FILE.f"];
         let loud = ["cat", "wc -c", "exit 3", "kill -9 $$", "head -n1; exit 1", "cat >$FILE; kill $$", "echo $FILE"];
         let verbose = case.args.iter().any(|arg| arg == "--verbose");
-        // In turns, GNU takes the errno of an earlier write for that of this one: whether a command
-        // that has ended keeps the others from their lines depends on when it ended.
+        // With `r/`, GNU split uses the errno of an earlier write for a later one. So whether a
+        // command that has ended prevents other commands from getting their lines depends on
+        // timing.
         let choices = match (in_turn, verbose) {
             (true, _) => quiet.len() - 1,
             (false, true) => quiet.len(),
@@ -131,13 +132,13 @@ fn random_runs() {
 #[test]
 fn wrong_command_lines() {
     for line in include_str!("split_support/wrong.txt").lines() {
-        // Words are separated by bars, for some of them hold blanks.
+        // Arguments are separated by bars, because some of them contain blanks.
         let mut wrong = case("", "a\nb\nc\n").from(From::Redirected);
         wrong.args = line.split('|').map(|word| word.replace("\\n", "\n").into()).collect();
         wrong.same();
         wrong.locale("C").same();
     }
-    // Which of several mistakes is told is not GNU's.
+    // If there are several mistakes, dio and GNU split may report different ones.
     for line in ["-b 0 --foo", "--foo -b 0", "-0 -b x", "-b x -0", "-b 3 -l x -Z", "-a x --lines", "--num -t ab - y z"]
     {
         let wrong = case(line, "a\nb\nc\n").from(From::Redirected);
@@ -154,7 +155,7 @@ fn bytes_that_are_no_text() {
     for locale in ["C", "C.UTF-8"] {
         case("-b", "abc").arg(raw(b"\xff\x01")).locale(locale).same();
         case("-t", "abc").arg(raw(b"\xff")).locale(locale).same();
-        // GNU split 9.1 takes no separator of 128 and above for what it is, and cuts at newlines
+        // GNU split 9.1 does not accept bytes from 128 on as separators, and cuts at newlines
         // instead.
         let cut = case("-l1", b"a\xffb").arg(raw(b"-t\xff")).locale(locale).run(crate::split_support::dio());
         assert_eq!(cut.files["xaa".as_ref() as &std::ffi::OsStr], b"a\xff");
@@ -233,7 +234,7 @@ fn names_run_out_or_grow() {
     for args in
         ["-1", "-1 -d", "-1 -x", "-1 -a2", "-1 -a2 -d", "-1 --numeric-suffixes=95", "-1 -a0", "-1 -a3 -x", "-nr/2000"]
     {
-        // Thousands of files: quick in memory.
+        // This makes thousands of files, which is fast in memory.
         let place = places().pop().unwrap();
         Case { place, ..case(args, &lines) }.same();
     }

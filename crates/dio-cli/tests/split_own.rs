@@ -1,5 +1,5 @@
-//! What `dio split` does that cannot be compared with the system's split: full disks, receipts,
-//! pauses of the input.
+//! Behaviour of `dio split` that cannot be compared with the system's split: full disks, receipts,
+//! and pauses of the input.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use dio_test::{MemoryGroup, Rng, Seed, file_systems};
 
 const MIB: u64 = 1 << 20;
 
-/// Lines of text that cannot be mistaken for each other.
+/// Lines of text, each of which is unique.
 fn lines(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 20);
     let mut number = 0;
@@ -23,7 +23,7 @@ fn lines(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// The outputs of a directory, joined in the order of their names.
+/// The outputs in a directory, joined in the order of their names.
 fn joined(directory: &Path) -> Vec<u8> {
     let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b"x"));
@@ -64,8 +64,8 @@ fn a_full_disk_is_told_of_the_first_output_that_it_cut_short() {
         let name = told.strip_prefix("split: ").and_then(|rest| rest.strip_suffix(": No space left on device\n"));
         let name = name.unwrap_or_else(|| panic!("{args:?}: {told}"));
         if !args[1].starts_with('r') {
-            // All before the one that is named are complete, and it is not; others may have been
-            // written meanwhile.
+            // All outputs before the named one are complete, and the named one is not. Later ones
+            // may have been written meanwhile.
             let mut at = 0;
             for path in sorted(&disk.path).into_iter().take_while(|path| path.file_name().unwrap() != name) {
                 let bytes = fs::read(path).unwrap();
@@ -102,7 +102,7 @@ fn a_directory_that_may_not_be_written() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(directory.path(), mode).unwrap();
         let output = command.output().unwrap();
-        // GNU's tells the name as it was called.
+        // GNU split prints the name by which it was called.
         (output.status.code(), String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "split"))
     };
     let (code, told) = run(Path::new(env!("CARGO_BIN_EXE_dio")));
@@ -276,7 +276,7 @@ fn more_than_fits_into_memory() {
         if !args.starts_with("-nr") {
             assert!(joined(directory.path()) == input, "{args}");
         } else {
-            // Line by line from each in turn.
+            // The outputs get one line each in turn.
             let files: Vec<Vec<u8>> = outputs.iter().map(|path| fs::read(path).unwrap()).collect();
             for (number, line) in input.chunks(16).enumerate() {
                 let at = number / files.len() * 16;

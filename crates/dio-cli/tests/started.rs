@@ -1,4 +1,5 @@
-//! What a process is started with: standard streams that are closed, SIGPIPE ignored, a locale.
+//! The environment in which a process is started: closed standard streams, SIGPIPE ignored, a
+//! locale.
 
 use std::fs;
 use std::path::Path;
@@ -23,9 +24,9 @@ fn bash(dir: &Path, script: &str, locale: &str) -> Output {
     Command::new("bash").args(["-c", script]).current_dir(dir).env("LC_ALL", locale).output().unwrap()
 }
 
-/// Runs `script`, in which `@` stands before the tool's name, with the system's tools and with
-/// dio's, and expects the same output, status and first line of messages: GNU's second one tells
-/// the same of closing the stream.
+/// Runs `script`, in which `@` marks the names of tools, with the system's tools and with dio's,
+/// and checks that output, status and the first line of messages are the same. The second line of
+/// GNU's messages repeats the error when the stream is closed.
 #[track_caller]
 fn same(script: &str, locale: &str) {
     let dir = place();
@@ -51,7 +52,7 @@ fn standard_output_that_is_closed_takes_nothing() {
         "@tee --output-error=exit copy <text >&-",
         "@md5sum text >&-",
         "@md5sum none >&-",
-        // GNU goes on checking, which nobody can see.
+        // GNU md5sum continues the check, which has no visible effect.
         "@md5sum -c list >&- 2>/dev/null",
         "@md5sum --status -c list >&-",
         "@sort /dev/null >&-",
@@ -60,7 +61,7 @@ fn standard_output_that_is_closed_takes_nothing() {
         "@sort /dev/null 1<text",
         "@sort -c text >&-",
         "@sort -ocopy text >&-; cat copy",
-        // GNU tells which call of the C library failed.
+        // GNU sort prints which call of the C library failed.
         "@sort text >&- 2>/dev/null",
         "@sort -m text 1<text 2>/dev/null",
     ] {
@@ -75,7 +76,7 @@ fn standard_input_that_is_closed_is_not_empty() {
     {
         same(script, "C");
     }
-    // Nobody asks for it.
+    // These commands do not read standard input.
     same("@cat text <&-", "C");
     same("@md5sum text <&-", "C");
 }
@@ -85,7 +86,7 @@ fn a_closed_pipe_is_an_error_where_sigpipe_is_ignored() {
     for script in [
         "(trap '' PIPE; @cat large; echo $? >&2) | true",
         "(trap '' PIPE; @cat -n large; echo $? >&2) | true",
-        // GNU does not say why.
+        // GNU md5sum does not print the reason.
         "(trap '' PIPE; while printf x 2>/dev/null; do sleep 0.02; done; @md5sum text 2>/dev/null; echo $? >&2) | true",
         "(trap '' PIPE; @tee copy <large; echo $? >&2) | true; cksum <copy",
         "(trap '' PIPE; @dd if=large bs=64k 2>/dev/null; echo $? >&2) | true",
@@ -112,7 +113,7 @@ fn messages_that_cannot_be_written_make_a_run_fail() {
     for script in [
         "@dd if=text of=copy SAY",
         "@dd if=/dev/null of=/dev/null SAY",
-        // Nothing is to be said.
+        // There is no message to print.
         "@dd if=text of=copy status=none SAY",
         "@cat text SAY",
         "@cp -v text copy SAY",

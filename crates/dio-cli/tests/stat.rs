@@ -1,4 +1,5 @@
-//! `dio stat` against a server without a mount: a directory of any file system has a device number.
+//! `dio stat` against a server without a mount: a directory of any file system has a device number,
+//! by which the server is found.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Fake {
         Fake { dir, stats, control }
     }
 
-    /// One read of 1 MiB and three blocks of 2 ms.
+    /// Counts one read of 1 MiB and three waits of 2 ms.
     fn work(&self) {
         let file = self.stats.file(7, "tables/users.ibd");
         let _timer = self.stats.begin(Operation::Read);
@@ -187,7 +188,7 @@ fn the_end_of_the_server_ends_it() {
     let fake = Fake::start();
     let mut command = fake.command(&["--json", "--interval", "0.02"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It has connected when it has said something.
+    // The command has connected when it has printed a report.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
     drop(fake.control);

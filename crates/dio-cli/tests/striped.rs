@@ -1,5 +1,5 @@
-//! Every tool on a striped file against the same on a plain one: output, status and contents, byte
-//! for byte.
+//! Every tool on a striped file is compared with the same tool on a plain file: output, status and
+//! contents, byte for byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::striped_support::{Pair, dio, good, lines, script};
 use dio_test::file_systems;
 use serde_json::Value;
 
-/// Runs scripts on all file systems, each on one of them.
+/// Distributes scripts over all file systems: each script runs on one of them.
 fn by_turns(size: usize, scripts: &[&str]) {
     let pairs: Vec<Pair> = file_systems().iter().map(|fs| Pair::on(fs, &lines(size))).collect();
     scripts.iter().zip(pairs.iter().cycle()).for_each(|(text, pair)| pair.same(text));
@@ -147,8 +147,8 @@ fn stripes_are_set_shown_checked_and_removed() {
     }
 }
 
-/// Owner, permissions and times that a copy keeps are those of the objects too: who may read the
-/// one may read the other.
+/// When a copy keeps owner, permissions and times, its objects get them too, so that the same users
+/// may read the file and its objects.
 #[test]
 fn a_copy_with_all_attributes_gives_them_to_the_objects() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -172,8 +172,8 @@ fn a_copy_with_all_attributes_gives_them_to_the_objects() {
     pair.same("md5sum file");
 }
 
-/// A copy that appears as a whole takes the place of a striped file with the same stripes; the old
-/// bytes go.
+/// An atomic copy replaces a striped file by a new one with the same stripes; the old objects are
+/// removed.
 #[test]
 fn an_atomic_copy_replaces_a_striped_file_by_one() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -188,7 +188,7 @@ fn an_atomic_copy_replaces_a_striped_file_by_one() {
     assert!(before.layout == after.layout && before.targets == after.targets && before.id != after.id);
     assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
     assert_eq!(fs::read_dir(dir.join("striped")).unwrap().count(), 1);
-    // What fails when its target is there already leaves nothing.
+    // A copy that fails because an object exists already leaves no file.
     good(dir, &["stripe", "set", "-t", "striped", "bad"]);
     let object = &dio::stripe::inspect(dir.join("bad")).unwrap().unwrap().objects[0].path;
     fs::write(object, lines(5000)).unwrap();
@@ -198,7 +198,8 @@ fn an_atomic_copy_replaces_a_striped_file_by_one() {
     pair.same("md5sum file");
 }
 
-/// Archives are unpacked over striped files, and added to them, without harm to the descriptor.
+/// Archives are extracted over striped files, and appended to in striped files, without harm to the
+/// descriptor.
 #[test]
 fn archives_over_and_in_striped_files() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -213,8 +214,7 @@ fn archives_over_and_in_striped_files() {
     assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
 }
 
-/// Programs that append at the same time, in many small pieces and in few large ones: no byte of
-/// anybody is lost.
+/// Programs append at the same time, in many small pieces and in few large ones: no byte is lost.
 #[test]
 fn who_append_at_the_same_time_overwrite_nothing() {
     for fs in file_systems() {
@@ -238,8 +238,8 @@ fn who_append_at_the_same_time_overwrite_nothing() {
     }
 }
 
-/// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor
-/// is no source for it.
+/// Every operation that removes or replaces the name of a striped file also removes its objects. A
+/// copy of its descriptor is not accepted as a source for the file.
 #[test]
 fn what_is_removed_or_replaced_leaves_no_object() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -257,7 +257,7 @@ fn what_is_removed_or_replaced_leaves_no_object() {
         "mkdir in; mv file in; tar -cf ../out.tar --remove-files in; test ! -e in; tar -tf ../out.tar",
     ];
     if !rustix::process::geteuid().is_root() {
-        // Root may write to it all the same.
+        // Root can write to the file in spite of its permissions.
         ways.push("chmod 444 file; cp -f ../other file; cmp file ../other");
     }
     for way in ways {
@@ -278,7 +278,7 @@ fn what_is_removed_or_replaced_leaves_no_object() {
     pair.same("md5sum file");
 }
 
-/// What the page cache holds of a striped file is what it holds of its objects.
+/// The resident pages of a striped file are those of its objects.
 #[test]
 fn pages_of_all_objects_are_counted_and_dropped() {
     let systems = file_systems();
@@ -298,7 +298,7 @@ fn pages_of_all_objects_are_counted_and_dropped() {
     assert_eq!(after["files"][0]["resident_pages"], 0, "{after}");
 }
 
-/// Digests of objects find what their headers cannot tell.
+/// Digests of objects detect damage that their headers do not show.
 #[test]
 fn digests_tell_changed_bytes_by_the_object() {
     let pair = Pair::on(&file_systems()[0], &lines(700_000));
@@ -320,8 +320,8 @@ fn digests_tell_changed_bytes_by_the_object() {
     assert!(checked.status.code() == Some(1) && checked.stderr.contains("not in the list"), "{checked:?}");
 }
 
-/// Making a striped file is killed at any moment: the name is free, that of the empty file, or that
-/// of the whole striped file, and objects that are left are found.
+/// The creation of a striped file is killed at a random moment. Then the name is free, or is that
+/// of the empty file or of the whole striped file; and all objects that are left are found.
 #[test]
 fn a_killed_creation_leaves_the_name_as_it_was_or_the_file() {
     let pair = Pair::on(&file_systems()[0], b"");
@@ -346,7 +346,7 @@ fn a_killed_creation_leaves_the_name_as_it_was_or_the_file() {
         }
     }
     good(dir, &["stripe", "orphans", "--age", "0", "--heads", ".", "--rm", "--yes", "a", "b", "c"]);
-    // Those of the file of the pair.
+    // The objects of the pair's own file.
     assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = names.filter(|name| name.as_encoded_bytes().starts_with(b".dio-")).collect();
@@ -416,21 +416,21 @@ fn files_are_migrated_under_their_name() {
     assert_eq!(modified("striped/file"), before);
     pair.same("md5sum file");
 
-    // What an interrupted attempt has left is taken away.
+    // The remains of an interrupted migration are removed.
     good(dir, &["stripe", "set", "-t", "a,b", "striped/.file.dio-migrate"]);
     good(dir, &["cp", "contents", "striped/.file.dio-migrate"]);
     good(dir, &["stripe", "migrate", "-t", "a", "striped/file"]);
     assert_eq!((shown(), objects()), ((1 << 20, 1), [1, 0, 0]));
     pair.same("md5sum file");
 
-    // An ordinary file becomes striped, and keeps its permissions.
+    // A plain file becomes striped, and keeps its permissions.
     good(dir, &["stripe", "migrate", "-S", "4K", "-t", "a,b", "plain/file"]);
     good(dir, &["cp", "plain/file", "back"]);
     assert!(fs::read(dir.join("back")).unwrap() == whole);
     assert_eq!(fs::read_dir(dir.join("plain")).unwrap().count(), 1);
     good(dir, &["stripe", "rm", "plain/file"]);
 
-    // Nobody may write meanwhile; a failure leaves everything as it was.
+    // No program may write during a migration. A failure leaves everything as it was.
     let writer = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap();
     let refused = dio(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
     assert!(refused.status.code() == Some(1) && refused.stderr.contains("open for writing"), "{refused:?}");
@@ -451,8 +451,8 @@ fn files_are_migrated_under_their_name() {
     assert!(fs::read(dir.join("back")).unwrap() == whole);
 }
 
-/// A file that somebody has open for writing is not moved, although he does nothing; nor a copy of
-/// a descriptor.
+/// A file that another program has open for writing is not moved, even if that program does
+/// nothing. A copy of a descriptor is not moved either.
 #[test]
 fn a_file_that_somebody_may_write_to_is_not_migrated() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -507,8 +507,8 @@ fn a_killed_migration_loses_nothing() {
     assert!(fs::read(dir.join("back")).unwrap() == whole);
 }
 
-/// Several migrations of one file at once, ordinary or striped: at least one does it, and the bytes
-/// are there.
+/// Several migrations of one plain or striped file run at the same time: at least one succeeds, and
+/// the bytes are there.
 #[test]
 fn of_several_who_migrate_a_file_one_does() {
     let pair = Pair::on(&file_systems()[0], &lines(3_000_000));

@@ -1,11 +1,11 @@
-//! Commands that make, fill, move, lengthen, cut off, adopt and remove striped files, stopped at
-//! every system call that changes something: by a kill just before it, or by an error from it. What
-//! the name leads to then, what is left, that all of that is found, and that the same command
-//! helps.
+//! Commands that make, fill, move, lengthen, truncate, adopt and remove striped files are stopped
+//! at every system call that changes something: by a kill just before it, or by an error from it.
+//! The tests check what the name leads to then, what is left, that everything that is left is
+//! found, and that repeating the command helps.
 //!
-//! How the calls are found and hit is strace(1)'s: a first run counts them, and each later one dies
-//! at one of them. A kill leaves what was written; a power cut does not, so some of those that are
-//! killed have the file systems stopped too.
+//! strace(1) finds the calls and stops the command: a first run counts the calls, and each later
+//! run is stopped at one of them. A kill does not lose what was written, but a power cut does, so
+//! in some runs the kill is followed by a shutdown of the file systems.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -19,38 +19,39 @@ use dio_test::{Output, Rng, Seed};
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// Calls that change something; of those that open files, only what makes one counts.
+/// Calls that change something. Of the calls that open files, only those that create one count.
 const CHANGES: &str = "openat,write,pwrite64,pwritev,pwritev2,ftruncate,fallocate,fsync,fdatasync,rename,renameat,renameat2,\
     link,linkat,unlink,unlinkat,fchown,fchownat,fchmod,chmod,fchmodat,utimensat";
 
-/// Calls of each command that are tried, each with a kill and with an error; more with
-/// `DIO_TEST_CASES`.
+/// Number of calls of each command that are tried, each with a kill and with an error.
+/// `DIO_TEST_CASES` sets another number.
 fn cases() -> usize {
     std::env::var("DIO_TEST_CASES").ok().map_or(5, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
 
-/// A command, and what it does to a file.
+/// A command, and its effect on a file.
 #[derive(Clone)]
 struct Scene {
     command: &'static str,
-    /// The file.
+    /// Name of the file.
     name: &'static str,
-    /// Makes what the command finds.
+    /// Prepares the directory for the command.
     prepare: fn(&Path),
-    /// What the name leads to before, and after; `None` when it is free.
+    /// The contents of the file before and after the command; `None` if the name is free.
     old: Option<Vec<u8>>,
     new: Option<Vec<u8>>,
-    /// A size between the two may be left, with the bytes of the longer one.
+    /// A stopped command may leave any size between the two, with the bytes of the longer contents.
     between: bool,
-    /// Whether there is more to do when it has been stopped.
+    /// Whether the command has to be repeated after it was stopped.
     again: fn(&Path) -> bool,
-    /// An error leaves no objects behind.
+    /// After an error, no objects are left.
     tidy: bool,
-    /// What it has done is durable.
+    /// The effect of the command is durable when it has ended.
     durable: bool,
 }
 
-/// The call at which a command is stopped: which one of that name in one thread.
+/// The call at which a command is stopped: its name, and its number among the calls of that name in
+/// one thread.
 type Point = (String, usize);
 
 /// How a command is stopped.
@@ -60,7 +61,7 @@ enum Stop {
     Error,
 }
 
-/// Bytes of the files.
+/// Random contents for a file.
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     Rng::new(seed).bytes(len)
 }
@@ -80,7 +81,7 @@ fn is_plain(path: &Path) -> bool {
     dio_stripe::descriptor_at(path).is_none()
 }
 
-/// Commands after which there is another file, or none.
+/// Commands after which there is another file, or no file.
 fn making_and_removing() -> Vec<Scene> {
     let base = Scene {
         command: "stripe set -S 16K -c 3 -t a,b file",
@@ -139,7 +140,7 @@ fn moving() -> Vec<Scene> {
     vec![Scene { prepare: plain, command: "stripe migrate -S 32K -c 3 -t b,c file", ..base.clone() }, base]
 }
 
-/// Commands that make a file longer or shorter.
+/// Commands that lengthen or shorten a file.
 fn resizing() -> Vec<Scene> {
     let to = |len: usize| {
         let mut all = bytes(1, 300_000);
@@ -186,18 +187,18 @@ fn resizing() -> Vec<Scene> {
     ]
 }
 
-/// Runs the command of a scene in a directory; its output, and the calls that it made.
+/// Runs the command of a scene in a directory. Returns its output, and a trace of its calls.
 fn trace(scene: &Scene, dir: &Path, inject: Option<&str>) -> (Output, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-e", &format!("trace={CHANGES}"), "-o"]).arg(log.path());
     strace.args(inject.map(|inject| format!("--inject={inject}"))).arg(DIO).args(scene.command.split(' '));
-    // Of io_uring's requests strace sees nothing.
+    // strace does not show the requests of io_uring.
     let output = dio_test::run(strace.current_dir(dir).env("DIO_ENGINE", "blocking"));
     (output, fs::read_to_string(log).unwrap())
 }
 
-/// The calls in a trace at which something changes.
+/// The calls in a trace that change something.
 fn points(trace: &str) -> BTreeSet<Point> {
     let (mut made, mut points) = (HashMap::new(), BTreeSet::new());
     for line in trace.lines() {
@@ -215,7 +216,8 @@ fn points(trace: &str) -> BTreeSet<Point> {
     points
 }
 
-/// What a name leads to, `None` when it is free. A striped file that cannot be opened is a failure.
+/// The contents of the file at `path`, or `None` if there is no file. If a striped file cannot be
+/// opened, the test fails.
 #[track_caller]
 fn found(path: &Path, context: &str) -> Option<Vec<u8>> {
     if !path.exists() {
@@ -232,8 +234,8 @@ fn files_in(dir: &Path) -> BTreeSet<PathBuf> {
     entries.filter(|entry| entry.file_type().unwrap().is_file()).map(|entry| entry.path()).collect()
 }
 
-/// Everything in the targets that no file in the directory leads to, and what a migration has left
-/// beside the file, where an object says where that is.
+/// Everything in the targets that belongs to no file in the directory, and the remains of a
+/// migration beside the file, if an object names them.
 fn without_a_file(dir: &Path) -> BTreeSet<PathBuf> {
     let moving = |name: &PathBuf| name.to_str().unwrap().ends_with(".dio-migrate");
     let unfinished = |name: &PathBuf| name.to_str().unwrap().ends_with(".new") || moving(name);
@@ -252,12 +254,12 @@ fn dio(dir: &Path, line: &str) -> Output {
     dio_test::run(Command::new(DIO).args(line.split(' ')).current_dir(dir))
 }
 
-/// Where commands are stopped.
+/// The file systems on which commands are stopped.
 enum Place {
-    /// On one file system.
+    /// A single file system.
     One(dio_test::TestFs),
-    /// Files and the first target on one, the other targets on another, and the power can be cut on
-    /// both.
+    /// Two volumes: the files and the first target are on the first one, the other targets on the
+    /// second one. The power can be cut on both.
     Two(Volume, Volume),
 }
 
@@ -268,7 +270,8 @@ impl Place {
         Some(Place::Two(ext4, xfs))
     }
 
-    /// Does something in a new directory with directories for targets, and removes all of it.
+    /// Calls `work` in a new directory with directories for targets, and removes all of it
+    /// afterwards.
     fn with(&self, work: impl FnOnce(&Path)) {
         let (heads, others) = match self {
             Place::One(fs) => (&fs.path, None),
@@ -294,7 +297,7 @@ impl Place {
         matches!(self, Place::Two(..))
     }
 
-    /// Has everything durable.
+    /// Makes everything durable.
     fn sync(&self) {
         if let Place::Two(one, other) = self {
             for volume in [one, other] {
@@ -303,7 +306,7 @@ impl Place {
         }
     }
 
-    /// Cuts the power, where it can be cut.
+    /// Cuts the power, if that is possible.
     fn cut_power(&self) {
         if let Place::Two(one, other) = self {
             [one, other].into_iter().for_each(Volume::shut_down);
@@ -313,7 +316,7 @@ impl Place {
 }
 
 impl Scene {
-    /// Judges what a stopped command has left, and repeats it.
+    /// Checks what a stopped command has left, and repeats the command.
     fn judge(&self, dir: &Path, output: &Output, (error_of, power): (Option<&str>, bool), context: &str) {
         let context = &format!("{context}, {}", output.stderr.trim_end());
         let path = dir.join(self.name);
@@ -332,11 +335,11 @@ impl Scene {
         let listed = dio(dir, "stripe orphans --age 0 a b c");
         let shown = listed.stdout.lines().filter(|line| line.starts_with("  "));
         let shown = shown.map(|line| PathBuf::from(line.rsplit(' ').next().unwrap()));
-        // A descriptor that has not got its name is no object.
+        // A descriptor that does not have its final name yet is no object.
         let shown: BTreeSet<PathBuf> = shown.filter(|path| path.extension().is_none_or(|end| end != "new")).collect();
         assert_eq!(shown, left, "{context}: what 'orphans' finds, and what there is");
         assert_eq!(listed.status.success(), left.is_empty(), "{context}: {listed:?}");
-        // Where it is not certain that the old name is gone for good, the old objects stay.
+        // If it is not certain that the removal of the old name is durable, the old objects stay.
         let unsure = |call: &str| call == "fsync" && self.command.contains("migrate");
         if self.tidy && error_of.is_some_and(|call| !call.starts_with("unlink") && !unsure(call)) {
             assert!(left.is_empty(), "{context}: the error leaves {left:?}");
@@ -356,7 +359,7 @@ impl Scene {
         assert_eq!(rest, Vec::<PathBuf>::new(), "{context}: beside the file");
     }
 
-    /// The calls at which the command changes something, when nothing stops it.
+    /// The calls at which the command changes something, found in a run that is not stopped.
     fn points(&self, place: &Place) -> Vec<Point> {
         let mut all = BTreeSet::new();
         place.with(|dir| {
@@ -369,7 +372,7 @@ impl Scene {
             all = points(&calls);
         });
         println!("'{}' changes something by {} calls", self.command, all.len());
-        // Of calls that several threads make, each number counts once.
+        // If several threads make the same call, each number counts once.
         assert!(all.len() > 1, "{all:?}");
         all.into_iter().collect()
     }
@@ -383,8 +386,8 @@ impl Scene {
             let (output, _) = trace(self, dir, Some(&format!("{call}:{how}:when={number}")));
             let context = format!("{}: '{}', {stop:?} at {call} {number}", dir.display(), self.command);
             let killed = output.status.signal() == Some(9);
-            // How many requests which thread gets is different every time, and other file systems
-            // need fewer calls, so it may have come through.
+            // The number of requests of each thread differs from run to run, and other file systems
+            // need fewer calls, so the command may have ended before the call.
             assert!(stop == Stop::Error || killed || output.status.success(), "{context}: {output:?}");
             place.cut_power();
             self.judge(dir, &output, ((stop == Stop::Error).then_some(call), place.has_power()), &context);
@@ -436,8 +439,8 @@ fn resizing_a_file_is_stopped_at_each_call() {
     stop_at_each(&resizing());
 }
 
-/// The process is killed, and then the power is cut: what had not been synced is gone, on each of
-/// the file systems up to another moment.
+/// The process is killed, and then the power is cut: what had not been synced is gone, up to a
+/// different moment on each file system.
 #[test]
 fn the_power_is_cut_at_each_call() {
     let Some(place) = can_trace().then(Place::two).flatten() else { return };

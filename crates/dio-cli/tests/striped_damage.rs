@@ -1,5 +1,5 @@
-//! What the commands say of damaged striped files: which object is wrong, with status 1 and no
-//! bytes that are not the file's; and that none of them makes it worse.
+//! How the commands treat damaged striped files: they name the wrong object, end with status 1, and
+//! return no bytes of anything but the file; and no command makes the damage worse.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,13 +16,13 @@ fn objects(dir: &Path, file: &str) -> Vec<PathBuf> {
     dio::stripe::inspect(dir.join(file)).unwrap().unwrap().objects.into_iter().map(|object| object.path).collect()
 }
 
-/// Of each object, and of the descriptor.
+/// The contents of each object and of the descriptor.
 fn all_bytes(dir: &Path, objects: &[PathBuf]) -> Vec<Vec<u8>> {
     let all = objects.iter().cloned().chain([dir.join(FILE)]);
     all.map(|path| fs::read(path).unwrap_or_default()).collect()
 }
 
-/// Command lines of every tool that reads or writes files, each with the striped file.
+/// Command lines of every tool that reads or writes files, each with the striped file as `F`.
 fn command_lines() -> Vec<Vec<String>> {
     let lines = [
         "cat F",
@@ -75,8 +75,8 @@ fn command_lines() -> Vec<Vec<String>> {
     lines.iter().map(|line| line.split(' ').map(word).collect()).collect()
 }
 
-/// Every command answers with a status that is not 0 and names the object, and its own; nothing is
-/// changed, and nothing copied.
+/// Checks that every command ends with a status other than 0, with a message that starts with its
+/// own name and names the object, and that nothing is changed or copied.
 #[track_caller]
 fn all_refuse(dir: &Path, named: &str) {
     let objects = objects(dir, FILE);
@@ -91,7 +91,8 @@ fn all_refuse(dir: &Path, named: &str) {
             });
             let output = dio(dir, &args.iter().map(String::as_str).collect::<Vec<_>>());
             let told = output.stderr.contains(named) || args[0] == "stripe" && output.stdout.contains(named);
-            // An archive has the header of the file, and zeros for its bytes, as GNU's.
+            // As with GNU tar, an archive has the header of the file, and zeros in place of its
+            // bytes.
             let copied = fs::read(dir.join("out")).unwrap_or_default();
             let copied =
                 copied.windows(64).any(|some| some == &lines(1000)[..64]) && !args.contains(&"-czf".to_owned());
@@ -117,7 +118,7 @@ fn every_command_names_an_object_that_is_cut_off_old_swapped_or_missing() {
     let (name, whole) = (object.to_str().unwrap(), fs::read(&object).unwrap());
     fs::OpenOptions::new().write(true).open(&object).unwrap().set_len(100_000).unwrap();
     all_refuse(dir, name);
-    // What it is said to hold is what it held.
+    // The recorded size is the size that the file had.
     let shown = dio(dir, &["stripe", "show", "--json", FILE]).stdout;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown[0]["bytes"].as_u64(), Some(lines(900_000).len() as u64), "{shown}");
@@ -125,27 +126,27 @@ fn every_command_names_an_object_that_is_cut_off_old_swapped_or_missing() {
     assert!(told.stderr.contains("was cut off: it is 100000 bytes long") && !told.stdout.contains("OK"), "{told:?}");
     fs::write(&object, &whole).unwrap();
     assert_eq!(good(dir, &["stripe", "check", FILE]).stdout, format!("{FILE}: OK\n"));
-    // Yesterday's, of the same length.
+    // An older object of the same length.
     good(dir, &["dd", "if=/dev/zero", &format!("of={FILE}"), "bs=4096", "count=1", "conv=notrunc", "status=none"]);
     let today = fs::read(&object).unwrap();
     fs::write(&object, &whole).unwrap();
     all_refuse(dir, name);
-    // Another one of the same file.
+    // Another object of the same file.
     fs::write(&object, fs::read(&objects(dir, FILE)[0]).unwrap()).unwrap();
     all_refuse(dir, name);
     fs::remove_file(&object).unwrap();
     all_refuse(dir, name);
     fs::write(&object, &today).unwrap();
     good(dir, &["stripe", "check", FILE]);
-    // Who wants what is left takes it.
+    // A forced repair keeps what is left.
     fs::write(&object, &whole[..100_000]).unwrap();
     let forced = good(dir, &["stripe", "check", "--repair", "--force", FILE]);
     assert!(forced.stdout.contains("what was left of it is the file"), "{forced:?}");
     good(dir, &["cat", FILE]);
 }
 
-/// Who replaces the whole file needs nothing of what it holds: it gets new objects, and the old
-/// ones go with it, unless one of them is not its own.
+/// A command that replaces the whole file does not need the old contents: it makes new objects, and
+/// the old ones are removed with the file, unless one of them belongs to another file.
 #[test]
 fn a_damaged_file_can_be_replaced_as_a_whole() {
     let pair = Pair::on(&file_systems()[0], &lines(300_000));
@@ -186,7 +187,8 @@ fn a_bad_byte_in_a_descriptor_does_not_make_it_an_ordinary_file() {
         }
         assert!(fs::read(dir.join("out")).unwrap_or_default().is_empty());
     }
-    // What another program appends is told, and can be taken off.
+    // If another program appends to the descriptor, an error says so, and the appended text can be
+    // removed.
     for more in ["x\n", "a longer line, as a log has them, of a program that knows nothing of stripes\n"] {
         fs::write(dir.join(FILE), [&sound[..], more.as_bytes()].concat()).unwrap();
         for args in command_lines() {
@@ -223,7 +225,7 @@ fn a_file_with_a_target_away_is_removed_only_by_force() {
     assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0, 0, 0]);
 }
 
-/// What would lose its objects is not replaced either, as it is not removed.
+/// A file whose objects would be lost is not replaced, just as it is not removed.
 #[test]
 fn a_file_with_a_target_away_is_not_replaced() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -233,7 +235,7 @@ fn a_file_with_a_target_away_is_not_replaced() {
     for mounted in [false, true] {
         fs::rename(dir.join("b"), dir.join("away")).unwrap();
         if mounted {
-            // What is there when nothing is mounted at a mount point.
+            // An empty directory, as there is at a mount point when nothing is mounted.
             fs::create_dir(dir.join("b")).unwrap();
         }
         for args in [
@@ -273,15 +275,15 @@ fn targets_that_are_one_are_refused_and_those_on_one_disk_are_told() {
         assert!(told.status.code() == Some(1) && told.stderr.contains("name each target once"), "{told:?}");
         assert!(!dir.join("new").exists());
     }
-    // What is refused needs no note.
+    // If the command is refused, it prints no note.
     assert!(!dio(dir, &["stripe", "set", "-t", "a,b,a", "new"]).stderr.contains("same disk"));
     let told = good(dir, &["stripe", "set", "-t", "a,b", "new"]);
     assert_eq!(told.stderr, "dio stripe: note: 'b' is on the same disk as 'a'\n");
     assert_eq!(good(dir, &["stripe", "set", "-t", "a", "one"]).stderr, "");
 }
 
-/// A migration that is killed at some of its calls: what it leaves is listed and removed, and the
-/// file is whole.
+/// A migration is killed at some of its calls: its remains are listed and removed, and the file is
+/// whole.
 #[test]
 fn what_a_killed_migration_leaves_is_listed() {
     let pair = Pair::on(&file_systems()[0], &lines(300_000));
@@ -315,8 +317,8 @@ fn what_a_killed_migration_leaves_is_listed() {
     assert!(left_some > 1, "no point was one that leaves anything");
 }
 
-/// What other programs do to one of the files, at random; what it was, and to which file. Copies of
-/// before are `old`.
+/// Damages one of the files at random, as other programs might. Returns the kind of damage and the
+/// file. `old` holds earlier contents of the files.
 fn damage(rng: &mut Rng, all: &[PathBuf], old: &[Vec<u8>]) -> (&'static str, PathBuf) {
     let index = rng.range_usize(0..all.len() - 1);
     let (object, other) = (&all[index], &all[(index + 1) % (all.len() - 1)]);
@@ -338,8 +340,8 @@ fn damage(rng: &mut Rng, all: &[PathBuf], old: &[Vec<u8>]) -> (&'static str, Pat
     }
 }
 
-/// A command line with the striped file: one of those of every tool, or one with numbers and
-/// options at random.
+/// A command line with the striped file: one of the command lines of every tool, or one with random
+/// numbers and options.
 fn command_line(rng: &mut Rng) -> Vec<String> {
     let (bs, few) = (512 << rng.range(0..9), rng.range(0..5));
     let line = match rng.range(0..10) {
@@ -357,13 +359,13 @@ fn command_line(rng: &mut Rng) -> Vec<String> {
     line.split(' ').map(|word| word.replace('F', FILE)).collect()
 }
 
-/// Whether some of the contents are in these bytes.
+/// Whether these bytes contain a part of the contents.
 fn has_contents(bytes: &[u8], contents: &[u8]) -> bool {
     bytes.windows(64).step_by(16).any(|some| contents.windows(64).any(|known| known == some))
 }
 
-/// Whatever is damaged and whichever command, or program through a mount, comes upon it: there is
-/// an error, no byte is of another file, and nothing gets worse.
+/// Whatever is damaged and whichever command, or program through a mount, accesses it: there is an
+/// error, no byte of another file is returned, and the damage gets no worse.
 #[test]
 fn soak_command_lines_on_damaged_striped_files() {
     let mounts = Scene::new().is_some();
@@ -415,8 +417,8 @@ fn soak_command_lines_on_damaged_striped_files() {
     }
 }
 
-/// What would lose its objects is not replaced through a mount, by `mv` and by what programs do
-/// that replace files.
+/// A file whose objects would be lost is not replaced through a mount either, by `mv` or in the way
+/// of programs that replace files.
 #[test]
 fn a_file_with_a_target_away_is_not_replaced_through_a_mount() {
     if Scene::new().is_none() {
@@ -430,12 +432,12 @@ fn a_file_with_a_target_away_is_not_replaced_through_a_mount() {
     let replaced = fs::rename(at("other"), at("file"));
     assert!(replaced.is_err() && at("other").exists(), "{replaced:?}");
     assert!(fs::remove_file(at("file")).is_err());
-    // Whoever moves it away does not lose it.
+    // Moving the file to another name does not lose it.
     fs::rename(at("file"), at("moved")).unwrap();
     fs::rename(at("moved"), at("file")).unwrap();
     fs::rename(dir.join("away"), dir.join("b")).unwrap();
     assert!(fs::read(at("file")).unwrap() == lines(100_000));
-    // Whole, it goes with its objects.
+    // When the file is whole, it is replaced together with its objects.
     fs::rename(at("other"), at("file")).unwrap();
     assert_eq!(fs::read_to_string(at("file")).unwrap(), "other");
     mounted.unmount();

@@ -1,5 +1,5 @@
-//! Striped files on block devices, alone and beside directories, judged by the system's own tools.
-//! The devices are full of bytes that nobody may see.
+//! Striped files on block devices, alone and together with directories, checked by the system's own
+//! tools. The devices are full of old bytes that must never be visible.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const SIZE: u64 = 16 << 20;
 
-/// Two devices, directories `a` and `b`, and bytes to store.
+/// Two devices, the directories `a` and `b`, and bytes to store.
 struct Rig {
     devices: [LoopDevice; 2],
     scratch: Box<dyn std::any::Any>,
@@ -38,7 +38,8 @@ impl Rig {
         self.devices[index].name()
     }
 
-    /// Runs a script: `$D0` and `$D1` are the devices, `$T` both, `dio` the program.
+    /// Runs a script in which `$D0` and `$D1` are the devices, `$T` is both, and `dio` is the
+    /// program.
     fn try_script(&self, text: &str) -> Output {
         let mut shell = Command::new("bash");
         let program = env!("CARGO_BIN_EXE_dio");
@@ -58,7 +59,7 @@ impl Rig {
         output.stdout
     }
 
-    /// It fails, and says all of this.
+    /// Checks that a script fails and prints all of these words.
     #[track_caller]
     fn refused(&self, text: &str, words: &[&str]) {
         let output = self.try_script(text);
@@ -106,7 +107,8 @@ fn bytes_go_to_devices_and_directories_and_come_back() {
         let receipt = fs::read_to_string(rig.dir.join("receipt")).unwrap();
         let left = &serde_json::from_str::<Value>(&receipt).unwrap()["files"][1]["pages_after"];
         assert!(left.as_u64().is_some_and(|pages| pages < 2), "{targets}: {receipt}");
-        // Parts of it are written again; cut off and longer again, there are zeros.
+        // Parts of the file are overwritten. When it is truncated and then extended again, it has
+        // zeros there.
         rig.script("dio dd if=bytes of=file bs=1000 seek=333 count=4444 conv=notrunc status=none");
         let mut expected = rig.bytes.clone();
         expected[333_000..4_777_000].copy_from_slice(&rig.bytes[..4_444_000]);
@@ -129,7 +131,8 @@ fn bytes_go_to_devices_and_directories_and_come_back() {
     drop(rig.scratch);
 }
 
-/// A device is full: it is named with the first byte that is missing, and what is before is there.
+/// When a device is full, the error names it and the first missing byte, and all bytes before that
+/// are there.
 #[test]
 fn a_full_device_is_named_and_keeps_what_it_has() {
     let Some(rig) = Rig::new() else { return };
@@ -144,7 +147,7 @@ fn a_full_device_is_named_and_keeps_what_it_has() {
     assert!((31 << 20..2 * SIZE as usize).contains(&written), "{written} bytes");
     let large = fs::read(rig.dir.join("large")).unwrap();
     rig.holds("file", &large[..written]);
-    // What fits is written then.
+    // Data that fits can be written then.
     rig.script("dio cp bytes file");
     rig.holds("file", &rig.bytes);
 }
@@ -167,18 +170,18 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.script("mkdir m; mount $D0 m; echo text > m/text");
     rig.refused("dio stripe set --force -t $D1,$D0 file", &[rig.device(0), "mounted", "unmount"]);
     assert_eq!(rig.script("cat m/text; umount m"), "text\n");
-    // By a name that is a link, which it keeps.
+    // The target is given by a link, and the file keeps that name.
     rig.script("dio stripe set --force -t $D0,link file; dio cp bytes file; dio stripe show file | grep -q /link");
     rig.refused("dio stripe set -t $D0 other", &[rig.device(0), "object 0 of the striped file", "/file'"]);
     rig.script("test -z \"$(blkid -p $D0)\"");
     rig.refused("mount $D0 m", &[]);
     rig.holds("file", &rig.bytes);
-    // Removed, they are free again, and everybody sees that.
+    // When the file is removed, the devices are free again, and other programs recognise that.
     rig.script("dio stripe rm file; test -z \"$(blkid -p $D0)\"; dio stripe set -t $T other; dio cp bytes other");
     rig.holds("other", &rig.bytes);
     rig.refused("dio cp --atomic bytes other", &["not supported"]);
     rig.holds("other", &rig.bytes);
-    // Its name is lost, but not what it holds.
+    // The name of the file is lost, but not its contents.
     rig.script("rm other");
     rig.refused("dio stripe orphans $D0 $D1", &[]);
     let text = rig.try_script("dio stripe orphans $D0 $D1").stdout;
@@ -186,9 +189,9 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.script("dio stripe orphans --rm -y $D0 $D1; dio stripe orphans $D0 $D1; dio stripe set -t $T other");
 }
 
-/// Nothing is left by which other programs would take the device for what it was: not where its
-/// signature is between what an object has at its start (ext4), not behind that (a disc's), not at
-/// its end (a RAID's).
+/// Nothing is left by which other programs would recognise the device as what it was before,
+/// wherever its signature is: inside the space of an object's header (ext4), behind it (a disc
+/// image), or at the end of the device (a RAID).
 #[test]
 fn what_a_device_was_before_is_gone_when_it_is_an_object() {
     let Some(rig) = Rig::new() else { return };
@@ -238,7 +241,8 @@ fn damaged_swapped_and_foreign_devices_are_errors_that_name_them() {
     device(1).write_all_at(&other, 0).unwrap();
     rig.refused("dio cat file", &[rig.device(1), "is object 0 of this file"]);
     device(1).write_all_at(&block, 0).unwrap();
-    // Copies can be read by, and not written; the user whose copy it is decides nothing.
+    // A copy of the descriptor permits reading but not writing. The owner of the copy has no
+    // influence.
     rig.script("cp file copy");
     rig.holds("copy", &rig.bytes);
     rig.refused("dio cp bytes copy", &["copy of the descriptor"]);
@@ -304,7 +308,8 @@ fn one_process_writes_and_the_others_read() {
     drop(writing);
     rig.script("dio cp bytes file");
     rig.holds("file", &rig.bytes);
-    // One that is killed leaves what it has written; the next one writes where it stopped.
+    // A writer that is killed leaves the bytes that it has written. The next writer writes where it
+    // stopped.
     rig.script("dio dd if=/dev/null of=file status=none");
     let mut writing = Writing::to(&rig, "file");
     writing.0.stdin.as_mut().unwrap().write_all(&rig.bytes[..8 << 20]).unwrap();

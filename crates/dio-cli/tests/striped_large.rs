@@ -1,5 +1,5 @@
-//! Commands on sparse striped files of many tebibytes: copies, migrations and truncations that take
-//! as long as their data do.
+//! Commands on sparse striped files of many tebibytes: the time of copies, migrations and
+//! truncations depends on their data, not on their size.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn dio(dir: &Path, line: &str) -> Output {
     output
 }
 
-/// Islands of data in a sea of nothing.
+/// Small ranges of data, far apart, in a sparse file.
 fn islands() -> [(u64, Vec<u8>); 4] {
     let places = [0, (4 << 30) - 100_000, 9 << 40, SIZE - 200_001];
     places.map(|at| (at, Rng::new(at + 1).bytes(200_001)))
@@ -43,7 +43,7 @@ fn a_sparse_file_of_sixteen_tebibytes_is_copied_moved_and_cut_off() {
         let scratch = fs.dir();
         let dir = scratch.path();
         ["a", "b"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
-        // ext4 allows no file of this size, so what it is copied to is striped too.
+        // ext4 allows no file of this size, so the target of the copy is striped too.
         dio(dir, "stripe set -S 64K -c 4 -t a,b file auto always");
         let file = OpenOptions::new().write(true).open(dir.join("file")).unwrap();
         file.set_size(SIZE).unwrap();
@@ -57,7 +57,7 @@ fn a_sparse_file_of_sixteen_tebibytes_is_copied_moved_and_cut_off() {
         same(&dir.join("always"), SIZE, &format!("{}: cp --sparse=always", fs.name));
         dio(dir, "stripe migrate -S 1M -c 3 -t b,a file");
         same(&dir.join("file"), SIZE, &format!("{}: migrate", fs.name));
-        // Part of a block before, and of one behind, what 32 bits count.
+        // Sizes just above and just below 2^32 bytes, in the middle of a block.
         for size in [(4_u64 << 30) + 1, (4 << 30) - 1] {
             dio(dir, &format!("dd if=/dev/null of=auto bs=1 seek={size} count=0 status=none"));
             same(&dir.join("auto"), size, &format!("{}: cut off to {size}", fs.name));

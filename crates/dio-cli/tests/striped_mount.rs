@@ -1,4 +1,4 @@
-//! Striped files below a mount: what every program sees is an ordinary file of its full size.
+//! Striped files below a mount: to every program they are ordinary files of their full size.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use dio_test::{MODES, Mounted, Rng, file_systems, run};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-/// Runs a script of the system's own tools.
+/// Runs a script that uses the system's own tools.
 #[track_caller]
 fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String {
     let mut shell = Command::new("bash");
@@ -21,8 +21,8 @@ fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String 
     output.stdout
 }
 
-/// Waits until nothing is in these directories: the kernel tells the server of a close when it has
-/// been answered.
+/// Waits until these directories are empty: the kernel sends the release of a file to the server
+/// after `close` has returned.
 #[track_caller]
 fn until_empty<const N: usize>(targets: [std::path::PathBuf; N]) {
     let left = || targets.iter().map(|target| fs::read_dir(target).unwrap().count()).sum::<usize>();
@@ -60,7 +60,7 @@ fn programs_see_striped_files_as_ordinary_ones() {
     if Scene::new().is_none() {
         return;
     }
-    // In native mode the kernel would use the source itself for who asks for direct I/O.
+    // In native mode, direct I/O would go to the source file itself.
     for mode in MODES.into_iter().chain(["cio,native"]) {
         let scratch = file_systems()[0].dir();
         let (dir, source) = (scratch.path(), scratch.path().join("source"));
@@ -90,7 +90,7 @@ fn programs_see_striped_files_as_ordinary_ones() {
         assert_eq!(script(text, &source, at), format!("{}\n", 2_000_000 + bytes.len()));
         let expected = [&bytes[..1_234_000], &[0; 766_000], &bytes].concat();
         assert!(fs::read(&file).unwrap() == expected, "{mode}");
-        // In pieces, at random, read and written, and by a mapping's way of reading.
+        // Reads and writes of random parts, and reads as by a mapping.
         let open = File::options().read(true).write(true).open(&file).unwrap();
         open.write_all_at(&bytes[..100_001], 777_777).unwrap();
         let mut found = vec![0; 200_000];
@@ -102,7 +102,7 @@ fn programs_see_striped_files_as_ordinary_ones() {
         open.write_all(b"end").unwrap();
         open.sync_all().unwrap();
         assert_eq!(open.metadata().unwrap().len(), 50_003);
-        // Whoever has it open keeps it; then everything is gone.
+        // The open file remains usable. After its close, everything is gone.
         fs::remove_file(&file).unwrap();
         found.clear();
         open.seek(SeekFrom::Start(49_990)).unwrap();
@@ -115,8 +115,7 @@ fn programs_see_striped_files_as_ordinary_ones() {
     }
 }
 
-/// What is wrong with an object, whoever opens the file is told; its name can be listed and removed
-/// all the same.
+/// If an object is missing, opening the file fails; its name can still be listed, and removed.
 #[test]
 fn a_missing_object_is_an_error_of_opening() {
     let Some(_scene) = Scene::new() else { return };
@@ -129,14 +128,14 @@ fn a_missing_object_is_an_error_of_opening() {
     assert!(file.metadata().is_ok());
     let error = File::options().read(true).write(true).open(&file).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-    // The target may only be away: removing takes all or nothing.
+    // The target may only be temporarily away, so a removal removes either everything or nothing.
     fs::remove_file(&file).unwrap_err();
     assert_eq!(fs::read_dir(dir.join("a")).unwrap().count(), 1);
     mounted.unmount();
 }
 
-/// Objects that lie below the mount: the server reaches them without asking itself, however many of
-/// its threads are busy.
+/// The objects are below the mount. The server accesses them directly and not through its own
+/// mount, so it works however many of its threads are busy.
 #[test]
 fn objects_below_the_mount_are_reached_without_it() {
     let Some(_scene) = Scene::new() else { return };
@@ -146,7 +145,7 @@ fn objects_below_the_mount_are_reached_without_it() {
     let bytes = Rng::new(7).bytes(300_000);
     fs::write(dir.join("bytes"), &bytes).unwrap();
     script("cd $S; $DIO stripe set -S 64K -t a,b one two; $DIO cp ../bytes one", &source, &source);
-    // Over itself: names below it are names of the mount from then on.
+    // The source is mounted over itself, so from then on names below it are names of the mount.
     let serve = ["mount", "-f", "-o", "cio", source.to_str().unwrap(), source.to_str().unwrap()];
     let mut server = Command::new(env!("CARGO_BIN_EXE_dio")).args(serve).spawn().unwrap();
     let mounted = || fs::metadata(source.join("one")).is_ok_and(|found| found.len() == 300_000);
@@ -166,7 +165,7 @@ fn objects_below_the_mount_are_reached_without_it() {
     script("for n in $(seq 20); do $DIO stripe check -q $S/a/new$n; $DIO stripe rm $S/a/new$n; done", &source, &source);
 }
 
-/// What is made through the mount has the stripes that the directory gives.
+/// Files that are made through the mount get the stripes that are set for their directory.
 #[test]
 fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
     if Scene::new().is_none() {
@@ -179,8 +178,8 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
         fs::write(dir.join("bytes"), Rng::new(7).bytes(300_000)).unwrap();
         script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
         let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
-        // The check is told at times that somebody writes: the server hears of a close when the
-        // program has gone on.
+        // The check may report that the file is open for writing, because the server gets the
+        // release of a file only after the program has continued.
         let text = r#"cp $S/../bytes $M/dir/one; cat $S/../bytes > $M/dir/two; touch $M/dir/three; cp $S/../bytes $M/plain
             cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link; mv $M/dir/one $M/dir/moved
             echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved >/dev/null; rm $M/dir/link
@@ -193,8 +192,8 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
     }
 }
 
-/// A file whose name has gone, or was given to another, is an ordinary one to those who have it
-/// open; then its bytes go.
+/// A file whose name was removed, or was given to another file, remains an ordinary file for the
+/// programs that have it open. Its bytes go when the last of them closes it.
 #[test]
 fn a_file_without_a_name_lasts_until_it_is_closed() {
     if Scene::new().is_none() {
@@ -245,7 +244,7 @@ fn a_file_without_a_name_lasts_until_it_is_closed() {
     }
 }
 
-/// Programs append below the mount and beside it at the same time: no byte of anybody is lost.
+/// Programs append below the mount and beside it at the same time: no byte is lost.
 #[test]
 fn what_is_appended_below_and_beside_a_mount_is_all_there() {
     if Scene::new().is_none() {
@@ -269,8 +268,8 @@ fn what_is_appended_below_and_beside_a_mount_is_all_there() {
     }
 }
 
-/// On a file system behind which there may be other machines, opening a file cuts nothing off:
-/// somebody there may be making it longer. Who knows that nobody does has it cut off.
+/// On a file system that other machines may share, opening a file truncates nothing: a writer on
+/// another machine may be extending the file. An explicit repair truncates it.
 #[test]
 fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     if Scene::new().is_none() {
@@ -283,7 +282,7 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, MODES[0]);
     let at = mounted.path();
     script("cd $S/..; $DIO stripe set -S 4K -t $M/a,$M/b file; $DIO cp bytes file", &source, at);
-    // As after an extension of which one part has arrived.
+    // This is the state after an extension of which only one part has arrived.
     script("truncate -s +100000 $M/b/.dio-*", &source, at);
     let open = || script("cd $S/..; $DIO dd if=bytes of=file bs=4K count=1 conv=notrunc status=none", &source, at);
     let told = || script("cd $S/..; $DIO stripe check file", &source, at);
@@ -301,8 +300,8 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     mounted.unmount();
 }
 
-/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after
-/// 45 seconds.
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel breaks only after 45
+/// seconds.
 #[test]
 fn a_lease_on_a_striped_file_keeps_nobody_waiting_who_looks_below_the_mount() {
     if Scene::new().is_none() {

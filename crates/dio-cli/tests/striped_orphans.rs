@@ -1,4 +1,4 @@
-//! `dio stripe orphans`: what is left of striped files is found and removed, and nothing else.
+//! `dio stripe orphans`: finds and removes what is left of striped files, and nothing else.
 
 use std::fs;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::striped_support::{Pair, dio, good, lines};
 use dio_test::file_systems;
 
-/// Objects whose file is gone are found and removed; those of files that are there, moved or not,
-/// are not among them.
+/// Objects whose file is gone are found and removed. Objects of existing files, moved or not, are
+/// not listed.
 #[test]
 fn objects_without_a_file_are_found() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -22,7 +22,7 @@ fn objects_without_a_file_are_found() {
     let found = dio(dir, &["stripe", "orphans", "--heads", "far", "a", "b", "c"]);
     assert!(found.status.code() == Some(1) && found.stdout.lines().count() == 3, "{found:?}");
     assert!(found.stdout.contains("/gone'") && found.stdout.contains("/b/.dio-"), "{found:?}");
-    // Nobody says yes.
+    // The question gets no answer.
     let mut asked = Command::new(env!("CARGO_BIN_EXE_dio"));
     asked.args(["stripe", "orphans", "--heads", "far", "--rm", "a", "b"]).current_dir(dir);
     let refused = dio_test::run(asked.stdin(std::process::Stdio::null()));
@@ -32,15 +32,15 @@ fn objects_without_a_file_are_found() {
     good(dir, &["stripe", "check", "far/away/moved", "another", "striped/file"]);
 }
 
-/// What a crash at the beginning of a creation leaves is found and removed, but not what somebody
-/// may be making, and nothing that holds bytes or belongs to a file.
+/// The remains of a crash at the beginning of a creation are found and removed, but neither a file
+/// that may still be in creation, nor anything that holds bytes or belongs to a file.
 #[test]
 fn beginnings_of_files_are_found_when_nobody_makes_them() {
     let pair = Pair::on(&file_systems()[0], b"");
     let dir = &pair.dir;
     let [one, two, three] = [1, 2, 3].map(|number| format!(".dio-{number:032x}"));
     let at = |directory: &str, name: &str, end: &str| dir.join(directory).join(format!("{name}{end}"));
-    // Cut off before the first object; between objects; after the last one.
+    // The creation was cut off before the first object, between objects, or after the last one.
     fs::write(at("plain", &one, ".0.new"), "").unwrap();
     fs::write(at("a", &two, ".0"), "").unwrap();
     fs::write(at("b", &three, ".1"), "bytes").unwrap();
@@ -48,7 +48,7 @@ fn beginnings_of_files_are_found_when_nobody_makes_them() {
     let object = dio::stripe::inspect(dir.join("late")).unwrap().unwrap().objects[0].path.clone();
     let new = dir.join(object.file_name().unwrap()).with_extension("0.new");
     fs::rename(dir.join("late"), &new).unwrap();
-    // An object of a file that is there is no beginning, whatever became of it.
+    // An object of an existing file is not listed, even if it was emptied.
     good(dir, &["stripe", "set", "-t", "a,b", "whole"]);
     let emptied = dio::stripe::inspect(dir.join("whole")).unwrap().unwrap().objects[1].path.clone();
     fs::write(&emptied, "").unwrap();
@@ -76,8 +76,9 @@ fn beginnings_of_files_are_found_when_nobody_makes_them() {
     assert_eq!(fs::read(at("b", &three, ".1")).unwrap(), b"bytes");
 }
 
-/// Objects of which it is not certain that their file is gone stay: it was moved and is written to,
-/// its descriptor is damaged, its directory is not there, or the target was found by another name.
+/// Objects are left if it is not certain that their file is gone: the file was moved and is open
+/// for writing, its descriptor is damaged, its directory does not exist, or the target was given
+/// under another name.
 #[test]
 fn objects_whose_file_may_be_there_are_left() {
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
@@ -88,7 +89,7 @@ fn objects_whose_file_may_be_there_are_left() {
     good(dir, &["stripe", "rm", "striped/file"]);
     good(dir, &["stripe", "set", "-S", "4K", "-t", "a,b", "x/file"]);
     good(dir, &["cp", "contents", "x/file"]);
-    // Moved, and somebody writes to it.
+    // The file was moved, and a writer has it open.
     fs::rename(dir.join("x/file"), dir.join("far/file")).unwrap();
     let writer = dio::OpenOptions::new().write(true).open(dir.join("far/file")).unwrap();
     for places in [&["a", "b"][..], &["b"]] {
@@ -96,15 +97,15 @@ fn objects_whose_file_may_be_there_are_left() {
         assert_eq!(objects(), [1, 1], "{places:?}");
     }
     drop(writer);
-    // Without the first object it is not known whether somebody does.
+    // Without the first object it is unknown whether a writer has the file open.
     let left = remove(&["b"]);
     assert!(left.stderr.contains("first object") && objects() == [1, 1], "{left:?}");
-    // Where it was made there is nothing to look into.
+    // The directory in which the file was made no longer exists.
     fs::remove_dir(dir.join("x")).unwrap();
     let left = remove(&["a", "b"]);
     assert!(left.stderr.contains("is not there") && objects() == [1, 1], "{left:?}");
     fs::create_dir(dir.join("x")).unwrap();
-    // Damaged: changed, or longer than it should be.
+    // The descriptor is damaged: changed, or longer than it should be.
     let sound = fs::read(dir.join("far/file")).unwrap();
     for (place, damage) in [("x/file", 0), ("x/file", 9), ("x/other", 0), ("x/other", 9)] {
         let mut damaged = sound.clone();
@@ -115,8 +116,8 @@ fn objects_whose_file_may_be_there_are_left() {
         assert!(left.stderr.contains("a descriptor, but it is damaged") && objects() == [1, 1], "{left:?}");
         fs::remove_file(dir.join(place)).unwrap();
     }
-    // The descriptor itself, to which a whole file was appended: where it was made, beside that,
-    // and elsewhere.
+    // A whole file was appended to the descriptor itself: at its original path, beside that, and
+    // elsewhere.
     for place in ["x/file", "x/other", "far/file"] {
         if place != "far/file" {
             fs::rename(dir.join("far/file"), dir.join(place)).unwrap();
@@ -130,7 +131,7 @@ fn objects_whose_file_may_be_there_are_left() {
             fs::rename(dir.join(place), dir.join("far/file")).unwrap();
         }
     }
-    // By another way to the targets.
+    // The targets are given by another path.
     let bind = |what: &[&str]| Command::new("mount").args(what).current_dir(dir).status().is_ok_and(|it| it.success());
     if bind(&["--bind", "a", "y"]) {
         let known = dio(dir, &["stripe", "orphans", "--heads", "far", "y", "b"]);
@@ -143,7 +144,8 @@ fn objects_whose_file_may_be_there_are_left() {
     assert_eq!(objects(), [0, 0]);
 }
 
-/// An object names the file that it belongs to, and whoever made it may have named anything.
+/// An object names the file that it belongs to. The creator of the object can have put any name
+/// there.
 #[test]
 fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
     let pair = Pair::on(&file_systems()[0], &lines(1000));
@@ -158,7 +160,7 @@ fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
         std::os::unix::fs::symlink(name, dir.join("x")).unwrap();
         object
     };
-    // A file system of the kernel's own is not looked into, and the object stays.
+    // The command opens nothing on a file system of the kernel, and the object stays.
     let object = place("/proc/self");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-e", "trace=openat,open,openat2", "-o"]).arg(dir.join("trace"));
@@ -168,13 +170,13 @@ fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
     let trace = fs::read_to_string(dir.join("trace")).unwrap();
     let opened: Vec<_> = trace.lines().filter(|line| line.contains("/x/") && !line.contains("O_PATH")).collect();
     assert!(object.exists() && opened.is_empty(), "{opened:?}");
-    // Nor as an operand, nor below one.
+    // Such a file system is also refused as an operand, and below one.
     for args in [&["/proc/self"][..], &["--heads", "/proc/self", "a"]] {
         let refused = dio(dir, &[&["stripe", "orphans"][..], args].concat());
         assert!(refused.status.code() == Some(1) && refused.stderr.contains("of the kernel's own"), "{refused:?}");
     }
-    // A pipe in the place of the file, and pipes and files of other lengths beside it, are not
-    // opened.
+    // If a pipe has the name of the file, it is not opened. Pipes, and files of other lengths,
+    // beside it are not opened either.
     fs::remove_file(dir.join("x")).unwrap();
     fs::create_dir(dir.join("x")).unwrap();
     for name in ["file", "other"] {
@@ -188,7 +190,7 @@ fn an_object_does_not_lead_to_files_that_are_no_descriptors() {
     assert!(!trace.contains("/x/large\", O_RDONLY|O_NONBLOCK"), "{trace}");
 }
 
-/// The default of a directory is read without waiting, and only where it is a regular file.
+/// The default of a directory is read without waiting, and only if it is a regular file.
 #[test]
 fn a_default_that_is_no_regular_file_is_not_waited_for() {
     let pair = Pair::on(&file_systems()[0], &lines(10));
@@ -197,7 +199,7 @@ fn a_default_that_is_no_regular_file_is_not_waited_for() {
     rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("x/.dio-stripe"), 0o644.into()).unwrap();
     let shown = dio(dir, &["stripe", "show", "x"]);
     assert!(shown.status.code() == Some(1) && shown.stderr.contains("no regular file"), "{shown:?}");
-    // Somebody who could not give it back has a lease of it.
+    // Another process holds a lease on the default and does not give it back.
     fs::remove_file(dir.join("x/.dio-stripe")).unwrap();
     good(dir, &["stripe", "set", "-t", "a", "x"]);
     let file = fs::OpenOptions::new().write(true).open(dir.join("x/.dio-stripe")).unwrap();
@@ -210,8 +212,8 @@ fn a_default_that_is_no_regular_file_is_not_waited_for() {
     assert!(shown.status.code() == Some(1) && begun.elapsed().as_secs() < 20, "{shown:?}");
 }
 
-/// The time must not grow with the third power of how deep directories lie: 1000 took 26 seconds,
-/// 2000 four minutes.
+/// The time must not grow with the third power of the depth of directories: a depth of 1000 took 26
+/// seconds, and 2000 took four minutes.
 #[test]
 fn directories_that_lie_deep_are_looked_through_in_time() {
     let pair = Pair::on(&file_systems()[0], b"");

@@ -1,5 +1,5 @@
-//! What a descriptor of another user names: root looks it up, makes and removes it with that user's
-//! rights.
+//! Objects that a descriptor of another user names: root looks them up, makes and removes them with
+//! that user's rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -10,13 +10,14 @@ use crate::mount_support;
 use crate::striped_support::{dio, good, lines};
 use dio_test::{Output, as_user, copy_program, file_systems, is_root, run};
 
-/// The owner of the files, and that user's number and group.
+/// The owner of the files; that user's ID and group ID.
 const OWNER: &str = "nobody";
 const OWNER_IDS: (u32, u32) = (65_534, 65_534);
 
 const OUT_OF_REACH: &str = "out of reach for the owner";
 
-/// A striped file of `OWNER`'s, whose second object is in `vault`, a directory of root's.
+/// A striped file that belongs to `OWNER`. Its second object is in `vault`, a directory that
+/// belongs to root.
 struct Scene {
     _scratch: Box<dyn std::any::Any>,
     dir: PathBuf,
@@ -50,12 +51,12 @@ impl Scene {
         self.dir.join(name)
     }
 
-    /// Lets nobody but root into the directory of the second object.
+    /// Denies every user but root access to the directory of the second object.
     fn close(&self) {
         mode(&self.path("vault"), 0o700);
     }
 
-    /// Runs a command of dio as the owner.
+    /// Runs a dio command as the owner.
     fn owner(&self, args: &[&str]) -> Output {
         run(as_user(OWNER, self.path("dio")).args(args).current_dir(&self.dir))
     }
@@ -72,7 +73,7 @@ impl Scene {
         ["a", "vault/b"].iter().map(|target| fs::read_dir(self.path(target)).unwrap().count()).sum()
     }
 
-    /// A command that root is refused, and the owner too.
+    /// Checks that a command is refused to root, and to the owner too.
     #[track_caller]
     fn refused(&self, args: &[&str]) {
         let roots = dio(&self.dir, args);
@@ -100,7 +101,8 @@ fn root_follows_the_file_of_another_user_where_that_user_may_go() {
         let object = fs::read_dir(scene.path(target)).unwrap().next().unwrap().unwrap().metadata().unwrap();
         assert_eq!((object.uid(), object.gid()), OWNER_IDS);
     }
-    // An object is its owner's, whatever its mode says: root backs up what nobody may read.
+    // The owner of an object may open it, whatever its mode is. So root can back up files that no
+    // user may read.
     for target in ["a", "vault/b"] {
         mode(&fs::read_dir(scene.path(target)).unwrap().next().unwrap().unwrap().path(), 0);
     }
@@ -142,13 +144,13 @@ fn a_descriptor_leads_root_nowhere_that_its_owner_may_not_go() {
     assert!(probed.stdout.contains(OUT_OF_REACH), "{probed:?}");
     let known = dio(dir, &["stripe", "orphans", "--heads", "theirs", "vault/b"]);
     assert!(!known.status.success() && known.stderr.contains("leads to another place"), "{known:?}");
-    // The bytes stay where they were, also when the name goes.
+    // The objects stay where they were, even if the name of the file is removed.
     assert_eq!(scene.objects(), 2);
     assert!(!dio(dir, &["stripe", "rm", "--force", "theirs/f"]).status.success());
     assert_eq!(fs::read_dir(scene.path("vault/b")).unwrap().count(), 1);
 }
 
-/// Names that are found would tell the owner what is there.
+/// A different answer for existing names would reveal to the owner which names exist.
 #[test]
 fn a_descriptor_does_not_tell_what_is_where_its_owner_may_not_go() {
     let Some(scene) = Scene::new() else { return };
@@ -185,8 +187,8 @@ fn what_root_makes_in_the_name_of_another_is_made_with_that_users_rights() {
     scene.good(&["stripe", "rm", "theirs/plain"]);
 }
 
-/// Groups count as they do for the owner, and the group of the file does not: whoever makes a file
-/// in a directory with the set-group-id bit gives it a group in which he may not be.
+/// The groups of the owner count. The group of the file does not: in a directory with the
+/// set-group-id bit, a new file may get a group of which its owner is not a member.
 #[test]
 fn the_groups_are_those_of_the_owner() {
     let Some(scene) = Scene::new() else { return };
@@ -197,7 +199,7 @@ fn the_groups_are_those_of_the_owner() {
     chown(scene.path("vault"), None, Some(OWNER_IDS.1)).unwrap();
     good(&scene.dir, &["cat", "theirs/f"]);
     scene.good(&["cat", "theirs/f"]);
-    // Who is in a group may be refused by it.
+    // Membership in a group may also cause a refusal.
     mode(&scene.path("vault"), 0o705);
     scene.refused(&["cat", "theirs/f"]);
 }

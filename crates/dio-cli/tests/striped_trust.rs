@@ -1,4 +1,5 @@
-//! Descriptors, defaults and names that somebody else has put there: nobody is steered by them.
+//! Descriptors, defaults and names that another user has made: they must not redirect the I/O of
+//! any user.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,13 +10,14 @@ use crate::mount_support;
 use crate::striped_support::{dio, good, lines, script};
 use dio_test::{Output, as_user, copy_program, file_systems, is_root, run};
 
-/// A user who may do nothing here.
+/// A user without rights here.
 const OTHER: &str = "nobody";
 
-/// Puts something under a name.
+/// Makes something under a name.
 type Make = fn(&Path);
 
-/// A directory that everybody may enter, with a copy of the program, and two targets of `OTHER`'s.
+/// A directory that every user may enter, with a copy of the program, and two targets that belong
+/// to `OTHER`.
 struct Scene {
     _scratch: Box<dyn std::any::Any>,
     dir: PathBuf,
@@ -39,7 +41,7 @@ impl Scene {
         Some(Scene { _scratch: Box::new(scratch), dir })
     }
 
-    /// Runs a command of dio as the other user, which must succeed.
+    /// Runs a dio command as the other user. It must succeed.
     #[track_caller]
     fn other(&self, args: &[&str]) -> Output {
         let output = run(as_user(OTHER, self.dir.join("dio")).args(args).current_dir(&self.dir));
@@ -74,7 +76,7 @@ fn an_archive_does_not_say_where_its_files_go() {
         good(dir, &["stripe", "set", "-t", "a,b", "from/d"]);
         fs::write(dir.join("from/d/f"), lines(200_000)).unwrap();
         fs::write(dir.join("from/d/large"), lines(9_000_000)).unwrap();
-        // What comes behind it, and what it meets half-way.
+        // Members that come after the default, and members before it.
         let names = ["d", "d/f", "d/.dio-stripe", "d/large", "d/f", "d/large"];
         let made = run(Command::new("tar")
             .args(["--no-recursion", "-cf", "archive", "-C", "from"])
@@ -101,11 +103,11 @@ fn a_default_of_somebody_else_is_told_and_not_followed() {
         dio_test::same_bytes(scene.dir.join("contents"), scene.dir.join("theirs/root"));
         fails(&scene.dir, &["sort", "-o", "theirs/sorted", "contents"], "belongs to user 65534");
         assert_eq!(scene.objects(), 0);
-        // Its owner follows it.
+        // For its owner, the default takes effect.
         scene.other(&["cp", "contents", "theirs/own"]);
         assert!(scene.is_striped("theirs/own"));
         assert_eq!(scene.objects(), 2);
-        // And root's is followed by everybody.
+        // A default that belongs to root takes effect for all users.
         good(&scene.dir, &["stripe", "rm", "theirs"]);
         good(&scene.dir, &["stripe", "set", "-t", "a,b", "theirs"]);
         scene.other(&["cp", "contents", "theirs/more"]);
@@ -116,8 +118,8 @@ fn a_default_of_somebody_else_is_told_and_not_followed() {
     }
 }
 
-/// Root's copy of what somebody has put into a directory is root's, and says nothing about the
-/// directory that it came into.
+/// Root's copy of a default that another user has made belongs to root. It has no effect in the
+/// directory to which it was copied.
 #[test]
 fn a_default_of_another_directory_is_told_and_not_followed() {
     for which in 0..file_systems().len() {
@@ -139,7 +141,7 @@ fn a_default_of_another_directory_is_told_and_not_followed() {
             let copy = fs::read(dir.join(name).join(".dio-stripe")).unwrap();
             assert!(copy == fs::read(dir.join("theirs/.dio-stripe")).unwrap(), "nobody has rewritten it");
             assert_eq!(scene.objects(), 0, "{name}");
-            // Set again, and renamed, it is the directory's own.
+            // After it is set again, it is the directory's own, also after a rename.
             good(dir, &["stripe", "set", "-t", "a,b", name]);
             fs::rename(dir.join(name), dir.join("renamed")).unwrap();
             good(dir, &["cp", "contents", "renamed/file2"]);
@@ -151,7 +153,7 @@ fn a_default_of_another_directory_is_told_and_not_followed() {
     }
 }
 
-/// Whoever forges a default would use the form that names no directory.
+/// A forged default would use the old form, which does not name its directory.
 #[test]
 fn a_default_that_names_no_directory_is_told_and_not_followed() {
     let Some(scene) = Scene::new(0) else { return };
@@ -196,14 +198,14 @@ fn a_file_that_others_may_write_leads_to_no_other_file() {
     good(dir, &["cp", "contents", "secret"]);
     fs::copy(dir.join("secret"), dir.join("log")).unwrap();
     let allow = |mode| fs::set_permissions(dir.join("log"), fs::Permissions::from_mode(mode)).unwrap();
-    // A copy of one's own is a way to read.
+    // Reading through a copy of one's own is permitted.
     allow(0o644);
     assert_eq!(good(dir, &["cat", "log"]).stdout.as_bytes(), lines(300_000));
     for mode in [0o666, 0o664] {
         allow(mode);
         fails(dir, &["cat", "log"], "others may write to this one");
     }
-    // The file itself may be written by others.
+    // The original file may be writable for other users.
     fs::set_permissions(dir.join("secret"), fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(good(dir, &["cat", "secret"]).stdout.as_bytes(), lines(300_000));
 }
@@ -214,12 +216,12 @@ fn a_descriptor_does_not_lead_to_objects_of_others() {
     let dir = &scene.dir;
     scene.other(&["stripe", "set", "-t", "a,b", "theirs/f"]);
     scene.other(&["cp", "contents", "theirs/f"]);
-    // Whoever takes it for his own is told.
+    // A user who copies the descriptor gets an error.
     fs::copy(dir.join("theirs/f"), dir.join("mine")).unwrap();
     fails(dir, &["cat", "mine"], "belongs to another user");
     fails(dir, &["stripe", "rm", "mine"], "belongs to another user");
     assert_eq!(scene.objects(), 2);
-    // As an ordinary user, too.
+    // The same as an ordinary user.
     good(dir, &["stripe", "set", "-t", "a,b", "roots"]);
     good(dir, &["cp", "contents", "roots"]);
     fs::copy(dir.join("roots"), dir.join("theirs/roots")).unwrap();
@@ -227,12 +229,12 @@ fn a_descriptor_does_not_lead_to_objects_of_others() {
     let output = run(as_user(OTHER, dir.join("dio")).args(["cat", "theirs/roots"]).current_dir(dir));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stderr.contains("belongs to another user"), "{output:?}");
-    // Reading what one may read goes on: the objects are of the file's owner.
+    // Reading a file with permission still works: its objects belong to the owner of the file.
     scene.other(&["cat", "roots"]);
     good(dir, &["cat", "theirs/f"]);
 }
 
-/// To open a device may do something already: rewind a tape, start a watchdog.
+/// Opening a device can already have effects, such as rewinding a tape or starting a watchdog.
 #[test]
 fn nothing_but_objects_is_opened_in_their_place() {
     use rustix::fs::{FileType, Mode, inotify};
@@ -282,7 +284,7 @@ fn an_object_that_others_may_read_is_told() {
         fs::set_permissions(object, fs::Permissions::from_mode(0o600)).unwrap();
     }
     good(dir, &["stripe", "check", "f"]);
-    // Taken away from its owner.
+    // The file is given to another owner.
     std::os::unix::fs::chown(dir.join("f"), Some(65_534), None).unwrap();
     fails(dir, &["stripe", "check", "f"], "belongs to another user");
 }
@@ -302,7 +304,7 @@ fn names_that_can_be_foreseen_lead_nowhere() {
     good(dir, &["stripe", "check", "--record", "theirs/list", "f"]);
     assert_eq!(fs::read_to_string(dir.join("precious")).unwrap(), "precious");
     assert!(!fs::symlink_metadata(dir.join("theirs/list")).unwrap().is_symlink());
-    // A note of somebody else is none.
+    // A resume note that belongs to another user is ignored.
     let note = dir.join("theirs/.t.dio-resume");
     fs::write(&note, "{}").unwrap();
     std::os::unix::fs::chown(&note, Some(65_534), None).unwrap();
@@ -311,7 +313,7 @@ fn names_that_can_be_foreseen_lead_nowhere() {
     assert!(!note.exists());
 }
 
-/// What another user does below a mount that everybody may use takes no thread of its server away.
+/// No user of a mount that is shared by all users can block a thread of its server.
 #[test]
 fn nobody_stops_the_server_of_a_shared_mount() {
     let Some(scene) = mount_support::Scene::new() else { return };
@@ -328,7 +330,7 @@ fn nobody_stops_the_server_of_a_shared_mount() {
         let output = run(Command::new("timeout").args(["-s", "KILL", "30", "cat"]).arg(scene.at.join("deep/file")));
         assert_eq!(output.stdout, "from below\n", "{output:?}");
     };
-    // What stands in the place of a default: it must not be waited for, nor read for ever.
+    // Files in the place of a default must not be waited for, nor read endlessly.
     for (name, make) in [("pipe", "mkfifo"), ("zeros", "ln -s /dev/zero"), ("loop", "ln -s .dio-stripe")] {
         let script = format!(
             "set -e; mkdir at/{name}; {make} at/{name}/.dio-stripe
@@ -342,7 +344,7 @@ fn nobody_stops_the_server_of_a_shared_mount() {
         );
         answers();
     }
-    // A file whose object leads back into the mount: to the descriptor of that file.
+    // The object of a file leads back into the mount, to the descriptor of the same file.
     let output = attack(
         "set -e; mkdir targets targets/d; ./dio stripe set -t targets/d source/f
          object=$(basename $(echo targets/d/.dio-*)); mv targets before; ln -s at targets; mkdir at/d; cp source/f at/d/$object
@@ -353,7 +355,7 @@ fn nobody_stops_the_server_of_a_shared_mount() {
     answers();
 }
 
-/// Who opens many files of many objects gets half of the server's descriptors and no more.
+/// A user who opens many files with many objects gets half of the server's descriptors and no more.
 #[test]
 fn one_user_leaves_descriptors_to_the_others() {
     let Some(scene) = mount_support::Scene::new() else { return };
@@ -388,8 +390,8 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     let mut told = std::io::BufReader::new(greedy.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut told, &mut line).unwrap();
-    // Each takes three for its descriptor, and three for each of 16 objects, of half of three
-    // quarters of 1,500.
+    // Each file takes three descriptors for itself and three for each of its 16 objects. The limit
+    // is half of three quarters of 1,500.
     assert_eq!(line, "11 ENFILE\n");
     let honest = run(as_user("daemon", "cat").arg(scene.at.join("d/40")).arg(scene.at.join("deep/file")));
     assert_eq!((honest.status.code(), honest.stdout.as_str()), (Some(0), "text\nfrom below\n"), "{honest:?}");
@@ -400,8 +402,8 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     assert!(greedy.wait().unwrap().success());
 }
 
-/// Objects below each of two mounts that lead to files of the other: without a rule, each server
-/// waits for the other until neither has a thread left.
+/// The objects below each of two mounts lead to files of the other mount. Without a rule against
+/// that, each server waits for the other until neither has a free thread.
 #[test]
 fn two_servers_do_not_wait_for_each_other() {
     let (Some(scene), Some(second)) = (mount_support::Scene::new(), mount_support::Scene::new()) else { return };
@@ -412,8 +414,7 @@ fn two_servers_do_not_wait_for_each_other() {
     copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
     let _servers = [&scene, &second].map(|each| each.foreground(&mut each.mount("-f -o cio,allow_other")));
     let other = second.at.display();
-    // `one` here has its object there, which is `two`, which has its object here, which is `one`
-    // again.
+    // The object of `one` here leads to `two` there, whose object leads to `one` here again.
     let script = format!(
         "set -e; mkdir -p to-there/d to-here/d; ./dio stripe set -t to-there/d source/one
          ./dio stripe set -t to-here/d source/two

@@ -1,11 +1,11 @@
-//! Digests are those of the system's tools and of the standards, for every size and kind of input,
-//! and so is what is printed about them.
+//! Digests, and the messages about them, equal those of the system's tools and of the standards,
+//! for every size and kind of input.
 
 use crate::sums::{Place, noise};
 
 const FAMILY: [&str; 7] = ["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"];
 
-/// Sizes around those at which something changes: blocks of digests, of the device, of a request.
+/// Sizes around the boundaries of digest blocks, device blocks and requests.
 const SIZES: [usize; 14] =
     [0, 1, 55, 56, 64, 4095, 4096, 65_535, 65_537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20, (5 << 20) + 4097];
 
@@ -32,8 +32,8 @@ fn every_digest_of_every_size_is_the_systems() {
     place.same(&format!("b2sum -l 104 {files}"));
 }
 
-/// What there is no tool for here: zlib's `crc32` through `gzip`'s trailer; the others through
-/// their known values.
+/// Digests for which no tool is installed: zlib's `crc32` is compared with the trailer of `gzip`,
+/// the other digests with their known values.
 #[test]
 fn digests_without_a_tool_of_the_system() {
     let (place, _) = sizes();
@@ -57,8 +57,8 @@ fn digests_without_a_tool_of_the_system() {
     );
 }
 
-/// A large file takes other ways through the program than a pipe, or than together with other
-/// digests.
+/// A large file takes another path through the program than a pipe does, or than several digests
+/// together do.
 #[test]
 fn every_way_comes_to_the_same() {
     let place = Place::new();
@@ -177,7 +177,7 @@ fn files_that_cannot_be_read() {
     place.write("a", "a").write("b", "b");
     std::fs::create_dir(place.path().join("d")).unwrap();
     for command in ["md5sum", "cksum", "sum", "b2sum", "cksum -a sm3"] {
-        // cksum 9.1 takes a directory for an empty file; others of its versions do not.
+        // cksum 9.1 takes a directory for an empty file; other versions of it do not.
         let directory = if command == "cksum" { "" } else { "d" };
         place.same(&format!("{command} a nope b {directory} a"));
         place.same(&format!("{command} nope"));
@@ -237,7 +237,7 @@ fn command_lines_that_make_no_sense() {
     }
 }
 
-/// Options of coreutils newer than the system's may be.
+/// The system's coreutils may be too old for these options.
 #[test]
 fn raw_and_base64() {
     let place = Place::new();

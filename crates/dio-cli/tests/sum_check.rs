@@ -1,11 +1,11 @@
-//! Lists are checked as by the system's tools: the same lines count, the same is said, the same is
-//! returned.
+//! Lists are checked as by the system's tools: the same lines count, and the messages and the
+//! status are the same.
 
 use crate::sums::{Place, noise};
 
 const MD5: &str = "764efa883dda1e11db47671c4a3bbd9e";
 
-/// A directory with a file `a` of "hi\n", some others, and lists of every sort.
+/// A directory with a file `a` that contains "hi\n", some other files, and lists of every kind.
 fn lists() -> Place {
     let place = Place::new();
     place
@@ -114,7 +114,7 @@ fn lists_and_files_on_standard_input() {
     place.same_with("md5sum -w -c", &[b"a list", b"mixed"], b"");
 }
 
-/// The order of what is said is that of the list, whichever file is done first.
+/// Results are printed in the order of the list, whichever file is read first.
 #[test]
 fn results_come_in_the_order_of_the_list() {
     let place = Place::new();
@@ -144,7 +144,7 @@ fn a_list_of_many_digests_is_checked_in_one_read_of_each_file() {
         serde_json::from_slice(&std::fs::read(place.path().join("receipt")).unwrap()).unwrap();
     let list_size = std::fs::metadata(place.path().join("list")).unwrap().len();
     assert_eq!(receipt["bytes_read"].as_u64(), Some((5 << 20) + list_size), "{receipt}");
-    // The change is seen by every digest.
+    // Every digest detects the change.
     place.write("a", noise((5 << 20) + 1));
     let checked = place.dio("sum -c list");
     assert_eq!((checked.status, checked.text()), (Some(1), &*"a: FAILED\n".repeat(11)));

@@ -1,5 +1,5 @@
-//! `dio synctest` on every file system: what it reports, what it refuses, and that nothing is left
-//! behind. Times are not judged here.
+//! `dio synctest` on every file system: tests its reports, the commands that it refuses, and that
+//! nothing is left behind. Times are not judged here.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn ran(flags: &str, path: &Path) -> Output {
     dio_test::run(&mut synctest(flags, path))
 }
 
-/// A report of a run that was well.
+/// The report of a run, which must succeed.
 #[track_caller]
 fn report(flags: &str, path: &Path) -> Value {
     let output = ran(&format!("--json {flags}"), path);
@@ -28,7 +28,8 @@ fn report(flags: &str, path: &Path) -> Value {
     json(&output.stdout)
 }
 
-/// The rows of a report, each looked at: a case, and figures that make sense or a refusal in words.
+/// The rows of a report. Checks each: it has a case, and either plausible figures or a refusal in
+/// words.
 #[track_caller]
 fn rows<'a>(report: &'a Value, name: &str) -> &'a Vec<Value> {
     let rows = report["rows"].as_array().unwrap();
@@ -90,12 +91,12 @@ fn every_file_system_says_what_it_does_and_whether_direct_was_direct() {
     }
 }
 
-/// Nothing that can be seen of these says more.
+/// Checks the verdict, as far as the type of the file system determines it.
 fn judged(fs: &TestFs, report: &Value) {
     let verdict = report["honesty"]["verdict"].as_str().unwrap();
     match fs.name.as_str() {
         "tmpfs" => assert_eq!(verdict, "not_durable"),
-        // On loop devices.
+        // These are on loop devices.
         "ext4" | "ext4-journal" | "xfs" | "btrfs" => {
             assert!(["unknown", "suspect"].contains(&verdict), "{}: {report}", fs.name);
             assert!(report["storage"]["disk"]["name"].as_str().unwrap().starts_with("loop"), "{}", fs.name);
@@ -144,7 +145,8 @@ fn what_exists_is_left_alone_unless_forced_and_what_is_new_is_removed() {
     rows(&report(flags, &new), "new");
     assert_eq!(names(dir.path()), ["precious"]);
 
-    // One file has no room for files of their own, which is told of the row.
+    // With one existing file there can be no files of their own for the writers, so that row has an
+    // error.
     let output = ran(&format!("{flags} --force --json"), &precious);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report = json(&output.stdout);
@@ -190,7 +192,7 @@ fn a_signal_ends_it_with_what_was_measured_and_nothing_is_left() {
             let flags = "--json -s 600 --file-size 64K --method fdatasync,fsync --threads 4 --sharing grouped";
             let running = Running::spawn(&mut synctest(flags, path));
             until_caught(running.pid(), signal);
-            // Some writes further, so that there is something to tell.
+            // After some writes, so that there is something to report.
             until("it writes", || written(&running) > 500_000);
             running.signal(signal);
             let output = running.end();
@@ -204,7 +206,7 @@ fn a_signal_ends_it_with_what_was_measured_and_nothing_is_left() {
     }
 }
 
-/// Bytes that a process has written by system calls so far.
+/// Bytes that the process has written by system calls so far.
 fn written(running: &Running) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{}/io", running.pid().as_raw_nonzero())).unwrap_or_default();
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));

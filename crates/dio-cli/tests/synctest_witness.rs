@@ -1,9 +1,9 @@
-//! `dio synctest --witness`: a writer that is killed, a disk that lies, one that does not, and a
-//! witness that goes away for a while.
+//! `dio synctest --witness`: a writer that is killed, a disk that ignores flushes, one that does
+//! not, and a witness that is unreachable for a while.
 //!
 //! The power cut is the shutdown ioctl of ext4 and xfs without a flush of the log, which loses
-//! exactly what was not durable. The lie is told by strace(1), which answers the writer's
-//! `fdatasync` with 0 and keeps it from the kernel.
+//! exactly what was not durable. strace(1) simulates the disk that ignores flushes: it answers the
+//! writer's `fdatasync` with 0 and does not pass it to the kernel.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,10 +21,10 @@ use tempfile::TempDir;
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// A witness on this machine; killed when dropped.
+/// A witness on this machine. It is killed when this is dropped.
 struct Witness {
     child: Child,
-    /// What it has printed since the first line.
+    /// Its output behind the first line.
     said: Arc<Mutex<Vec<u8>>>,
     address: String,
     place: PathBuf,
@@ -62,7 +62,7 @@ impl Witness {
         Witness { child, said: printed, address, place: place.to_owned() }
     }
 
-    /// What it has printed, once `enough` of it is there.
+    /// Returns its output, once `enough` accepts it.
     #[track_caller]
     fn said(&self, enough: impl Fn(&str) -> bool) -> String {
         let text = || String::from_utf8(self.said.lock().clone()).unwrap();
@@ -86,7 +86,7 @@ impl Witness {
         names.pop().map(|name| self.place.join(name))
     }
 
-    /// The highest number that is kept.
+    /// The highest number that the witness has recorded.
     fn highest(&self) -> u64 {
         let text = self.record().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         let done = text.lines().rev().find_map(|line| line.strip_prefix("done ").or(line.strip_prefix("end ")));
@@ -134,7 +134,7 @@ fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
         let (dir, kept) = (fs.dir(), scratch());
         let witness = Witness::start("127.0.0.1:0", kept.path());
         let path = dir.path().join("blocks");
-        // Where blocks of 512 bytes cannot be direct.
+        // Direct I/O is turned off, because it may not be possible in blocks of 512 bytes.
         let way = if way.contains("512") { format!("{way} --direct off") } else { (*way).to_owned() };
         let running = writer(&mut Command::new(DIO), &witness, &way, &path);
         witness.until_kept(40);
@@ -146,7 +146,7 @@ fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
         let acknowledged = number(&found, "acknowledged");
         assert!(acknowledged >= 40 && number(&found, "contiguous") == acknowledged, "{}: {found}", fs.name);
         assert!(number(&found, "highest") >= acknowledged && found["lost"] == 0, "{}: {found}", fs.name);
-        // Nobody pulled a plug.
+        // The machine was not restarted.
         assert_eq!(found["restarted"], false);
         let record = witness.record().unwrap();
         let (status, again, _) = witness.check(&["--record", record.to_str().unwrap()], &path);
@@ -156,7 +156,7 @@ fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
     }
 }
 
-/// Damages what must be there, in several ways, each of which is found.
+/// Damages data that must be there, in several ways, and checks that each is found.
 #[track_caller]
 fn damage(witness: &Witness, path: &Path, found: &Value) {
     let acknowledged = number(found, "acknowledged");
@@ -166,26 +166,26 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     let (size, slots) = (words[0], words[1]);
     let offset = 4096 + (acknowledged - 1) % slots * size;
     let file = File::options().write(true).open(path).unwrap();
-    // One byte of the last block that was acknowledged.
+    // One byte of the last acknowledged block.
     file.write_all_at(&[!header[offset as usize + 100]], offset + 100).unwrap();
     let (status, found, output) = witness.check(&[], path);
     assert_eq!(status, Some(3), "{output:?}");
     assert_eq!((&found["lost"], number(&found, "contiguous")), (&1.into(), acknowledged - 1), "{found}");
     assert_eq!((&found["losses"][0]["number"], &found["losses"][0]["offset"]), (&acknowledged.into(), &offset.into()));
-    // The header too: the session is found by the path, or by its name.
+    // The header is damaged too: the session is found by the path, or by its name.
     file.write_all_at(&[0; 64], 0).unwrap();
     for more in [&[][..], &["--session", found["session"].as_str().unwrap()]] {
         assert_eq!(witness.check(more, path).0, Some(3), "{more:?}");
     }
-    // The whole file.
+    // The whole file is removed.
     file.set_len(0).unwrap();
     fs::remove_file(path).unwrap();
     let (status, found, output) = witness.check(&[], path);
     assert_eq!((status, &found["file_found"], &found["highest"]), (Some(3), &false.into(), &0.into()), "{output:?}");
 }
 
-/// What is not where it was written to is no lie: another file system is mounted there, or none, or
-/// the name is another.
+/// If the file is not where it was written, no loss is reported: another file system is mounted
+/// there, or none, or the file has another name.
 #[test]
 fn what_is_elsewhere_is_not_lost() {
     for volume in volumes() {
@@ -214,10 +214,10 @@ fn what_is_elsewhere_is_not_lost() {
             let (status, _, output) = witness.check(&more, &wrong);
             assert!(status == Some(1) && output.stderr.contains(words), "{}: {output:?}", wrong.display());
         }
-        // A copy is as good as the file.
+        // A copy counts like the file itself.
         fs::copy(&path, &other).unwrap();
         assert_eq!(witness.check(&more, &other).0, Some(0));
-        // What another session has written since is of that one.
+        // A file that another session has written since belongs to that session.
         let (dir, kept) = (scratch(), scratch());
         let second = Witness::start("127.0.0.1:0", kept.path());
         let running = writer(&mut Command::new(DIO), &second, "", &dir.path().join("blocks"));
@@ -261,7 +261,7 @@ fn a_disk_that_lies_is_found_out() {
         let running = writer(&mut strace, &witness, "--method fdatasync --direct off", &path);
         witness.until_kept(20);
         volume.shut_down();
-        // Its writes fail from here on.
+        // All writes of the process fail from here on.
         let output = running.end();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(
@@ -289,8 +289,8 @@ fn a_disk_that_keeps_its_word_is_not_accused() {
         let path = volume.path.join("blocks");
         let running = writer(&mut Command::new(DIO), &witness, way, &path);
         witness.until_kept(50);
-        // A sync that is under way while the file system is shut down may be answered well in spite
-        // of it, which no power cut would leave time for. So none is.
+        // A sync in progress while the file system is shut down may succeed in spite of the
+        // shutdown; a power cut would leave no time for that. So the writer is stopped first.
         running.signal(Signal::STOP);
         let tasks = PathBuf::from(format!("/proc/{}/task", running.pid().as_raw_nonzero()));
         let stopped = |task: fs::DirEntry| {
@@ -318,7 +318,7 @@ fn a_witness_that_goes_away_for_a_while_misses_nothing() {
         witness.until_kept(round * 50);
         let (address, before) = (witness.address.clone(), witness.highest());
         drop(witness);
-        // Its writer goes on for half a ring, and then waits.
+        // The writer continues for half a ring without the witness, and then waits.
         std::thread::sleep(std::time::Duration::from_millis(20));
         witness = Witness::start(&address, kept.path());
         assert!(witness.highest() >= before);
@@ -350,13 +350,13 @@ fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() 
         (&[b'x'; 40_000], "error a line is too long"),
     ] {
         let mut stranger = TcpStream::connect(&witness.address).unwrap();
-        // It may be closed before all of it is taken.
+        // The witness may close the connection before it has read everything.
         let _ = stranger.write_all(words);
         let _ = stranger.shutdown(std::net::Shutdown::Write);
         let mut said = String::new();
         let _ = stranger.read_to_string(&mut said);
         let (greeting, rest) = said.split_once('\n').unwrap_or_default();
-        // A connection that is closed with bytes not read is reset, and its last words may be lost.
+        // A connection that is closed with unread bytes is reset, and the last reply may be lost.
         assert!(rest.starts_with(answer) || words.len() > 16384, "{answer}: {said:?}");
         assert!(greeting == "dio-synctest 2" || words.len() > 16384, "{said:?}");
     }
@@ -366,14 +366,14 @@ fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() 
     let output = running.end();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stderr.contains(&format!("the witness {address}: ")), "{output:?}");
-    // What exists is not written over for a witness either.
+    // An existing file is not overwritten with a witness either.
     let witness = Witness::start("127.0.0.1:0", kept.path());
     let running = writer(&mut Command::new(DIO), &witness, "", &path);
     let output = running.end();
     assert!(output.status.code() == Some(1) && output.stderr.contains("exists"), "{output:?}");
 }
 
-/// A writer's `begin` line, and its identity.
+/// The `begin` line of a writer, and its identity.
 fn begin(number: usize) -> (String, String) {
     let (identity, path) = (format!("{number:032x}"), "/x".repeat(2000));
     (format!("begin {identity} 4096 8 boot host {path} uuid-0 2 fsync\n"), identity)
@@ -385,7 +385,7 @@ fn whoever_asks_again_and_again_fills_no_memory_and_keeps_nobody_out() {
     let witness = Witness::start("127.0.0.1:0", kept.path());
     let mut greedy = TcpStream::connect(&witness.address).unwrap();
     greedy.write_all(begin(0).0.as_bytes()).unwrap();
-    // Each on a connection of its own: a connection has one session.
+    // Each session needs a connection of its own.
     for number in 1..=300 {
         let mut stream = TcpStream::connect(&witness.address).unwrap();
         let (line, _) = begin(number);
@@ -400,13 +400,13 @@ fn whoever_asks_again_and_again_fills_no_memory_and_keeps_nobody_out() {
     };
     let before = resident();
     greedy.write_all("list\n".repeat(3000).as_bytes()).unwrap();
-    // Answers come while none is taken, for as long as there is room between the two.
+    // The witness sends replies that are not read, until the buffers of the connection are full.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let mut some = vec![0; 20 * MIB as usize];
     greedy.read_exact(&mut some).unwrap();
     let grown = resident() - before;
     assert!(grown < 4096, "{grown} KiB for one packet");
-    // It does not keep the witness from ending, nor others from being heard.
+    // The pending replies neither keep the witness from ending nor block other connections.
     let mut other = TcpStream::connect(&witness.address).unwrap();
     other.write_all(format!("ask {}\n", begin(7).1).as_bytes()).unwrap();
     let answer = BufReader::new(other).lines().nth(1).unwrap().unwrap();
@@ -451,7 +451,7 @@ fn a_witness_with_a_secret_hears_only_those_who_know_it() {
     assert!(status == Some(0) && number(&found, "acknowledged") >= 5, "{output:?}");
 }
 
-/// A file with a secret.
+/// Makes a file with a secret.
 fn secret_in(directory: &Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = directory.join("secret");
@@ -477,7 +477,8 @@ fn strangers_do_not_keep_those_out_who_know_the_secret() {
     let ended = std::sync::atomic::AtomicBool::new(false);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     std::thread::scope(|scope| {
-        // From a few addresses, as many as it lets in, and a new one for each that it closes.
+        // A few addresses open as many connections as the witness accepts, and a new one for each
+        // that it closes.
         scope.spawn(|| {
             let mut all: Vec<TcpStream> = Vec::new();
             while !ended.load(relaxed) {
@@ -509,7 +510,7 @@ fn a_stranger_has_the_time_to_prove_the_secret_and_no_more() {
     let begun = std::time::Instant::now();
     let (mut stranger, greeting) = witness.connect();
     assert_eq!(greeting.len(), 3, "{greeting:?}");
-    // One byte now and then does not make it longer.
+    // Sending single bytes does not extend the time limit.
     let mut other = stranger.try_clone().unwrap();
     std::thread::spawn(move || {
         while other.write_all(b"x").is_ok() {
@@ -541,7 +542,7 @@ fn what_a_stranger_names_does_not_steer_the_terminal_and_refusals_are_few_lines(
     assert!(!said.contains('\x1b') && said.contains("\\033[0m"), "{said}");
     assert_eq!(said.lines().filter(|line| line.contains("no identity")).count(), 10, "{said}");
     assert!(said.contains("40 more lines about refusals are left out"), "{said}");
-    // Nor that of whoever checks.
+    // The terminal of a user who runs the check is not affected either.
     let output = dio_test::run(Command::new(DIO).args(["synctest", "--check", "--session", &identity]).args([
         "--witness",
         &witness.address,

@@ -1,5 +1,5 @@
-//! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words
-//! and status.
+//! `dio tar -c` against the system's tar: the same command in the same tree must lead to the same
+//! archive, messages and status.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::gnu::links;
 use dio_test::{MemoryGroup, Seed, file_systems, random_file, resident_pages, skip};
 use tempfile::TempDir;
 
-/// A shell in `dir` for which `tar` is dio's, or the system's.
+/// A shell in `dir` in which `tar` is dio's or the system's.
 fn shell(dir: &Path, script: &str, ours: bool) -> Command {
     let path = std::env::var("PATH").unwrap();
     let path = if ours { format!("{}:{path}", links(&["tar"]).display()) } else { path };
@@ -20,7 +20,7 @@ fn shell(dir: &Path, script: &str, ours: bool) -> Command {
     bash
 }
 
-/// What a command did.
+/// The outcome of a command.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: Option<i32>,
@@ -41,8 +41,8 @@ fn set_up(dir: &Path, script: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A tree with one of everything. All of it is read once, so that reading does not change its times
-/// any more.
+/// A tree with files of every kind. All of it is read once, so that later reads do not change its
+/// access times.
 const TREE: &str = r#"
 mkdir -p t/dir/sub t/none t/cache t/.git; echo a > t/a; echo b > t/dir/b; head -c 3000 /dev/urandom > t/dir/sub/c
 : > t/empty; head -c 512 /dev/urandom > t/block; head -c 300000 /dev/urandom > t/mid
@@ -64,8 +64,8 @@ fn tree(parent: &Path) -> TempDir {
     dir
 }
 
-/// Runs the command with both tars; `$A` is the archive. What they say has to be the same; the
-/// archive does not: dio makes none where it is clear from the start that nothing can come of it.
+/// Runs the command with both tars; `$A` is the archive. The messages must be the same, but the
+/// archives may differ: dio makes none if the command cannot succeed.
 fn same_words(dir: &Path, command: &str) {
     let run = |ours| seen(dir, &format!("A=archive; {command}"), ours);
     let (theirs, own) = (run(false), run(true));
@@ -73,7 +73,7 @@ fn same_words(dir: &Path, command: &str) {
     let _ = fs::remove_file(dir.join("archive"));
 }
 
-/// Runs the command with both tars; `$A` is the archive. Everything has to be the same.
+/// Runs the command with both tars; `$A` is the archive. Everything must be the same.
 fn same(dir: &Path, command: &str) {
     let run = |archive: &str, ours| {
         let seen = seen(dir, &format!("A={archive}; {command}"), ours);
@@ -96,14 +96,14 @@ fn archives_of_all_formats_are_those_of_gnu() {
         let dir = tree(&fs.path);
         for format in ["gnu", "oldgnu", "ustar", "v7", "pax"] {
             let pax = if format == "pax" { "--pax-option=exthdr.name=%d/PaxHeaders/%f" } else { "" };
-            // Only GNU tar has that option, and needs it: dio never writes the number of the
-            // process.
+            // Only GNU tar gets that option: it would otherwise write its process ID, which dio
+            // never does.
             let script = format!("P='{pax}'; [ -L \"$(command -v tar)\" ] && P=; tar -cf $A --format={format} $P");
             let names = match format {
-                // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio,
-                // which any tar reads alike.
+                // For the oldest format, GNU tar treats names of exactly 100 bytes as long names,
+                // and dio does not. Every tar reads both.
                 "oldgnu" => "t/dir t/large t/longlink t/hole t/allhole t/fifo",
-                // GNU tar says that it does not dump the link, and dumps a part of it.
+                // GNU tar reports that it does not dump the link, but dumps a part of it.
                 "ustar" | "v7" => "--exclude=longlink t",
                 _ => "t",
             };
@@ -112,7 +112,7 @@ fn archives_of_all_formats_are_those_of_gnu() {
                 same(dir.path(), &format!("{script} -S {names}"));
                 continue;
             }
-            // GNU tar writes the number of the process before the names of sparse files.
+            // GNU tar puts its process ID into the names of sparse files.
             let script = "tar -cf archive --format=pax -S t/hole t/allhole && mkdir out && PATH=/usr/bin:/bin tar -xf archive -C out \
                           && cmp t/hole out/t/hole && cmp t/allhole out/t/allhole && [ $(stat -c %s archive) -lt 30000 ]";
             assert_eq!(
@@ -267,7 +267,7 @@ fn wrong_command_lines_are_told_in_the_words_of_gnu() {
         same_words(dir.path(), command);
     }
     assert_eq!(fs::read(dir.path().join("kept")).unwrap(), b"kept");
-    // In words of dio's own, because not all of GNU tar's operations are there.
+    // These messages are dio's own, because dio does not have all of GNU tar's operations.
     for command in ["tar", "tar -ct", "tar -cf kept --mtime=foo t", "tar -cf kept -C nope t"] {
         assert_eq!(seen(dir.path(), command, true).status, Some(2), "{command}");
     }
@@ -374,12 +374,12 @@ fn trees_of_chance_are_archived_and_extracted_the_same() {
 #[test]
 fn what_changes_while_it_is_read_is_told() {
     let dir = file_systems()[0].dir();
-    // Files of the kernel promise a page and hold less.
+    // Files of sysfs have a size of one page but hold less.
     let script = "tar -cf $A /sys/kernel/mm/transparent_hugepage/enabled";
     if Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists() {
         same(dir.path(), script);
     }
-    // A file that grows while a pipe keeps the writer waiting.
+    // A file that grows while a full pipe blocks tar.
     random_file(dir.path().join("grows"), 40 << 20, 1);
     let mut tar =
         shell(dir.path(), "exec tar -c grows", true).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -393,7 +393,7 @@ fn what_changes_while_it_is_read_is_told() {
     assert_eq!(String::from_utf8_lossy(&done.stderr), "tar: grows: file changed as we read it\n");
     assert_eq!(done.status.code(), Some(1));
     assert_eq!((rest.len() + 512) % 10240, 0);
-    // One that shrinks.
+    // A file that shrinks.
     let mut tar =
         shell(dir.path(), "exec tar -c grows", true).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = tar.stdout.take().unwrap();
@@ -432,7 +432,7 @@ fn a_signal_takes_the_archive_away() {
     for flags in ["-cwf", "-cwzf", "-I cat -cwf"] {
         let mut tar = shell(dir.path(), &format!("exec tar {flags} archive t"), true);
         let mut tar = tar.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // It waits for an answer.
+        // tar waits for an answer.
         let mut question = [0; 8];
         tar.stdout.as_mut().unwrap().read_exact(&mut question).unwrap();
         assert_eq!(&question, b"add 't'?");
@@ -443,7 +443,7 @@ fn a_signal_takes_the_archive_away() {
         assert_eq!(status.signal(), Some(2), "{status:?}");
         assert!(!dir.path().join("archive").exists());
     }
-    // The program that compresses gets it too, as from a terminal, and is gone first.
+    // The compressor gets the signal too, as from a terminal, and ends first.
     let mut tar = shell(dir.path(), "exec tar -cf archive -I 'sh -c \"kill -INT $PPID; exit 1\"' t", true);
     let status = tar.stderr(Stdio::null()).status().unwrap();
     assert_eq!(status.signal(), Some(2), "{status:?}");
@@ -465,7 +465,7 @@ fn only_what_was_archived_is_removed() {
     };
     asked("add 'a'?");
     asked("add 'b'?");
-    // Both are in the archive when the last question comes, which waits for its answer.
+    // Both files are in the archive when the last question comes, which waits for its answer.
     let mut last = [0; 8];
     questions.read_exact(&mut last).unwrap();
     set_up(dir.path(), "echo more >> a; rm b");
@@ -480,7 +480,7 @@ fn only_what_was_archived_is_removed() {
 #[test]
 fn more_directories_than_descriptors_are_removed() {
     let dir = file_systems()[0].dir();
-    // Beside them one whose path is longer than the system takes at once.
+    // One more directory has a path longer than the system accepts in one call.
     let script = "mkdir t && cd t && mkdir $(seq 300) && for i in $(seq 300); do echo $i > $i/f; done
                   n=$(printf 'n%.0s' {1..200}); for i in {1..25}; do mkdir $n; cd $n; done; echo deep > f";
     set_up(dir.path(), script);

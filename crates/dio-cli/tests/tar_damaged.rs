@@ -1,4 +1,5 @@
-//! The reader of tar headers on archives that are damaged, hostile, or none.
+//! The reader of tar headers on archives that are damaged or hostile, and on files that are no
+//! archives.
 
 use std::fs;
 use std::io::Cursor;
@@ -7,7 +8,7 @@ use crate::tar_support::{read, read_headers, shell};
 use dio_cli::commands::tar::format::{Entries, Entry, Format, FormatError, encode, padding};
 use dio_test::{Seed, file_systems};
 
-/// An archive of one entry after blocks made by hand.
+/// An archive with one entry behind hand-made blocks.
 fn with_extension(typeflag: u8, content: &[u8]) -> Vec<u8> {
     let mut archive = extension(typeflag, content.len() as u64);
     archive.extend_from_slice(content);
@@ -17,7 +18,7 @@ fn with_extension(typeflag: u8, content: &[u8]) -> Vec<u8> {
     archive
 }
 
-/// The header of an extension that claims so many bytes.
+/// The header of an extension that claims to have `size` bytes.
 fn extension(typeflag: u8, size: u64) -> Vec<u8> {
     let entry = Entry { path: b"ext".to_vec(), size, ..Entry::default() };
     let mut block = encode(&entry, Format::Gnu).unwrap();
@@ -68,7 +69,7 @@ fn hostile_headers_are_refused() {
     ] {
         assert!(matches!(read(archive).2, Some(FormatError::Truncated { .. })), "{what}");
     }
-    // What a header says in vain is told, and the entry is there.
+    // Invalid records of a header are reported, and the entry is still there.
     for text in ["size=-1", "uid=x", "mtime=yesterday", "SCHILY.realsize=5"] {
         let (members, notices, error) = read(&with_extension(b'x', record(text).as_bytes()));
         assert!(error.is_none(), "{text}: {error:?}");
@@ -148,7 +149,7 @@ fn damaged_archives_never_harm_the_reader() {
                 }
             }
         }
-        // With the checksums right again the damage gets past the first gate.
+        // With correct checksums the damage passes the first check.
         if rng.bool(0.8) {
             for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar") {
                 seal(block);
@@ -158,7 +159,8 @@ fn damaged_archives_never_harm_the_reader() {
     }
 }
 
-/// Reads everything: no more entries and no more data than the archive has room for.
+/// Reads everything, and checks that there are no more entries and no more data than the archive
+/// has room for.
 fn read_with_bounds(archive: &[u8]) {
     let mut entries = Entries::new(Cursor::new(archive));
     let (mut count, mut data) = (0, 0);
@@ -172,7 +174,7 @@ fn read_with_bounds(archive: &[u8]) {
             assert!(map.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
             assert!(map.last().is_none_or(|(offset, length)| offset + length <= entry.size));
         }
-        // Holes may be as large as they like; only some of them are looked at.
+        // Holes may have any size, so only a part of them is read.
         for _ in 0..4 {
             if entries.read_content(&mut buffer).unwrap_or(0) == 0 {
                 break;

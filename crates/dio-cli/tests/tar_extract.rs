@@ -13,7 +13,7 @@ use crate::support::{Scratch, is_root, snapshot};
 use dio_test::resident_pages;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A tree with all that a file system can hold; every time in it is old.
+/// A tree with every kind of file. All its times are old.
 const TREE: &str = "mkdir -p d/e/f 'sp ace' ro; echo f > d/f; echo g > g; ln -s g l; ln -s ../g d/up; ln -s /etc abs; \
     ln g h; mkfifo p; head -c 5000000 /dev/urandom > big; head -c 204800 /dev/urandom > mid; truncate -s 10M sparse; \
     printf data | dd of=sparse bs=1 seek=5000000 conv=notrunc status=none; truncate -s 30M sp2; \
@@ -46,7 +46,7 @@ fn dio_command(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Lines in order of the alphabet: files are written by several threads.
+/// Status and sorted lines of output: several threads write files, so the order of messages varies.
 fn said(output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
     let lines = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).replace("dio tar: ", "tar: ");
@@ -57,7 +57,7 @@ fn said(output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
     (output.status.code(), lines(&output.stdout), lines(&output.stderr))
 }
 
-/// A directory with a tree, and archives of it.
+/// A directory with a tree, and archives of the tree.
 struct Source {
     scratch: Scratch,
 }
@@ -84,10 +84,10 @@ impl Source {
         name
     }
 
-    /// Extracts by both programs into directories made by `setup`, and compares.
+    /// Extracts with both programs into directories made by `setup`, and compares the outcomes.
     #[track_caller]
     fn same(&self, archive: &Path, setup: &str, options: &[&str]) -> PathBuf {
-        // Waiting for a busy disk shows nothing here.
+        // Cached writes are enough here, and do not wait for a busy disk.
         compare(&self.scratch, archive, setup, options, "--mode=cached")
     }
 }
@@ -105,7 +105,7 @@ fn compare(scratch: &Scratch, archive: &Path, setup: &str, options: &[&str], mod
     let (model, output) = (gnu(&theirs, &args), dio(&ours, &[&[mode], &args[..]].concat()));
     assert_eq!(said(&model), said(&output), "{args:?} after {setup}");
     let (model, found) = (snapshot(&theirs), snapshot(&ours));
-    // GNU tar sets some times of directories before it puts the last file there.
+    // GNU tar sets the time of some directories before it has put the last file there.
     let same = |name: &String, what: &String| {
         let theirs = model.get(name).is_some_and(|model| !model.contains(" mtime ") && model.starts_with("dir "));
         model.get(name) == Some(what) || theirs && what.split(" mtime ").next() == model.get(name).map(String::as_str)
@@ -117,7 +117,7 @@ fn compare(scratch: &Scratch, archive: &Path, setup: &str, options: &[&str], mod
     ours
 }
 
-/// Blocks of all files of a directory.
+/// Number of blocks of all files in a directory.
 fn blocks(dir: &Path) -> u64 {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path().symlink_metadata().unwrap());
     files.filter(|meta| meta.is_file()).map(|meta| meta.blocks()).sum()
@@ -185,8 +185,8 @@ const CROSSED: &str = "mkdir other; ln -s other d; mkdir -p g/x l/y h; ln -s . r
 #[test]
 fn existing_files_are_treated_as_with_gnu() {
     let source = Source::new();
-    // Directories of the archive get their time back last; where they keep theirs, that of now is
-    // not compared.
+    // An extraction sets the times of the archive's directories last. If a directory keeps its own
+    // time, that time is the current one and is not compared.
     let archive = source.archive(&["-H", "pax", "-S", "--exclude=many"]);
     for setup in [EXISTING, CROSSED] {
         for options in [
@@ -205,8 +205,8 @@ fn existing_files_are_treated_as_with_gnu() {
     }
 }
 
-/// Not with a member that is the target directory itself, of which GNU tar then removes all that it
-/// holds.
+/// Without a member that is the target directory itself: GNU tar then removes everything in that
+/// directory.
 #[test]
 fn trees_are_removed_where_that_is_asked_for() {
     let scratch = Scratch::new();
@@ -220,7 +220,7 @@ fn trees_are_removed_where_that_is_asked_for() {
     }
 }
 
-/// Duplicates are written in their order, whatever is in flight.
+/// Duplicates are written in their order, even with several writes in flight.
 #[test]
 fn the_last_of_the_same_name_counts() {
     let scratch = Scratch::new();
@@ -337,7 +337,8 @@ fn failures_have_the_words_and_status_of_gnu() {
     assert_eq!(pipe.wait().unwrap().signal(), Some(13));
 }
 
-/// A full disk costs the files that do not fit; what they would have replaced stays.
+/// When the disk is full, only the files that do not fit are missing; the files that they would
+/// have replaced stay.
 #[test]
 fn full_disks_are_told() {
     if !is_root() {
@@ -369,8 +370,8 @@ fn full_disks_are_told() {
     }
 }
 
-/// Starts an extraction from a pipe that has given a part of a large file, and waits until it was
-/// taken.
+/// Starts an extraction from a pipe that has delivered a part of a large file, and waits until that
+/// part was read.
 fn half_done(target: &Path) -> (Child, std::process::ChildStdin) {
     let mut child = dio_command(target, &["-xf", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
@@ -394,7 +395,7 @@ fn signals_leave_no_part_of_a_file() {
         std::fs::write(scratch.path().join("large"), "old").unwrap();
         let (mut child, mut pipe) = half_done(scratch.path());
         kill_process(Pid::from_child(&child), signal).unwrap();
-        // It may be waiting for bytes; then it ends with the pipe.
+        // The process may be waiting for bytes. Then it ends with the pipe.
         let _ = pipe.write_all(&vec![b'x'; 1 << 20]);
         drop(pipe);
         let status = child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! `dio tar -x`, `-t` and `-d` where members stand in each other's way, under limits, and with
+//! `dio tar -x`, `-t` and `-d` with members that conflict with each other, under limits, and with
 //! hostile headers and streams.
 
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use crate::archive::Builder;
 use crate::support::{Scratch, is_root, snapshot};
 use dio_test::MemoryGroup;
 
-/// Runs a shell script in `dir`, in which `@` stands for tar: GNU's, or dio's where `ours`.
+/// Runs a shell script in `dir`, in which `@` is replaced by tar: dio's if `ours`, else GNU's.
 fn run(dir: &Path, script: &str, ours: bool) -> Output {
     let tar = if ours { format!("{} tar", env!("CARGO_BIN_EXE_dio")) } else { "tar".to_owned() };
     let mut command = Command::new("bash");
@@ -17,8 +17,8 @@ fn run(dir: &Path, script: &str, ours: bool) -> Output {
     command.env("RUST_BACKTRACE", "0").output().unwrap()
 }
 
-/// Status, output, and what was told, in order of the alphabet: files are written by several
-/// threads.
+/// Status, output, and sorted messages: several threads write files, so the order of messages
+/// varies.
 fn seen(output: &Output) -> (Option<i32>, String, Vec<String>) {
     let told = String::from_utf8_lossy(&output.stderr).replace("dio tar: ", "tar: ");
     let mut told: Vec<String> = told.lines().map(str::to_owned).collect();
@@ -26,8 +26,8 @@ fn seen(output: &Output) -> (Option<i32>, String, Vec<String>) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), told)
 }
 
-/// Runs a script by both in a directory `j` of their own beside the archive, and compares all that
-/// can be seen there and in `out`.
+/// Runs a script with both programs, each in its own directory `j` beside the archive, and compares
+/// the observable state of that directory and of `out`.
 #[track_caller]
 fn same(archive: &[u8], script: &str) {
     let [gnu, dio] = [false, true].map(|ours| {
@@ -43,14 +43,14 @@ fn same(archive: &[u8], script: &str) {
     assert_eq!(dio, gnu, "{script}");
 }
 
-/// A tree, without the times of directories, which GNU tar sets before it is done.
+/// A tree, without the times of directories, which GNU tar sets too early.
 fn without_times(dir: &Path) -> Vec<(String, String)> {
     let plain =
         |what: String| if what.starts_with("dir") { what.split(" mtime").next().unwrap().to_owned() } else { what };
     snapshot(dir).into_iter().map(|(name, what)| (name, plain(what))).collect()
 }
 
-/// A directory whose place a later member took has no attributes to be set any more.
+/// If a later member replaces a directory, the directory's attributes are not set any more.
 #[test]
 fn directories_may_make_way() {
     let archive = Builder::new().dir("d", 0o700).file("d", "file").dir("e", 0o711).symlink("e", "d").dir("f", 0o755);
@@ -60,8 +60,8 @@ fn directories_may_make_way() {
     }
 }
 
-/// Files on their way into a directory, by another path of it, hinder its removal; those deep in it
-/// go with it.
+/// A directory is not empty for a removal while files are being written into it by another path.
+/// Files deep in it are removed with it.
 #[test]
 fn what_is_being_written_is_there_already() {
     let (mut aliased, mut deep) = (Builder::new(), Builder::new());
@@ -76,7 +76,7 @@ fn what_is_being_written_is_there_already() {
     same(&deep.end(), "@ -xf ../a.tar --recursive-unlink");
 }
 
-/// Only regular files have content, whatever the size of others says.
+/// Only regular files have content, whatever size the headers of other members state.
 #[test]
 fn only_files_have_content() {
     for kind in [b'1', b'2', b'3', b'5', b'6'] {
@@ -94,7 +94,7 @@ fn the_top_directory_may_be_anywhere() {
     for top in ["../out/z/deep", "$PWD/../out/z", "q/r", "l", "l/"] {
         same(&archive.clone().end(), &format!("ln -s ../out l; @ -xf ../a.tar --one-top-level={top}"));
     }
-    // GNU tar looks for the other name outside.
+    // GNU tar looks for the other name outside of the directory.
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("a.tar"), archive.hard_link("h", "a/b").end()).unwrap();
     let output = run(scratch.path(), "@ -xf a.tar --one-top-level=$PWD/z && test z/h -ef z/a/b", true);
@@ -121,7 +121,7 @@ fn two_ways_to_treat_existing_files_are_refused() {
     }
 }
 
-/// A list that nobody gets is told; what else there is to do is done.
+/// If the list cannot be written, an error is printed, and the rest of the work is done.
 #[test]
 fn lists_that_cannot_be_written_are_told() {
     let scratch = Scratch::new();
@@ -145,13 +145,13 @@ fn lists_that_cannot_be_written_are_told() {
                 std::fs::remove_file(scratch.path().join(name)).unwrap();
             }
         }
-        // Nothing is to be listed, so nothing fails.
+        // Nothing is listed, so there is no error.
         let quiet = run(scratch.path(), &format!("@ -xf a.tar >{to} && @ -df a.tar >{to}"), true);
         assert_eq!(seen(&quiet), (Some(0), String::new(), vec![]));
     }
 }
 
-/// Nothing that an archive says reaches a terminal as a command.
+/// Text from an archive must not reach a terminal as a control sequence.
 #[test]
 fn lists_do_not_steer_the_terminal() {
     let evil = "e\x1b[31m\u{9b}2J\x07";
@@ -189,8 +189,8 @@ fn lists_do_not_steer_the_terminal() {
     }
 }
 
-/// Headers with very many records are read in time that grows with them, not with their square, or
-/// refused.
+/// Headers with very many records are read in time proportional to their number, not to its square,
+/// or are refused.
 #[test]
 fn very_many_records_are_no_burden() {
     let numbered = |prefix: &str, count: usize| -> Vec<(String, Vec<u8>)> {
@@ -204,7 +204,7 @@ fn very_many_records_are_no_burden() {
     std::fs::write(scratch.path().join("attributes.tar"), attributes).unwrap();
     let output = run(scratch.path(), "timeout 60 @ --xattrs -tvvf attributes.tar | wc -l", true);
     assert_eq!(seen(&output), (Some(0), "400001\n".to_owned(), vec![]));
-    // A header for all entries costs each of them.
+    // A global header costs time for each entry.
     let records = numbered("comment", 2000);
     let borrowed: Vec<(&str, &[u8])> = records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
     let mut global = Builder::new().pax(&borrowed).file("f", "x").end();
@@ -216,7 +216,7 @@ fn very_many_records_are_no_burden() {
     assert!(told.iter().any(|line| line.contains("more than 1024 records")), "{told:?}");
 }
 
-/// Archives made by dio go through it again with little memory, whatever they hold.
+/// dio needs little memory to read archives that it has made, whatever they hold.
 #[test]
 fn memory_is_bounded() {
     let Some(group) = MemoryGroup::new(160 << 20) else { return };
@@ -233,7 +233,7 @@ fn memory_is_bounded() {
     assert_eq!(seen(&output), (Some(0), "end\n".to_owned(), vec![]));
 }
 
-/// Nothing can be made: each member is told, and nothing else happens.
+/// If nothing can be made, an error is printed for each member, and nothing else happens.
 #[test]
 fn targets_that_cannot_be_written_are_told() {
     if !is_root() {

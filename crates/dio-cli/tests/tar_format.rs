@@ -1,5 +1,5 @@
-//! The reader and the writer of tar headers against GNU tar and Python's tarfile: archives of
-//! theirs are read entry for entry and made again byte for byte, archives of ours are read by them.
+//! The reader and the writer of tar headers against GNU tar and Python's tarfile: their archives
+//! are read entry for entry and made again byte for byte, and they read archives made by dio.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use dio_cli::commands::tar::format::{
 use dio_test::{Rng, Seed, file_systems, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// Everything in a sound archive.
+/// All members of an archive, which must be sound.
 fn read_sound(archive: &[u8]) -> Vec<Member> {
     let (members, notices, error) = read(archive);
     assert!(error.is_none(), "{error:?}");
@@ -23,7 +23,7 @@ fn read_sound(archive: &[u8]) -> Vec<Member> {
     members
 }
 
-/// An archive of the members.
+/// An archive with these members.
 fn write(encoder: Encoder, members: &[Member]) -> Vec<u8> {
     let mut archive = Vec::new();
     for member in members {
@@ -36,7 +36,8 @@ fn write(encoder: Encoder, members: &[Member]) -> Vec<u8> {
     archive
 }
 
-/// GNU's name for a sparse file to those that do not know them has the number of the process.
+/// Removes the process ID from the name that GNU tar gives a sparse file for programs without
+/// support for sparse files.
 fn without_process_numbers(archive: &[u8]) -> Vec<u8> {
     let mut archive = archive.to_vec();
     for block in archive.chunks_exact_mut(512) {
@@ -55,7 +56,7 @@ fn without_process_numbers(archive: &[u8]) -> Vec<u8> {
     archive
 }
 
-/// A tree with everything that an archive can hold.
+/// Makes a tree with everything that an archive can hold.
 fn make_tree(dir: &Path, rng: &mut Rng) {
     let deep = dir.join("tree").join("d".repeat(60)).join("e".repeat(60)).join("f".repeat(60));
     fs::create_dir_all(&deep).unwrap();
@@ -104,7 +105,7 @@ fn name_of(path: &[u8]) -> std::path::PathBuf {
     std::ffi::OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(path)).into()
 }
 
-/// Holds what was read against the files themselves.
+/// Compares the members with the files themselves.
 fn agree_with_files(dir: &Path, members: &[Member], format: Format) {
     let mut seen = BTreeMap::new();
     for Member { entry, content, .. } in members {
@@ -162,7 +163,7 @@ fn archives_of_gnu_tar_are_read_and_made_again_byte_for_byte() {
         let members = read_sound(&archive);
         agree_with_files(dir.path(), &members, format);
         let sparse = members.iter().filter(|member| member.entry.sparse.is_some()).count();
-        // ext4 and xfs keep holes; where a file system does not, nothing is sparse.
+        // ext4 and xfs keep holes. On a file system that does not, no member is sparse.
         assert_eq!(sparse > 0, options.contains("-S"), "{options}: {sparse}");
         let again = write(Encoder { format, numeric_owner: options.contains("numeric") }, &members);
         let wanted = without_process_numbers(&archive);
@@ -177,9 +178,9 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
     let fs = &file_systems()[0];
     let dir = fs.dir();
     make_tree(dir.path(), &mut seed.stream(1));
-    // A hard link to what could not be written is no hard link any more; and GNU tar says of long
-    // links that they are not dumped, but dumps a part of them. Nor does it look into a directory
-    // whose name did not fit.
+    // A hard link to a member that could not be written is no hard link any more. GNU tar also
+    // reports that long links are not dumped, but dumps a part of them. It does not enter a
+    // directory whose name did not fit.
     shell(dir.path(), "rm tree/zlong tree/link1* tree/link240; rm -r tree/dd*");
     let link = Entry { path: b"l".to_vec(), link: vec![b's'; 101], kind: Kind::Symlink, ..Entry::default() };
     for format in [Format::Ustar, Format::V7] {
@@ -228,7 +229,7 @@ fn every_form_of_sparse_file_is_read() {
         agree_with_files(dir.path(), &members, Format::Pax);
         assert!(members.iter().any(|member| member.entry.sparse.is_some()), "{version}");
     }
-    // Sizes beyond what octal digits can say.
+    // Sizes that are too large for octal digits.
     let big = dir.path().join("big");
     let file = fs::File::create(&big).unwrap();
     let at = (1u64 << 33) + 4096;
@@ -272,8 +273,7 @@ fn attributes_and_lists_are_those_of_gnu_tar() {
     assert!(write(Encoder { format: Format::Pax, numeric_owner: false }, &members) == archive);
 }
 
-/// What Python makes of an archive: name, type, size, mode, owner, time and link, as text of its
-/// own.
+/// Python's list of an archive: name, type, size, mode, owner, time and link of each member.
 fn python_lists(dir: &Path, archive: &str) -> Option<String> {
     let script = format!(
         "import tarfile\nfor m in tarfile.open('{archive}', errorlevel=2):\n    \

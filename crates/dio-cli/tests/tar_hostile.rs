@@ -1,9 +1,9 @@
-//! Hostile archives: whatever they say, nothing outside the target directory is made, changed or
-//! removed.
+//! Hostile archives: whatever they contain, nothing outside of the target directory is made,
+//! changed or removed.
 //!
-//! Each archive is made by hand and extracted into a jail beside files that must stay as they are,
-//! their change times included; with each way to treat existing files, by root and by an ordinary
-//! user, and without `openat2`.
+//! Each archive is made by hand and extracted into a jail beside files that must stay unchanged,
+//! including their change times. This is done with each way to treat existing files, by root and by
+//! an ordinary user, and without `openat2`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -17,7 +17,7 @@ use crate::support::{Scratch, is_root, snapshot};
 use dio_test::until;
 use rustix::fs::FileType;
 
-/// A jail, and what lies beside it.
+/// A jail, and the files beside it.
 struct Place {
     scratch: Scratch,
 }
@@ -34,7 +34,7 @@ impl Place {
         }
         symlink("file", place.path("out/link")).unwrap();
         std::fs::set_permissions(place.path("jail"), PermissionsExt::from_mode(0o777)).unwrap();
-        // Whoever extracts could change these, if it found them.
+        // The extracting user has permission to change these files.
         for open in ["out", "out/dir", "out/file", "out/dir/inner"] {
             std::fs::set_permissions(place.path(open), PermissionsExt::from_mode(0o777)).unwrap();
         }
@@ -70,10 +70,10 @@ impl Place {
     }
 }
 
-/// A hostile archive: it is told where the files outside are.
+/// Makes a hostile archive, given the path of the files outside.
 type Make = fn(&str) -> Vec<u8>;
 
-/// Names that lead out by themselves.
+/// Names that lead outside by themselves.
 const NAMES: &[(&str, Make)] = &[
     ("absolute", |out| Builder::new().file(&format!("{out}/file"), "x").dir(&format!("{out}/dir/"), 0o700).end()),
     ("dot dot", |_| Builder::new().file("../out/file", "x").dir("../out/dir/", 0o700).file("../new", "x").end()),
@@ -110,7 +110,7 @@ const NAMES: &[(&str, Make)] = &[
     }),
 ];
 
-/// Links that lead out, and what comes after them.
+/// Links that lead outside, and members behind them.
 const LINKS: &[(&str, Make)] = &[
     ("through an absolute link", |out| {
         let through = Builder::new().symlink("s", out).file("s/file", "x").file("s/new", "x").dir("s/dir", 0o700);
@@ -190,7 +190,7 @@ const LINKS: &[(&str, Make)] = &[
     }),
 ];
 
-/// Sizes and maps that make no sense.
+/// Invalid sizes and maps.
 const SIZES: &[(&str, Make)] = &[
     ("an endless file", |_| Builder::new().header(b'0', b"huge", b"", 0o644, u64::MAX / 2).content(b"little").bytes),
     ("a terabyte", |_| Builder::new().header(b'0', b"huge", b"", 0o644, 1 << 40).content(&[1; 5000]).bytes),
@@ -224,7 +224,7 @@ const OPTIONS: &[&[&str]] = &[
     &["--one-top-level=s"],
 ];
 
-/// Extracts one archive and looks at what is outside.
+/// Extracts one archive and checks the files outside.
 fn try_one(name: &str, make: Make, options: &[&str], nobody: bool) -> (Place, Output) {
     let place = Place::new();
     for (link, target) in [("pre", place.out()), ("prefile", format!("{}/file", place.out()))] {
@@ -250,7 +250,7 @@ fn try_one(name: &str, make: Make, options: &[&str], nobody: bool) -> (Place, Ou
     (place, output)
 }
 
-/// What lies beside the jail.
+/// The names beside the jail.
 fn beside(place: &Place) -> Vec<String> {
     let names = std::fs::read_dir(place.scratch.path()).unwrap();
     let mut names: Vec<String> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -289,14 +289,14 @@ fn ordinary_users_are_as_safe() {
     }
 }
 
-/// Where the kernel, or a container, knows no `openat2`, names are resolved by hand, to the same
-/// end.
+/// If the kernel or a container does not support `openat2`, dio resolves names step by step, with
+/// the same result.
 #[test]
 fn names_are_as_safe_without_openat2() {
     const OPENAT2: i64 = 437;
     let outcome = |name: &str, make: Make| {
         let (place, output) = try_one(name, make, &["--keep-directory-symlink"], false);
-        // Small files are written by several threads, which tell what goes wrong in any order.
+        // Several threads write small files, so the order of their messages varies.
         let mut told: Vec<_> = output.stderr.split(|&byte| byte == b'\n').map(String::from_utf8_lossy).collect();
         told.sort();
         let inside = if name == "odd names" { String::new() } else { format!("{:#?}", snapshot(&place.path("jail"))) };
@@ -317,7 +317,7 @@ fn names_are_as_safe_without_openat2() {
     tried.join().unwrap();
 }
 
-/// What cannot be there is not allocated, and what makes no sense is refused.
+/// Space is not allocated for impossible sizes, and invalid sizes and maps are refused.
 #[test]
 fn sizes_are_not_believed() {
     for (name, make) in SIZES {
@@ -350,8 +350,7 @@ fn attributes_of_the_system_are_not_set() {
     assert!(!names.contains("security.capability") && !names.contains("trusted.x"), "{names:?}");
 }
 
-/// Without any trick an archive with links is extracted as by GNU tar: those that lead out are
-/// made, too.
+/// An archive with harmless links is extracted as by GNU tar, including links that lead outside.
 #[test]
 fn honest_links_are_as_with_gnu() {
     let archive = Builder::new()
@@ -371,8 +370,7 @@ fn honest_links_are_as_with_gnu() {
     let output = ours.extract(Path::new(env!("CARGO_BIN_EXE_dio")), &archive, &[], false);
     assert!(output.status.success(), "{output:?}");
     assert!(theirs.extract(Path::new("tar"), &archive, &[], false).status.success());
-    // GNU tar leaves the time of a directory in which it made such a link last; here it is that of
-    // the archive.
+    // GNU tar does not restore the time of a directory in which it made such a link last; dio does.
     let plain = |place: &Place| {
         let tree = snapshot(&place.path("jail")).into_iter();
         let without_time = |what: String| {
@@ -383,7 +381,7 @@ fn honest_links_are_as_with_gnu() {
     assert_eq!(plain(&ours), plain(&theirs));
 }
 
-/// Where GNU tar refuses, so is refused, with its words.
+/// Members that GNU tar refuses are refused with the same messages.
 #[test]
 fn refusals_are_those_of_gnu() {
     for (archive, words) in [
@@ -407,7 +405,7 @@ fn refusals_are_those_of_gnu() {
     }
 }
 
-/// Another process that exchanges directories and links all the while gains nothing.
+/// Another process that keeps exchanging directories and links gains nothing.
 #[test]
 fn races_do_not_lead_out() {
     let place = Place::new();
@@ -437,13 +435,13 @@ fn races_do_not_lead_out() {
     assert_eq!(before, strict(&place.path("out")));
 }
 
-/// A member that a single system call makes, and what another user puts in its place.
+/// A member that is made by a single system call, and a file by which another user replaces it.
 struct Exchange {
-    /// The kind of the member and where it leads, if it is a link.
+    /// The kind of the member, and its target if it is a link.
     member: (u8, &'static str),
-    /// The system call that makes it.
+    /// The system call that makes the member.
     call: &'static str,
-    /// Makes what takes its place.
+    /// Makes the replacement.
     other: fn(&Path),
 }
 
@@ -467,9 +465,8 @@ fn node(path: &Path, kind: FileType, device: u64, owner: Option<u32>) {
     std::os::unix::fs::chown(path, owner, owner).unwrap();
 }
 
-/// Extracts a member while strace delays a system call, and exchanges what was made for something
-/// else after `wait`. Returns what was said and what was made. What took its place must be as it
-/// was.
+/// Extracts a member while strace delays a system call, and replaces the new file after `wait`.
+/// Returns the output and the metadata of the new file. The replacement must stay unchanged.
 fn exchange(case: &Exchange, delay: &str, wait: Duration) -> (Output, Metadata) {
     let place = Place::new();
     let [made, other] = ["jail/made", "jail/other"].map(|name| place.path(name));
@@ -495,8 +492,8 @@ fn exchange(case: &Exchange, delay: &str, wait: Duration) -> (Output, Metadata) 
     (output, other.symlink_metadata().unwrap())
 }
 
-/// Links, pipes and devices get their attributes by descriptor: whoever exchanges them for
-/// something else meanwhile does not have that changed.
+/// Links, pipes and devices get their attributes through a descriptor. A file that replaces one of
+/// them in the meantime is not changed.
 #[test]
 fn what_takes_the_place_of_something_new_is_not_changed() {
     let traced = || Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|it| it.success());
@@ -505,7 +502,7 @@ fn what_takes_the_place_of_something_new_is_not_changed() {
     }
     std::thread::scope(|scope| {
         for case in &EXCHANGES {
-            // Before it is looked at.
+            // The replacement happens before the new file is examined.
             scope.spawn(move || {
                 let delay = format!("{}:delay_exit=2000000", case.call);
                 let (output, made) = exchange(case, &delay, Duration::ZERO);
@@ -513,7 +510,7 @@ fn what_takes_the_place_of_something_new_is_not_changed() {
                 assert!(told.contains("made: Replaced while it was being extracted"), "{told}");
                 assert_eq!((output.status.code(), made.uid()), (Some(2), 0));
             });
-            // Afterwards: what was made gets the attributes, wherever it is.
+            // The replacement happens later: the new file gets the attributes, wherever it is then.
             scope.spawn(move || {
                 let (output, made) = exchange(case, "fchownat:delay_enter=2000000", Duration::from_millis(500));
                 assert!(!output.status.success() || (made.uid(), made.mtime()) == (1234, THEN as i64), "{output:?}");
@@ -522,7 +519,7 @@ fn what_takes_the_place_of_something_new_is_not_changed() {
     });
 }
 
-/// Archives with random damage, some of it signed as if it were meant.
+/// Archives with random damage. Some damaged headers get a correct checksum.
 #[test]
 fn mutated_archives_do_not_lead_out() {
     let seed = dio_test::Seed::new();

@@ -1,5 +1,5 @@
-//! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: what is printed, the status, and the archives
-//! that are left.
+//! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: the output, the status, and the resulting
+//! archives.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::gnu::links;
 use dio_test::{TestFs, file_systems, skip};
 
-/// A script of bash under which `tar` is the system's, or dio's; `gnutar` always is the system's.
+/// A bash script in which `tar` is the system's or dio's; `gnutar` is always the system's.
 fn bash(dir: &Path, script: &str, ours: bool) -> Command {
     let mut path = std::ffi::OsString::new();
     if ours {
@@ -35,7 +35,7 @@ fn show(output: &Output) -> String {
     format!("{:?}\n{}\n{}", output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The hints of GNU's argp name its own ways to get help.
+/// Removes the hint at `--usage`, which only GNU's argp has.
 fn comparable(output: &Output) -> String {
     show(output).replace(" or 'tar --usage'", "")
 }
@@ -45,7 +45,7 @@ fn assert_same(dir: &Path, script: &str) {
     assert_eq!(comparable(&dio), comparable(&gnu), "{script}");
 }
 
-/// A tree of all kinds of files, and archives of it in all formats.
+/// Makes a tree with all kinds of files, and archives of it in all formats.
 fn archives(fs: &TestFs) -> tempfile::TempDir {
     let dir = fs.dir();
     let made = run(
@@ -121,7 +121,7 @@ fn members_are_picked_as_gnu_picks_them() {
     ] {
         assert_same(dir.path(), &format!("tar {options}"));
     }
-    // GNU tar 1.34 shows that member alone; its manual says that this is where the list begins.
+    // GNU tar 1.34 shows that member alone, but its manual says that the list begins there.
     let from = run(dir.path(), "tar -tf gnu.tar -K \"t/q'q\" | head -n 2", true);
     assert_eq!(from.stdout, b"t/q'q\nt/soft\n", "{}", show(&from));
     let totals = "tar -t --totals -f gnu.tar 2>&1 >/dev/null | sed 's/, .*//'";
@@ -147,7 +147,7 @@ fn attributes_are_listed() {
     }
 }
 
-/// Runs a script in two directories of the same contents, and compares what it says and the
+/// Runs a script in two directories with the same contents, and compares the output and the
 /// archives.
 fn assert_same_archives(script: &str) {
     let fs = &file_systems()[0];
@@ -229,7 +229,7 @@ fn archives_are_concatenated() {
     let said = run(dir.path(), script, true);
     let two = "d/e/\nd/e/b\n";
     let all = format!("d/a\n{two}d/\nd/a\n{two}{two}");
-    // The order in a directory is nobody's.
+    // The order of entries in a directory is not defined.
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -254,17 +254,18 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// An archive of a few members, and a pipe that tar will wait for when it reads names.
+/// Makes an archive with a few members, and a pipe on which tar waits when it reads names.
 fn small_archive(dir: &Path) -> Vec<u8> {
     let made = run(dir, "set -e; mkdir d; seq 5000 > d/a; seq 9000 > d/b; tar -cf a.tar d; mkfifo names", false);
     assert!(made.status.success(), "{}", show(&made));
     fs::read(dir.join("a.tar")).unwrap()
 }
 
-/// dio tar that appends a file much larger than the archive, caught amid that.
+/// Starts a dio tar that appends a file much larger than the archive, and returns while it is
+/// running.
 fn append_much(dir: &Path, before: &[u8]) -> Child {
     let file = fs::File::create(dir.join("huge")).unwrap();
-    // Holes are read as zeros, and written as such.
+    // Holes are read as zeros and written as zeros.
     file.set_len(64 << 30).unwrap();
     let mut tar = bash(dir, "exec tar -rf a.tar huge", true);
     let child = tar.stderr(Stdio::piped()).process_group(0).spawn().unwrap();
@@ -287,7 +288,8 @@ fn an_archive_survives_signals_and_death() {
         if whole {
             assert!(fs::read(dir.path().join("a.tar")).unwrap() == before, "{signal}");
         } else {
-            // Whatever came behind the end is no part of the archive, and can be added over.
+            // Data behind the end mark is not part of the archive, and can be overwritten by
+            // further members.
             let listed = run(dir.path(), "tar -tf a.tar 2>/dev/null | tr '\\n' ' '", false);
             assert_eq!(String::from_utf8_lossy(&listed.stdout).split(' ').count(), 4, "{}", show(&listed));
             let again = run(dir.path(), "tar -rf a.tar d/a && gnutar -tf a.tar | tail -n 1", true);
@@ -304,7 +306,7 @@ fn an_archive_survives_what_goes_wrong() {
     let full = run(dir.path(), "trap '' XFSZ; ulimit -f 8192; tar -rf a.tar d/a huge", true);
     assert_eq!(full.status.code(), Some(2), "{}", show(&full));
     assert!(fs::read(dir.path().join("a.tar")).unwrap() == before, "{}", show(&full));
-    // What is no archive is not made one.
+    // A file that is no archive is left unchanged.
     for (name, bytes) in [("text", b"just text\n".to_vec()), ("more", vec![b'x'; 3000])] {
         fs::write(dir.path().join(name), &bytes).unwrap();
         let refused = run(dir.path(), &format!("tar -rf {name} d/a"), true);
@@ -312,7 +314,7 @@ fn an_archive_survives_what_goes_wrong() {
         assert!(show(&refused).contains("tar: This does not look like a tar archive\n"), "{}", show(&refused));
         assert!(fs::read(dir.path().join(name)).unwrap() == bytes);
     }
-    // Nor is an archive whose last member is cut off.
+    // So is an archive whose last member is cut off.
     fs::write(dir.path().join("cut"), &before[..1100]).unwrap();
     let refused = run(dir.path(), "tar -rf cut d/a", true);
     assert!(show(&refused).contains("tar: Unexpected EOF in archive\n"), "{}", show(&refused));

@@ -1,5 +1,5 @@
-//! `dio tar` beside GNU tar: options that stand for the names after them, lists, `TAR_OPTIONS`,
-//! links that are followed, what is removed; and few descriptors, many patterns.
+//! `dio tar` beside GNU tar: options that apply to the names behind them, lists, `TAR_OPTIONS`,
+//! links that are followed, removals, few descriptors, and many patterns.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::gnu::links;
 use dio_test::file_systems;
 
-/// Status, output, words, and every name that there is afterwards.
+/// Status, output, messages, and every name that exists afterwards.
 type Seen = (Option<i32>, String, String, String);
 
-/// Runs a script in a new directory, in which `tar` is dio's, or the system's.
+/// Runs a script in a new directory, in which `tar` is dio's or the system's.
 fn run(script: &str, ours: bool) -> Seen {
     let dir = file_systems()[0].dir();
     let seen = shell(dir.path(), script, ours);
@@ -30,11 +30,11 @@ fn shell(dir: &Path, script: &str, ours: bool) -> (Option<i32>, String, String) 
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A small tree in which times are the same for both.
+/// Makes a small tree in which times are the same for both programs.
 const TREE: &str = "mkdir -p dir/sub two; echo a > dir/a.a; echo b > dir/b.b; echo c > dir/sub/c.a; echo d > two/d.a; echo e > two/e.b; \
                     find . -exec touch -d @1600000000 {} +; ";
 
-/// What is made beside that tree gets the same times.
+/// Gives files that are made beside that tree the same times.
 const OLD: &str = "find . -exec touch -h -d @1600000000 {} +;";
 
 #[track_caller]
@@ -71,7 +71,7 @@ fn what_is_left_out_concerns_the_names_behind() {
 #[test]
 fn lists_are_read_as_by_gnu() {
     for command in [
-        // Lists that name each other are read once; the archive has the rest.
+        // Lists that include each other are read once; the rest is in the archive.
         "printf 'dir\\n-T F2\\n' > F1; printf 'two\\n-T F1\\n' > F2; tar -cf a -T F1",
         "printf 'dir\\n-T F1\\n' > F1; tar -cf a -T F1 -T F1 two",
         "printf 'dir\\n-T F2\\n' > F1; printf 'two\\n-T F1\\n' > F2; tar -cf a dir two; tar -tf a -T F1",
@@ -81,7 +81,7 @@ fn lists_are_read_as_by_gnu() {
         "printf -- \"-C 'dir\\n\" > F1; tar -cf a two; tar -tf a -T F1",
         "tar -cf a two; printf 'dir\\n' | tar -tf a -T - -T -",
         "tar -cf a two; tar -tf a -T nope",
-        // NULs: names are taken as they are.
+        // With NULs, names are taken literally.
         "touch 'x\\ty'; printf 'x\\\\ty\\0-C\\0' > F1; touch -- -C; tar -cf a --null -T F1",
         "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a -T F1; tar -cf a --verbatim-files-from -T F1",
         "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a --no-unquote -T F1; tar -cf a --null --no-null -T F1",
@@ -152,7 +152,7 @@ fn occurrences_are_of_members_that_are_named() {
     }
 }
 
-/// What is shown is what is made.
+/// The printed names are those of the extracted files.
 #[test]
 fn a_top_directory_is_shown_with_what_is_transformed() {
     for flags in [
@@ -172,7 +172,7 @@ fn a_top_directory_is_shown_with_what_is_transformed() {
     }
 }
 
-/// What was extracted is compared with what was to be extracted, links too.
+/// -d compares the extracted files with the transformed members, links too.
 #[test]
 fn links_are_compared_as_they_are_transformed() {
     for flags in ["--transform=s,^,x/,", "--transform='s,^,x/,S'"] {
@@ -204,7 +204,7 @@ fn links_are_followed_where_that_is_asked_for() {
     same(&format!("{dangling} tar -xf a --overwrite -h; R=$?; cat to; exit $R"));
     same("echo new > f; tar -cf a f; rm f; ln -s f f; tar -xf a --overwrite -h");
     same("echo new > f; tar -cf a f; rm f; ln -s dir f; tar -xf a --overwrite -h");
-    // Never outside, which is said.
+    // Links are never followed to the outside; an error is printed.
     let outside = format!(
         "{TREE} echo new > f; tar -cf a f; mkdir o; ln -s ../dir/a.a o/f; ln -s ../none o/g; \
                            tar -C o -xf a --overwrite -h; echo $?; cat dir/a.a; ls"
@@ -256,7 +256,7 @@ fn what_has_no_place_in_the_oldest_format_is_told() {
     {
         same(&format!("mkfifo dir/p; tar -cf a --format=v7 {flags} dir{LIST}"));
     }
-    // A name may fill its field.
+    // A name may fill its whole field.
     let names =
         "n=$(printf 'n%.0s' {1..98}); touch $n ${n}n ${n}nn ${n}nnn; mkdir d; mkdir d/$n d/${n:2} d/${n:3} d/${n:4};";
     same(&format!("{names} {OLD} tar -cf a --format=v7 --sort=name n* d; R=$?; md5sum < a; exit $R"));
@@ -276,7 +276,7 @@ fn a_tag_is_archived_whatever_is_excluded() {
         "touch dir/x:y; tar -cvf a --exclude-tag=x:y dir",
         "tar -cvf a --exclude-tag-all=a.a --no-recursion dir two",
         "tar -cvf a --exclude-tag=a.a --exclude-tag-under=d.a --no-recursion dir two",
-        // A link is followed with -h only.
+        // A link is followed only with -h.
         "ln -s a.a dir/l; tar -cf a --exclude-tag=l dir two",
         "ln -s a.a dir/l; tar -cf a -h --exclude-tag=l dir two",
         "ln -s nowhere dir/l; tar -cf a --exclude-tag-all=l dir two",
@@ -303,8 +303,8 @@ fn what_cannot_be_made_is_told_as_by_gnu() {
     same(&format!("{links}; tar -cf a dir; tar -xkf a; rm dir/dots; mkdir -p dir/dots/x; tar -xf a"));
 }
 
-/// A link that is in the way of a member may be on the way to it, too: it makes way, and the path
-/// is made anew.
+/// A link in the place of a member may also be part of the member's path: it is removed, and the
+/// path is made again.
 #[test]
 fn a_link_that_leads_to_its_own_directory_makes_way() {
     let make = "mkdir -p t/b/b; echo x > t/b/b/f; echo y > t/b/a; ln -s a t/b/l; ln t/b/a t/b/h; tar -cf a --sort=name t; rm -r t; mkdir t; ln -s . t/b";
@@ -345,7 +345,7 @@ fn directories_on_the_way_are_listed() {
     }
 }
 
-/// Of two members that are one directory, the one that is in the other is done with first.
+/// If two members are the same directory, the attributes of the inner one are set first.
 #[test]
 fn a_directory_that_a_link_in_it_leads_to_keeps_its_mode() {
     for (inner, link) in [("d/l", "."), ("d/s/l", ".."), ("d/s/t/l", "../..")] {
@@ -359,8 +359,8 @@ fn a_directory_that_a_link_in_it_leads_to_keeps_its_mode() {
     same(&format!("{beside}; tar -xhf a; stat -c %a e; tar -xhf b; stat -c %a e"));
 }
 
-/// A deep tree with few descriptors: directories are closed and opened again, files read with one
-/// descriptor.
+/// A deep tree with few descriptors: directories are closed and opened again, and files are read
+/// with one descriptor.
 #[test]
 fn few_descriptors_are_enough() {
     let tree = "D=deep; for i in 1 2 3 4 5 6; do mkdir $D; echo $i > $D/a; head -c 100000 /dev/urandom > $D/m; echo z > $D/z; D=$D/d; done
@@ -384,7 +384,8 @@ fn few_descriptors_are_enough() {
     assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "file\n".repeat(5).as_str(), ""));
 }
 
-/// GNU tar takes 0.6 s for them; an expression of them all took over a minute.
+/// GNU tar takes 0.6 s for these patterns; one regular expression of all of them took over a
+/// minute.
 #[test]
 fn many_patterns_take_no_time() {
     let dir = file_systems()[0].dir();
@@ -396,7 +397,8 @@ fn many_patterns_take_no_time() {
         let (status, _, err) = shell(dir.path(), "tar -cf a -X patterns t", true);
         assert_eq!((status, err.as_str()), (Some(0), ""));
         assert_eq!(shell(dir.path(), "tar -tf a | wc -l", false).1, "80\n", "{form}");
-        // Without optimisation, and beside other tests.
+        // The limit allows for a build without optimisation and for other tests that run at the
+        // same time.
         assert!(began.elapsed() < Duration::from_secs(30), "{form}: {:?}", began.elapsed());
     }
 }

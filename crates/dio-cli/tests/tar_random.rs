@@ -1,6 +1,6 @@
-//! Random command lines of tar beside GNU tar: the same archives, trees, lists, words and statuses.
-//! And archives that are damaged at random: said, without a crash, and nothing outside the
-//! directory is touched.
+//! Random command lines of tar beside GNU tar must lead to the same archives, trees, lists,
+//! messages and statuses. Randomly damaged archives must lead to an error message without a crash,
+//! and nothing outside of the directory may change.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::gnu::links;
 use crate::support::{is_root, snapshot};
 use dio_test::{Rng, Soak, file_systems};
 
-/// Runs a script in `dir` in which `tar` is dio's, or the system's.
+/// Runs a script in `dir` in which `tar` is dio's or the system's.
 fn shell(dir: &Path, script: &str, ours: bool) -> Output {
     let path = std::env::var("PATH").unwrap();
     let path = if ours { format!("{}:{path}", links(&["tar"]).display()) } else { path };
@@ -19,19 +19,19 @@ fn shell(dir: &Path, script: &str, ours: bool) -> Output {
     bash.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).output().unwrap()
 }
 
-/// What was seen of a run: status, output, and what was told, in order of the alphabet, for some of
-/// it comes from threads.
+/// The outcome of a run: status, output, and sorted messages, because threads print them in any
+/// order.
 type Seen = (Option<i32>, String, Vec<String>);
 
 fn seen(output: &Output) -> Seen {
     let told = String::from_utf8_lossy(&output.stderr).replace(" or 'tar --usage'", "");
     let told = told.replace("gnu.tar", "archive").replace("dio.tar", "archive");
-    // GNU tar tells of some directories on the way to a member that they cannot be made, and of the
-    // member.
+    // GNU tar prints an error for the member, and for some directories on its path that cannot be
+    // made.
     let on_the_way = |line: &&str| !line.ends_with("Cannot mkdir: No such file or directory");
     let mut told: Vec<String> = told.lines().filter(on_the_way).map(str::to_owned).collect();
     told.sort();
-    // How often something is told, GNU tar leaves to how often it looks.
+    // How often GNU tar prints the same message depends on how often it tries.
     told.dedup();
     (output.status.code(), output.stdout.escape_ascii().to_string().replace("\\n", "\n"), told)
 }
@@ -41,23 +41,23 @@ fn set_up(dir: &Path, script: &str) {
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Names with what shells, patterns and lists take for something else.
+/// Names with characters that are special in shells, patterns and lists.
 const NAMES: [&str; 16] =
     ["a", "b", "b.o", "c d", "-e", "f*", "[g]", "h\\ti", "j\nk", "l:m", "~n", "o?", "\u{e9}", "back~", ".git", "Q"];
 
-/// A word for the shell.
+/// Quotes a text as one word for the shell.
 fn word(text: impl AsRef<str>) -> String {
     format!("'{}'", text.as_ref().replace('\'', "'\\''"))
 }
 
-/// A tree of random files below `t`.
+/// A random tree below `t`.
 #[derive(Default)]
 struct Tree {
-    /// Paths from the parent of `t`.
+    /// Paths relative to the parent of `t`.
     names: Vec<String>,
-    /// Files have several names.
+    /// Some files have several names.
     hard_links: bool,
-    /// Symbolic links lead to directories that they are in.
+    /// Some symbolic links lead to directories that contain them.
     loops: bool,
 }
 
@@ -112,8 +112,7 @@ fn tree(rng: &mut Rng, dir: &Path) -> Tree {
         }
         all.push(path);
     }
-    // The tree is read, so that its times do not change any more; and each name has a time of its
-    // own.
+    // The tree is read, so that its access times do not change any more. All names get fixed times.
     script += "find t -exec touch -h -d @1600000000 {} +; touch -d @1500000000.5 t; find t -type f -exec cat {} + >/dev/null;\
                ls -lR t >/dev/null; find t -type l -exec readlink {} + >/dev/null;";
     set_up(dir, &script);
@@ -136,7 +135,7 @@ fn pattern(rng: &mut Rng, names: &[String]) -> String {
     }
 }
 
-/// One flag that concerns the names after it.
+/// A flag that applies to the names behind it.
 fn positional(rng: &mut Rng, names: &[String]) -> String {
     let switches = [
         "--anchored",
@@ -169,13 +168,13 @@ fn positional(rng: &mut Rng, names: &[String]) -> String {
     }
 }
 
-/// A list of names for `-T`, `list` or with NULs `list0`.
+/// Writes lists of names for `-T`: `list`, and with NULs `list0`.
 fn lists(rng: &mut Rng, dir: &Path, names: &[String]) {
     let (mut lines, mut nuls) = (String::new(), String::new());
     for _ in 0..rng.range(0..6) {
         let line = match rng.range(0..8) {
-            // Quotes are closed in their own line; GNU tar tells of others when it has archived the
-            // names before.
+            // Quotes are closed in the same line. GNU tar reports unclosed ones only after it has
+            // archived the names before.
             0 => positional(rng, names).replace('\n', ""),
             1 => "-T list2".into(),
             2 => String::new(),
@@ -191,7 +190,7 @@ fn lists(rng: &mut Rng, dir: &Path, names: &[String]) {
     fs::write(dir.join("ex"), format!("{}\n{}\n", pattern(rng, names), pattern(rng, names))).unwrap();
 }
 
-/// A transformation of names.
+/// A random transformation of names.
 fn transform(rng: &mut Rng) -> &'static str {
     let all = [
         "--transform='s,^t,u,'",
@@ -212,7 +211,7 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
         "-h",
         "--hard-dereference",
         "-S",
-        // Maps of blocks of zeros end differently; the test of sparse files has them.
+        // Maps of blocks of zeros end differently; the test of sparse files covers them.
         "--hole-detection=seek",
         "-b3",
         "-l",
@@ -231,8 +230,8 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
     ];
     let mut words = vec![format!("--format={}", rng.pick(&["gnu", "gnu", "ustar", "v7", "pax"]))];
     words.extend((0..rng.range(0..4)).map(|_| rng.pick(&flags).to_string()));
-    // What the oldest format has no place for is told by the name in the archive, by GNU tar by
-    // that of the file.
+    // If a member does not fit into the oldest format, dio's message has the name in the archive,
+    // and GNU tar's the name of the file.
     let plain = words[0].ends_with("v7");
     words.extend((!plain && rng.bool(0.2)).then(|| transform(rng).to_owned()));
     for _ in 0..rng.range(1..5) {
@@ -240,7 +239,7 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
             0..3 => words.push(positional(rng, names)),
             3 => words.push("-T list".into()),
             4 => words.push("--null -T list0 --no-null".into()),
-            // Of several, GNU tar names the one that is not there by its own name alone.
+            // With several -C, GNU tar prints a missing directory by its own name alone.
             5 if !words.iter().any(|word| word.starts_with("-C")) => words.push("-C t .".into()),
             6 => words.push(format!("--add-file={}", word(rng.pick(names)))),
             _ => words.push(word(rng.pick(names))),
@@ -252,17 +251,17 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
     if rng.bool(0.5) {
         words.push("t".into());
     }
-    // GNU tar archives links to names that are too long for these formats, which lead to the
-    // beginnings of the names.
+    // In these formats, GNU tar archives hard links to names that are too long, with targets that
+    // are the beginnings of those names.
     let room = if words.iter().any(|word| word.contains("s/[aeiou]")) { 33 } else { 90 };
     if (words[0].ends_with("v7") || words[0].ends_with("ustar")) && names.iter().any(|name| name.len() > room) {
         words.push("--hard-dereference".into());
     }
     if tree.loops {
-        // GNU tar goes round and round until the name is too long or its memory is used up.
+        // GNU tar follows the loop until the name is too long or its memory is used up.
         words.retain(|word| word != "-h");
     }
-    // What is wrong with a command line in two ways may be told in either.
+    // If a command line has two mistakes, either may be reported.
     if words.iter().any(|word| word.contains("-T list")) {
         words.retain(|word| word != "--occurrence");
     }
@@ -270,15 +269,17 @@ fn create(rng: &mut Rng, tree: &Tree) -> String {
         words.retain(|word| word != "-S" && !word.starts_with("--hole-detection"));
     }
     if words[0].ends_with("pax") && words.iter().any(|word| word.contains("form=")) {
-        // GNU tar shows the name that it gives a sparse file, with its process number, instead of
-        // the transformed one.
+        // For a sparse file, GNU tar shows the name with its process ID instead of the transformed
+        // name.
         words.retain(|word| word != "-S" && !word.starts_with("--hole-detection"));
     }
-    // What clap and getopt make of the order is compared too; lists and names keep theirs.
+    // The treatment of the order of options by clap and getopt is compared too. Lists and names
+    // keep their order.
     format!("tar -cf $A {}", words.join(" "))
 }
 
-/// Compares what both programs do about making an archive of one tree; gives GNU's archive.
+/// Makes an archive of the same tree with both programs, and compares the outcomes. Returns GNU's
+/// archive.
 fn archives(dir: &Path, command: &str) -> Option<Vec<u8>> {
     let [gnu, dio] = [false, true].map(|ours| {
         let name = if ours { "dio.tar" } else { "gnu.tar" };
@@ -288,8 +289,8 @@ fn archives(dir: &Path, command: &str) -> Option<Vec<u8>> {
     });
     assert_eq!(dio.0, gnu.0, "{command}");
     if command.contains("pax") {
-        // GNU tar puts its process number into names of extended headers: what GNU tar lists is
-        // compared.
+        // GNU tar puts its process ID into the names of extended headers, so the lists of the
+        // archives are compared.
         let [own, theirs] =
             ["dio.tar", "gnu.tar"].map(|name| seen(&shell(dir, &format!("tar -tvvf {name} --full-time"), false)));
         assert_eq!(own, theirs, "{command}");
@@ -311,7 +312,7 @@ fn soak_archives_are_those_of_gnu() {
             lists(rng, dir.path(), &tree.names);
             let command = create(rng, &tree);
             archives(dir.path(), &command);
-            // The other one reads it.
+            // Each program reads the other's archive.
             let read = "tar -tvvf $A --full-time; mkdir o; tar -C o -xf $A; tar -C o -df $A; rm -rf o";
             if command.contains("t/") || command.contains("-P") || rng.bool(0.5) {
                 continue;
@@ -323,7 +324,7 @@ fn soak_archives_are_those_of_gnu() {
     }
 }
 
-/// A random command line that reads `../a.tar`, in which there are hard links or none.
+/// A random command line that reads `../a.tar`, which has hard links or none.
 fn read(rng: &mut Rng, names: &[String], hard_links: bool) -> String {
     let operation = *rng.pick(&["-x", "-x", "-x", "-x", "-t", "-d"]);
     let extracting = [
@@ -351,12 +352,13 @@ fn read(rng: &mut Rng, names: &[String], hard_links: bool) -> String {
     let mut words = vec![format!("{operation}f ../a.tar")];
     for _ in 0..rng.range(0..4) {
         let flags: &[&str] = if operation == "-x" && rng.bool(0.6) { &extracting } else { &all };
-        // Of flags that exclude each other, and one of them twice, either may be told first.
+        // If two flags exclude each other, and one of them is given twice, either may be reported
+        // first.
         let flag = rng.pick(flags).to_string();
         words.extend((flag == "-v" || !words.contains(&flag)).then_some(flag));
     }
     words.extend(rng.bool(0.15).then(|| transform(rng).to_owned()));
-    // GNU tar looks for the first name of a file outside the top directory.
+    // GNU tar looks for the first name of a hard link outside of the top directory.
     if operation == "-x" && !hard_links && rng.bool(0.1) {
         words.push("--one-top-level=top".into());
     }
@@ -369,26 +371,27 @@ fn read(rng: &mut Rng, names: &[String], hard_links: bool) -> String {
         }
     }
     if words.iter().any(|word| word.starts_with("--occurrence")) {
-        // Whether all occurrences were found, GNU tar asks of names that are changed already.
+        // GNU tar compares the names after their transformation when it checks whether all
+        // occurrences were found.
         words.retain(|word| {
             !["--strip", "--xform", "--transform", "--one-top"].iter().any(|flag| word.starts_with(flag))
         });
     }
     if words.iter().any(|word| word == "--skip-old-files") {
-        // GNU tar 1.34 tells the names that it skips with their line feeds and all.
+        // GNU tar 1.34 prints the names that it skips without escaping line feeds.
         words.retain(|word| word != "-v");
     }
     format!("tar {}", words.join(" "))
 }
 
-/// A tree, without the times of directories, which GNU tar sets before it is done.
+/// A tree, without the times of directories, which GNU tar sets too early.
 fn without_times(dir: &Path) -> Vec<(String, String)> {
     let plain =
         |what: String| if what.starts_with("dir") { what.split(" mtime").next().unwrap().to_owned() } else { what };
     snapshot(dir).into_iter().map(|(name, what)| (name, plain(what))).collect()
 }
 
-/// What is in the way of members: files, directories and links, none of which leads outside.
+/// Makes files, directories and links in the places of members. None of them leads outside.
 fn obstacles(rng: &mut Rng, names: &[String]) -> String {
     let mut script = String::new();
     for _ in 0..rng.range(0..5) {
@@ -419,13 +422,14 @@ fn soak_archives_are_read_as_by_gnu() {
         for _ in 0..4 {
             let obstacles = obstacles(rng, &names);
             let mut command = read(rng, &names, hard_links || twice.is_some());
-            // A directory that GNU tar comes to again by a link has, when it is done, the mode that
-            // it remembers.
+            // If GNU tar reaches a directory a second time by a link, the directory ends with the
+            // mode that GNU tar remembers.
             let obstacles =
                 if command.contains(" -h") { obstacles.replace("ln -s . ", "ln -s other ") } else { obstacles };
             if twice.is_some() {
-                // A member that is a link to itself stays; GNU tar removes it first, and has none.
-                // Coming to a directory for the second time, it forgets --no-overwrite-dir.
+                // A member that is a link to itself stays; GNU tar removes it first and then has
+                // none. When GNU tar reaches a directory for the second time, it forgets
+                // --no-overwrite-dir.
                 for flag in [" -U", " --recursive-unlink", " --keep-newer-files", " --no-overwrite-dir"] {
                     command = command.replace(flag, "");
                 }
@@ -459,26 +463,26 @@ fn soak_additions_are_those_of_gnu() {
             rng.pick(&["gnu", "ustar", "v7"]),
             rng.pick(&[1, 3, 20])
         );
-        // GNU tar passes over a directory altogether, with what is new in it, when the archive has
-        // something of it and not the directory itself.
+        // GNU tar skips a directory, with everything new in it, when the archive has entries below
+        // it but not the directory itself.
         let tops: Vec<String> = names.iter().filter(|name| name.matches('/').count() <= 1).cloned().collect();
         let steps: Vec<u64> = (0..rng.range(1..4)).map(|_| rng.range(0..3)).collect();
         let appended = if steps.contains(&1) { &tops } else { &names };
-        // Which name of a file comes first is a matter of that order, and no old format holds a
-        // link to a long one.
+        // The order determines which name of a file comes first, and no old format can hold a link
+        // to a long name.
         let links = if names.iter().any(|name| name.len() > 90) { "--hard-dereference" } else { "" };
         for step in steps {
             let flags = rng.pick(&["", "-v", "-S", "--hard-dereference", "--no-recursion", "-h"]);
             let flags = if command.contains("gnu") && !(loops && *flags == "-h") { flags } else { "" };
             command += &match step {
                 0 => format!("; tar -rf $A {flags} {} {}", word(rng.pick(&appended[..])), positional(rng, &names)),
-                // GNU tar adds what is in the directories named, recursion or not, and in an order
-                // of its own.
+                // GNU tar adds the entries of the named directories even without recursion, in an
+                // order of its own.
                 1 => format!("; touch -hcd @1700000000 -- {}; tar -uf $A {links} t", word(rng.pick(&names))),
                 _ => "; tar -Af $A other.tar".to_owned(),
             };
         }
-        // The times of the tree must be the same for both.
+        // The times of the tree must be the same for both programs.
         let command =
             format!("find t -exec touch -h -d @1600000000 {{}} +; {{ {command}; }} >/dev/null 2>&1; tar -tf $A | sort");
         let [gnu, dio] = [("gnu.tar", false), ("dio.tar", true)].map(|(name, ours)| {
@@ -523,8 +527,8 @@ fn soak_damage_is_told_and_nothing_else_touched() {
     }
 }
 
-/// Damages an archive at a few places; headers are sealed again, for otherwise nothing but the
-/// checksum would ever be tried.
+/// Damages an archive at a few offsets. Damaged headers get correct checksums again, because
+/// otherwise only the checksum would be tested.
 fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..rng.range(1..6) {
         let blocks = bytes.len() / 512;

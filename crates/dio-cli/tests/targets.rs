@@ -1,5 +1,5 @@
-//! An existing target is whole until its successor is: in every tool that replaces one, whatever
-//! ends the run. Receipts replace nothing but receipts.
+//! An existing target stays complete until its replacement is complete, in every tool that replaces
+//! one, whatever ends the run. A receipt replaces only receipts.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// Commands that replace `old` by something longer, made of `big` or of `old` itself, and the tool.
+/// Commands that replace `old` by something longer, made from `big` or from `old` itself, with the
+/// name of the tool.
 const REPLACING: [(&str, &str); 5] = [
     ("sort", "dio sort -o old old big"),
     ("sort", "dio sort -m -o old old big"),
@@ -25,7 +26,7 @@ const REPLACING: [(&str, &str); 5] = [
     ("tar", "dio tar -czf old big noise"),
 ];
 
-/// Runs a script of bash in `dir`, in which `dio` is this one.
+/// Runs a bash script in `dir`, in which `dio` is the program under test.
 fn bash(dir: &Path, script: &str) -> Command {
     let mut command = Command::new("bash");
     let path = format!("{}:{}", Path::new(DIO).parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -67,12 +68,13 @@ fn a_target_that_cannot_be_written_stays_as_it_was() {
     for fs in file_systems() {
         let dir = filled(&fs);
         for (tool, script) in REPLACING {
-            // Writing beyond the limit is a signal that kills, or an error where that is ignored.
+            // A write beyond the limit kills the process by a signal, or is an error if that signal
+            // is ignored.
             for (trap, status) in [("", None), ("trap '' XFSZ;", Some(()))] {
                 let before = fs::metadata(dir.path().join("old")).unwrap();
                 let output = run(dir.path(), &format!("{trap} ulimit -f 100; exec {script}"));
                 assert!(!output.status.success(), "{}: {script}", fs.name);
-                // A write that one of the kernel's workers makes for a ring is an error without a
+                // If one of the kernel's workers makes the write for a ring, it fails without a
                 // signal.
                 assert!(output.status.code().is_some() || status.is_none(), "{}: {script}: {output:?}", fs.name);
                 assert!(
@@ -187,8 +189,8 @@ fn a_full_disk_keeps_the_old_and_says_what_can_be_done() {
 #[test]
 fn a_descriptor_of_the_process_keeps_its_file() {
     let dir = filled(&file_systems()[0]);
-    // As with GNU sort, which opens the file once more: what the shell writes begins where its own
-    // descriptor is.
+    // As with GNU sort, which opens the file again: the shell writes at the offset of its own
+    // descriptor.
     well(dir.path(), "(dio sort -o /dev/stdout big; echo end) >old; test \"$(head -n 1 old)\" = end");
     assert_eq!(well(dir.path(), "dio sort -o /dev/fd/3 first 3>third; cmp third first; dio uniq first /dev/null"), "");
 }
@@ -235,8 +237,8 @@ fn a_receipt_replaces_nothing_but_a_receipt() {
 #[test]
 fn a_receipt_that_a_tree_holds_or_makes_replaces_no_file_of_it() {
     let dir = file_systems()[0].dir();
-    // A copy that was made under the name of the receipt stays; so does an archived receipt of
-    // before.
+    // A copy that was made under the name of the receipt stays; so does an older receipt that was
+    // archived.
     for (script, status) in [
         ("mkdir t; echo x >t/f; dio cp -r --receipt u/f t u", 1),
         ("mkdir -p u/t; dio cp -r --receipt u/t/f t u; r=$?; cat u/t/f; exit $r", 1),
@@ -250,7 +252,7 @@ fn a_receipt_that_a_tree_holds_or_makes_replaces_no_file_of_it() {
     assert_eq!(well(dir.path(), "cat u/t/f; tar -tf a.tar"), "x\nt/\nt/f\nt/r\n");
 }
 
-/// The name of a copy under `--parents` is known before anything is copied.
+/// The name of a copy with `--parents` is determined before anything is copied.
 #[test]
 fn a_receipt_is_no_target_below_its_parents() {
     let dir = file_systems()[0].dir();
@@ -347,11 +349,11 @@ fn cp_takes_beginnings_of_words_and_follows_posix() {
     }
 }
 
-/// Ends a process at some moment of its run.
+/// Ends a process at a random moment of its run.
 fn end_somewhere(child: &mut Child, rng: &mut Rng, millis: u64) -> Option<i32> {
     std::thread::sleep(Duration::from_micros(rng.range(0..millis * 1000)));
     let signal = *rng.pick(&[Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP]);
-    // It may have ended by itself.
+    // The process may have ended by itself.
     let _ = kill_process(Pid::from_child(child), signal);
     child.wait().unwrap().signal()
 }
@@ -369,8 +371,8 @@ fn soak_a_run_that_is_ended_anywhere_leaves_the_old_or_the_new() {
             well(dir.path(), "ln old hard");
             true
         };
-        // What it will be; an archive has the same bytes each time, but for one that is compressed
-        // by threads.
+        // The expected new contents. An archive has the same bytes in each run, except one that
+        // several threads compress.
         well(dir.path(), &format!("cp -p old keep; {script}; cp old new; cp keep old; rm keep"));
         let before = names(dir.path());
         let mut child = bash(dir.path(), &format!("exec {script}")).stderr(Stdio::null()).spawn().unwrap();
@@ -378,22 +380,22 @@ fn soak_a_run_that_is_ended_anywhere_leaves_the_old_or_the_new() {
         let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
         let is = read("old");
         let whole = is == read("first") || is == read("new");
-        // Copied into a file that has other names, it can be torn by the one signal that cannot
-        // wait.
+        // If the target has other names, it is copied into, and SIGKILL, which cannot be delayed,
+        // may leave it torn.
         let torn = links && signal == Some(9);
         assert!(whole || torn, "{}: {tool} ended by {signal:?} left {} bytes", fs.name, is.len());
         assert!(!links || read("hard") == is);
         let mut left = names(dir.path());
         if signal == Some(9) {
-            // Between two system calls, or where files cannot be without a name, it leaves that of
-            // a temporary file.
+            // A kill between two system calls, or on a file system without unnamed files, leaves a
+            // temporary name.
             left.retain(|name| !name.starts_with(".dio-"));
         }
         assert_eq!(left, before, "{}: {tool} ended by {signal:?}", fs.name);
     }
 }
 
-/// A command line that GNU's tools understand as well, on the files of [`soak_lines`].
+/// A command line on the files of [`soak_lines`] that GNU's tools accept as well.
 fn random_line(rng: &mut Rng) -> String {
     let target = *rng.pick(&["old", "new", "hard", "sym", "dangling", "ro", "sub/f"]);
     let source = *rng.pick(&["big", "old", "hard", "sym", "empty", "sub/g"]);

@@ -1,5 +1,5 @@
-//! `tee` against the system's: every byte of output and message, the status, every file left
-//! behind.
+//! `tee` against the system's: every byte of output and message, the status, and every file that is
+//! left behind must be the same.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ fn an_output_that_fails_does_not_stop_the_others() {
             "tee MODE new /dev/full other <f; echo $?",
             "tee MODE /dev/full /dev/full <f >/dev/null; echo $?",
             "tee MODE /dev/full <big | tail -c 20; echo ${PIPESTATUS[@]}",
-            // Whether the one before it finds its reader gone is a matter of time.
+            // Whether the program before it gets SIGPIPE depends on timing.
             "dd if=big bs=100 count=5 status=none | tee MODE new nope/x >/dev/full; echo ${PIPESTATUS[1]}",
         ] {
             same(&setup, &script.replace("MODE", mode));
@@ -99,8 +99,8 @@ fn an_output_that_fails_does_not_stop_the_others() {
     }
 }
 
-/// What a closed pipe means depends on the mode; files may have got more or less before it was
-/// noticed.
+/// The effect of a closed pipe depends on the mode. How much the files have got before it is
+/// noticed may differ.
 #[test]
 fn a_closed_pipe_is_judged_by_the_mode() {
     for mode in MODES {
@@ -146,7 +146,8 @@ fn one_file_may_have_many_names() {
                 same_on(&fs, &fill, script);
             }
         }
-        // With more than one read gives, the order of what is appended twice is not determined.
+        // If the input takes more than one read, the order of data that is appended twice is not
+        // determined.
         let fill = |dir: &Path| std::fs::write(dir.join("f"), "one\ntwo").unwrap();
         same_on(&fs, &fill, "echo more | tee -a f f; echo more | tee -a f f >>f");
     }

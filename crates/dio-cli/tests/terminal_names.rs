@@ -1,4 +1,4 @@
-//! Names of files do not steer the terminal of whoever lists them.
+//! Names of files must not control the terminal on which they are listed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// Clears the screen, in both forms.
+/// A name with the control sequence that clears the screen, in both encodings.
 const NAME: &str = "a\x1b[2J\u{9b}2J";
 
-/// What a command writes to a terminal, standard error included.
+/// Everything that a command writes to a terminal, including standard error.
 fn on_terminal(dir: &Path, args: &[&str]) -> String {
     let main = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&main).unwrap();
@@ -28,7 +28,7 @@ fn on_terminal(dir: &Path, args: &[&str]) -> String {
     let mut child = command.spawn().unwrap();
     drop(command);
     let mut text = Vec::new();
-    // EIO once nobody has the other end.
+    // The read fails with EIO once no process has the other end open.
     let _ = File::from(main).read_to_end(&mut text);
     child.wait().unwrap();
     String::from_utf8_lossy(&text).into_owned()
@@ -59,7 +59,7 @@ fn compressors_and_messages_escape_names_on_a_terminal_only() {
     ] {
         is_harmless(&on_terminal(dir, args));
     }
-    // A program that reads a list gets the name as it is, as of gzip.
+    // A program that reads a list gets the name unchanged, as from gzip.
     let listed = run(Command::new(DIO).args(["gzip", "-l", &gz]).current_dir(dir));
     assert!(listed.stdout.contains(NAME), "{listed:?}");
 }
@@ -101,13 +101,13 @@ fn own_listings_quote_names_wherever_they_go() {
     fs::remove_file(dir.join(&striped)).unwrap();
     harmless(&["stripe", "orphans", "--heads", ".", &target]);
     harmless(&["stripe", "orphans", &format!("none{NAME}")]);
-    // Programs get the name as it is.
+    // Programs get the name unchanged.
     let json = dio(&["cache", "--json", NAME]);
     let found: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(found.to_string().contains("a\\u001b[2J"), "{found}");
 }
 
-/// `md5sum` and the others print what GNU's print.
+/// `md5sum` and the other digest tools print the same as GNU's.
 #[test]
 fn digests_escape_what_gnu_escapes() {
     let scratch = file_systems()[0].dir();

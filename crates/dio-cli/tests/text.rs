@@ -1,7 +1,7 @@
 //! Tests of the tools that read lines and bytes: `cat`, `tee`, `split`, `sort`, `uniq`, digests.
 //!
-//! One program: each test program is linked with all of dio, which takes longer than most of its
-//! tests.
+//! These tests are one program, because each test program is linked with all of dio, which takes
+//! longer than most of its tests.
 
 mod gnu;
 mod own;

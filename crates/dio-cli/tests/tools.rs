@@ -1,5 +1,5 @@
-//! What all tools have in common: links, pipelines, receipts, memory that is small, and ends that
-//! come suddenly.
+//! Behaviour that all tools have in common: links, pipelines, receipts, little memory, and sudden
+//! ends.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ fn scratch() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
 
-/// Runs a script of the shell in `dir`, with dio in the path.
+/// Runs a shell script in `dir`, with dio in the search path.
 fn sh(dir: &Path, script: &str) -> Output {
     let bin = Path::new(DIO).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -62,7 +62,7 @@ fn a_link_is_the_tool_of_its_name() {
         let refused = sh(dir.path(), &format!("./{name} --no-such-option < /dev/null"));
         let said = String::from_utf8(refused.stderr).unwrap();
         let own = if name == "dd" { "unrecognized operand" } else { "unrecognized option" };
-        // GNU's dd has options of getopt too.
+        // GNU dd parses options with getopt too.
         let family = match name {
             "gunzip" | "zcat" => "gzip",
             "unzstd" | "zstdcat" => "zstd",
@@ -78,7 +78,7 @@ fn a_link_is_the_tool_of_its_name() {
     }
     assert_eq!(well(dir.path(), "./cat -n file | tail -1"), "     2\ttwo\n");
     assert_eq!(well(dir.path(), "./md5sum < file"), well(dir.path(), "md5sum < file"));
-    // A hard link and a copy under another name are dio.
+    // A hard link or a copy under another name runs as dio.
     let other = dir.path().join("other");
     if fs::hard_link(DIO, &other).is_err() {
         dio_test::copy_program(DIO, &other);
@@ -99,7 +99,7 @@ fn a_pipeline_of_tools_passes_every_byte() {
         if fs.name == "host" || fs.name == "ext4" {
             assert_eq!(resident_pages(dir.path().join("copy")), 0, "{}", fs.name);
         }
-        // From here on it is in the cache.
+        // The comparison reads the file into the cache.
         same_bytes(dir.path().join("big"), dir.path().join("copy"));
     }
 }
@@ -199,7 +199,7 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
                 .spawn()
                 .unwrap();
             if random.bool(0.7) {
-                // A machine under load takes long to begin.
+                // A machine under load takes long to start the process.
                 let begun = || fs::metadata(dir.path().join("out")).is_ok_and(|out| out.len() > 0);
                 for _ in 0..30_000 {
                     if begun() {
@@ -209,7 +209,8 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
                 }
             }
             std::thread::sleep(Duration::from_millis(random.range(1..250)));
-            // The session is ours: its leader is the child.
+            // The child leads a session of its own, so the group contains only processes of this
+            // test.
             let group = rustix::process::Pid::from_child(&child);
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let status = child.wait().unwrap();
@@ -257,7 +258,7 @@ fn a_receipt_lists_each_output_and_takes_no_file_for_a_stream() {
     let named: Vec<_> = twice.iter().filter(|line| line["path"] == "a").map(|line| &line["mode"]).collect();
     assert_eq!(named, ["cached", "cached"]);
 
-    // A file called `-`, all of it resident, beside standard input that is not.
+    // A file named `-`, all of it resident, while standard input is not.
     random_file(dir.path().join("cold"), 3_000_000, 1);
     fs::write(dir.path().join("-"), vec![0; 50_000]).unwrap();
     well(dir.path(), "sync; dd if=cold iflag=nocache count=0 status=none");

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::pass::{Rng, Seed, file_systems, same, same_on};
 
-/// Lines that are often the same, in case, in fields or in their beginnings.
+/// Random lines that are often equal, wholly, except for case, in some fields, or in their
+/// beginnings.
 fn lines(rng: &mut Rng, length: usize, delimiter: u8) -> Vec<u8> {
     let mut text = Vec::with_capacity(length + 500_000);
     while text.len() < length {

@@ -1,5 +1,5 @@
-//! What `dio uniq` does that cannot be compared with the system's uniq: pauses of the input,
-//! receipts, full disks, signals.
+//! Behaviour of `dio uniq` that cannot be compared with the system's uniq: pauses of the input,
+//! receipts, full disks, and signals.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use crate::pass::{Seed, file_systems, start, tool};
 
 const MIB: u64 = 1 << 20;
 
-/// Lines of 16 bytes, every third of them twice.
+/// Lines of 16 bytes. Every third line occurs twice.
 fn lines(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 40);
     let mut number = 0;
@@ -26,7 +26,7 @@ fn lines(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// What `uniq -c` makes of [`lines`].
+/// The expected output of `uniq -c` for [`lines`].
 fn counted(text: &[u8]) -> Vec<u8> {
     let mut groups: Vec<(usize, &[u8])> = Vec::new();
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -91,7 +91,7 @@ fn what_a_signal_ends_leaves_what_was_decided() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(running.wait().unwrap().signal(), Some(15));
     let left = fs::read_to_string(&path).unwrap();
-    // Whether the second two had been read is chance.
+    // The process may or may not have read the second two lines.
     assert!(["a\nb\n", "a\nb\nc\nd\n"].contains(&left.as_str()), "{left:?}");
 }
 

@@ -1,5 +1,5 @@
-//! `dio zstd` beside the zstd command: what one writes the other reads, names and lists are the
-//! same, and so are the words where that is sensible.
+//! `dio zstd` beside the zstd command: each reads what the other wrote, names and lists are the
+//! same, and messages are the same where that is sensible.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::compress_support::{
     Seen, Tree, Whose, compressed, contents, differing, inputs, piped, scratch, script, seen, text, well, word,
 };
 
-/// Files for every situation.
+/// Makes files for every situation.
 fn prepare(dir: &Path) {
     let put = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
     let a = text(288_894);
@@ -54,8 +54,8 @@ fn run_in(whose: Whose, prepare: &dyn Fn(&Path), text: &str) -> Seen {
     seen(script(whose, dir.path(), text), dir.path())
 }
 
-/// Ratios and compressed sizes are those of another version of the library; damage is told with its
-/// place.
+/// Removes the parts of the output that may differ: ratios and compressed sizes, because the
+/// library's version differs, and the offset of damage.
 fn common(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -153,6 +153,7 @@ fn what_is_left_alone_is_told_alike() {
         "mkdir e; zstd -r --exclude-compressed lnk e",
         "ln -s a.zst l.zst; zstd --exclude-compressed l.zst",
         "mkdir e; zstd -lr lnk e",
+        "zstd -l --exclude-compressed a.zst",
         "zstd -t a.zst two.zst",
         "zstd -t trunc.zst a.zst",
         "zstd -t a two.zst",
@@ -294,7 +295,7 @@ fn zeros_become_holes() {
     assert!(blocks("full") >= 50 << 11, "{}", blocks("full"));
 }
 
-/// A frame, or one that is skipped.
+/// A random frame, which may be a skippable one.
 fn frame(rng: &mut Rng) -> Vec<u8> {
     if rng.bool(0.05) {
         return b"\x50\x2a\x4d\x18\x02\0\0\0ab".to_vec();
@@ -382,7 +383,7 @@ fn soak_command_lines_do_what_they_do_to_zstd() {
     Soak::of(6).for_each(|seed| some_command_lines(&mut seed.rng()));
 }
 
-/// Four command lines in a tree.
+/// Runs four random command lines in a tree.
 fn some_command_lines(rng: &mut Rng) {
     let pool =
         ["a", "k", "k.zst", "b.zst", "c.tzst", "n.zstd", "sp ace", "x.zst.zst", ".zst", "d/x", "d/y.zst", "d/e/z"];
@@ -394,15 +395,15 @@ fn some_command_lines(rng: &mut Rng) {
     for _ in 0..4 {
         let text = command(rng, &tree);
         let [theirs, ours] = [Whose::System, Whose::Ours].map(|whose| run_in(whose, &|dir| tree.make(dir), &text));
-        // Words are compared in the tests above; the status of any error is 1.
+        // The tests above compare messages. The status of any error is 1.
         let differ = (theirs.status.0 == Some(0)) != (ours.status.0 == Some(0))
             || common(&theirs.out) != common(&ours.out)
             || theirs.files != ours.files;
-        // dio does not write through a link that leads nowhere.
+        // dio does not write through a link whose target does not exist.
         let through_link = theirs.files.keys().any(|name| !ours.files.contains_key(name) && tree.is_behind_link(name));
-        // Nor is a target there, for a source that is a link to it, before it is whole.
+        // A target does not appear before it is complete, even if the source is a link to it.
         let through_link = through_link || text.contains("-o a") && tree.is_behind_link("a");
-        // Whatever happens, no source goes but with --rm.
+        // A source is removed only with --rm.
         let lost = theirs.files.keys().find(|name| !ours.files.contains_key(*name) && tree.has(name));
         assert!(lost.is_none(), "{text}: {lost:?} is gone\n{}", ours.err);
         assert!(
@@ -419,27 +420,27 @@ fn some_command_lines(rng: &mut Rng) {
     }
 }
 
-/// Whether docs/gnu/zstd.md says that something else happens, or the command crashes.
+/// Whether docs/gnu/zstd.md documents this difference, or the command crashed.
 fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let waits = [theirs, ours].iter().any(|seen| seen.status.0 == Some(124));
     let crashed = theirs.status.0.is_none_or(|status| status > 128);
-    // How much comes before damage, and what is left of a target, are its own. An answer from a
-    // pipe is not understood alike, and the command cannot make holes in a pipe, nor read its
-    // standard input twice. --long does not make the window that is allowed smaller.
+    // The programs differ in how much they write before damage, in what is left of a target, and in
+    // how they treat an answer from a pipe. The command cannot make holes in a pipe, nor read its
+    // standard input twice. --long does not reduce the permitted window.
     let failed = theirs.status.0 != Some(0) && ours.status.0 == Some(1);
-    // The command finds that only by names, and ruins the source that has another.
+    // The command detects that only by names, and destroys a source that has another name.
     let both = ours.err.contains("cannot be used with");
-    // Where the name of a source begins with a dot, the command forgets --output-dir-mirror.
+    // If the name of a source begins with a dot, the command ignores --output-dir-mirror.
     let hidden = text.contains("--output-dir-mirror") && text.contains("'.zst'");
-    // The order of a directory is in what goes to standard output.
+    // The order of directory entries determines what goes to standard output.
     let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && theirs.files == ours.files;
-    // The library refuses reserved bits that 1.5.4 passes over.
+    // The library refuses reserved bits that version 1.5.4 ignores.
     let reserved = ours.err.contains("Data corruption detected");
-    // A window that --long does not make smaller, of which -qq says nothing.
+    // A window that --long does not reduce; with -qq there is no message.
     let window = text.contains("--long") && theirs.err.is_empty();
-    // Where no holes can be made, of which -q says nothing.
+    // No holes can be made; with -q there is no message.
     let holes = text.contains("--sparse") && theirs.err.is_empty() && theirs.status.0.is_some_and(|status| status > 2);
-    // A checksum that is there is verified, whatever --no-check says.
+    // A checksum that exists is verified in spite of --no-check.
     let verified = text.contains("--no-check") && ours.err.contains("doesn't match checksum");
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file")
         // The command reads what it writes where one of several inputs is the output, which is not there before.

@@ -1,6 +1,6 @@
-//! Damage to striped files: objects that are old, cut off, made longer, swapped, missing or
-//! garbled, and descriptors that are. What is read is the bytes that were written, or an error that
-//! names the object; and nothing that is tried makes it worse.
+//! Damage to striped files: objects that are old, truncated, extended, swapped, missing or garbled,
+//! and damaged descriptors. A read returns the bytes that were written, or an error that names the
+//! object; and no attempt makes the damage worse.
 
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ impl Place {
         place
     }
 
-    /// With a file of so many bytes.
+    /// A striped file of `len` bytes in such a directory.
     fn with(len: usize) -> Place {
         let place = Place::on(&file_systems()[0]);
         place.write(&bytes(1, len), 0);
@@ -53,13 +53,14 @@ impl Place {
         writer(&self.path).unwrap().write_at(bytes, at).unwrap();
     }
 
-    /// Everything that there is, to be put back.
+    /// The contents of all files, to be restored later.
     fn picture(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let all = self.objects().into_iter().chain([self.path.clone()]);
         all.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     }
 
-    /// That it cannot be opened, for whatever, and that this changes nothing; the error.
+    /// Checks that the file cannot be opened in any way, and that the attempts change nothing.
+    /// Returns the error.
     #[track_caller]
     fn refused(&self, culprit: &Path) -> FileError {
         let before = tree(&self.dir);
@@ -128,14 +129,14 @@ fn an_object_that_was_restored_from_an_old_copy_is_told() {
             place.write(&bytes(1, 100_000), 0);
             let object = place.objects()[stale].clone();
             let yesterday = fs::read(&object).unwrap();
-            // As long as before, and only in other objects.
+            // The write changes other objects only, and no lengths.
             place.write(&bytes(2, 4096), 4096 * (stale as u64 + 1));
             let today = fs::read(&object).unwrap();
             let whole = contents(&place.path).unwrap();
             fs::write(&object, &yesterday).unwrap();
             let error = place.refused(&object);
             assert!(error.errno() == Errno::STALE && error.to_string().contains("older than the others"), "{error}");
-            // Nothing has become worse.
+            // The damage has not become worse.
             fs::write(&object, &today).unwrap();
             assert!(contents(&place.path).unwrap() == whole, "{}", fs.name);
             place.write(b"more", 100_000);
@@ -153,7 +154,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         for len in [100_000, sound.len() as u64 - 1, 4096, 1000, 0] {
             cut(&object, len);
             place.refused(&object);
-            // Its size is what it was, as far as the stamp is there to tell.
+            // The size is still reported correctly, as long as the stamp is intact.
             if len >= 1024 {
                 assert_eq!(names::stat(&place.path).unwrap().st_size, 3 << 20, "cut to {len}");
                 assert_eq!(inspect(&place.path).unwrap().unwrap().size, 3 << 20, "cut to {len}");
@@ -166,7 +167,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
             assert_eq!(error.errno(), Errno::UCLEAN, "{error}");
             assert_eq!(inspect(&place.path).unwrap().unwrap().size, 3 << 20, "{more} more");
         }
-        // The one that holds the end, of a file that ends within a row.
+        // The object that holds the end of a file which ends within a row.
         let odd = place.dir.join("odd");
         create(&odd, &place.plan()).unwrap();
         writer(&odd).unwrap().write_at(&bytes(2, 2 * 4096 * 3 + 4096 + 77), 0).unwrap();
@@ -180,7 +181,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         remove(&odd).unwrap();
         fs::write(&object, &sound).unwrap();
         assert!(contents(&place.path).unwrap() == bytes(1, 3 << 20));
-        // Who wants what is left can have it.
+        // A caller who wants what is left can have it.
         cut(&object, 100_000);
         allow_damaged(&place.path).unwrap();
         let left = contents(&place.path).unwrap();
@@ -204,15 +205,15 @@ fn a_stamp_or_a_header_that_is_damaged_is_told() {
     place.refused(&object);
     fs::write(&object, &sound).unwrap();
     assert!(contents(&place.path).unwrap() == bytes(1, 100_000));
-    // Swapped ones.
+    // Two objects are swapped.
     let [one, two] = [&place.objects()[0], &place.objects()[1]].map(|object| fs::read(object).unwrap());
     fs::write(&place.objects()[0], &two).unwrap();
     fs::write(&place.objects()[1], &one).unwrap();
     assert_eq!(place.refused(&place.objects()[0]).errno(), Errno::STALE);
 }
 
-/// As [`an_object_that_was_restored_from_an_old_copy_is_told`], while somebody writes, and after he
-/// was killed.
+/// As [`an_object_that_was_restored_from_an_old_copy_is_told`], while a writer has the file open,
+/// and after that writer was killed.
 #[test]
 fn an_old_object_is_told_while_the_file_is_open() {
     let place = Place::with(100_000);
@@ -226,7 +227,7 @@ fn an_old_object_is_told_while_the_file_is_open() {
     fs::write(&object, &yesterday).unwrap();
     assert_eq!(File::open(&place.path).unwrap_err().errno(), Errno::STALE);
     fs::write(&object, &today).unwrap();
-    // A copy of what was open, restored when it is closed.
+    // A copy that was made while the file was open is restored after it was closed.
     drop(file);
     assert!(!inspect(&place.path).unwrap().unwrap().open);
     fs::write(&object, &today).unwrap();
@@ -234,7 +235,8 @@ fn an_old_object_is_told_while_the_file_is_open() {
     assert!(error.to_string().contains("before the file was closed"), "{error}");
 }
 
-/// Several open the file for writing, write and close it, others read: nobody is told of damage.
+/// Several threads open the file for writing, write and close it, while other threads read: no
+/// thread gets an error about damage.
 #[test]
 fn writers_and_readers_at_once_find_no_damage() {
     let place = Place::with(200_000);
@@ -271,7 +273,7 @@ fn writers_and_readers_at_once_find_no_damage() {
     assert!(contents(path).unwrap().starts_with(&bytes(1, 200_000)));
 }
 
-/// Writes a file of the first format: without stamps.
+/// Turns a file into one of the first format, without stamps.
 fn take_stamps(place: &Place) {
     for object in place.objects() {
         let mut whole = fs::read(&object).unwrap();
@@ -293,8 +295,8 @@ fn files_of_the_first_format_stay_usable_and_get_stamps() {
     assert!(contents(&place.path).unwrap() == bytes(1, 100_000));
     place.write(b"anew", 0);
     assert_eq!(inspect(&place.path).unwrap().unwrap().generation, 0);
-    // What some hold behind the end may be all that is left of the file: only who asks for it has
-    // it cut off.
+    // Bytes that some objects hold behind the end may be all that is left of the file. Only an
+    // explicit repair truncates them.
     let object = place.objects()[1].clone();
     let (sound, others) = (fs::read(&object).unwrap(), place.picture());
     cut(&object, 10_000);
@@ -320,7 +322,7 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
     let place = Place::with(100_000);
     let (b, away) = (place.dir.join("b"), place.dir.join("away"));
     for whole in [true, false] {
-        // The target is gone, or nothing is mounted there.
+        // The target directory is gone, or nothing is mounted there.
         fs::rename(&b, &away).unwrap();
         if !whole {
             fs::create_dir(&b).unwrap();
@@ -364,7 +366,7 @@ fn a_target_that_is_given_twice_is_refused() {
     create(place.dir.join("new"), &StripePlan { count: Some(7), ..place.plan() }).unwrap();
 }
 
-/// What becomes of one of the files, at random; what it was called.
+/// Damages one of the files at random. Returns the kind of damage and the path.
 fn damage(rng: &mut Rng, place: &Place, old: &[(PathBuf, Vec<u8>)]) -> (&'static str, PathBuf) {
     let objects = place.objects();
     let index = rng.range(0..3) as usize;
@@ -381,8 +383,8 @@ fn damage(rng: &mut Rng, place: &Place, old: &[(PathBuf, Vec<u8>)]) -> (&'static
     }
 }
 
-/// All that is done with a damaged file answers with an error, or with the bytes of the file; and
-/// when the damage is undone, the file is whole.
+/// Every operation on a damaged file returns an error or the bytes of the file. When the damage is
+/// undone, the file is whole.
 #[test]
 fn soak_damaged_striped_files() {
     for seed in Soak::of(60) {
@@ -413,7 +415,7 @@ fn soak_damaged_striped_files() {
             look_at(&place, &model, &culprit, &context);
         }
         for (path, bytes) in &whole {
-            // The inode stays, as far as it is there.
+            // The inode stays the same if the file still exists.
             fs::write(path, bytes).unwrap();
         }
         assert!(contents(&place.path).unwrap() == model, "{context}: something got worse");
@@ -422,7 +424,7 @@ fn soak_damaged_striped_files() {
 }
 
 impl Place {
-    /// The same files as in another picture, as they are now.
+    /// The current contents of the files of another picture.
     fn picture_of(&self, other: &[(PathBuf, Vec<u8>)]) -> Vec<(PathBuf, Vec<u8>)> {
         let now = |path: &PathBuf| (path.clone(), fs::read(path).unwrap_or_default());
         other.iter().map(|(path, _)| now(path)).collect()
@@ -433,7 +435,7 @@ fn look_at(place: &Place, model: &[u8], culprit: &Path, context: &str) {
     let before = tree(&place.dir);
     let named = |error: &dyn std::fmt::Display| {
         let error = error.to_string();
-        // Of two that do not fit together, either may be named.
+        // If two objects do not fit together, either may be named.
         let known = error.contains(culprit.to_str().unwrap()) || error.contains("object ");
         assert!(known, "{context}: {error}");
     };
@@ -466,8 +468,8 @@ fn what_is_left_of_a_descriptor_is_no_ordinary_file() {
         assert_eq!(inspect(&place.path).unwrap_err().errno(), Errno::BADMSG);
         assert_eq!(names::stat(&place.path).unwrap_err(), Errno::BADMSG);
     }
-    // What another program has added, or made a little longer or shorter, is no ordinary file
-    // either.
+    // A descriptor to which another program has appended, or which is slightly longer or shorter,
+    // is no ordinary file either.
     let edited = String::from_utf8(sound.clone()).unwrap();
     let others = [
         [&sound[..], b"x\n"].concat(),

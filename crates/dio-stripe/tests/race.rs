@@ -1,4 +1,4 @@
-//! What somebody does who may write to the directory of a file that root tends.
+//! Attacks by a user who may write to the directory of a file on which root works.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,9 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Whoever may write to the directory of a file that is moved puts links in the place of the new
-/// one: neither is what they lead to written to, nor does the file become one that he has made.
+/// While a file is moved, a user who may write to its directory replaces the new file by links. The
+/// targets of the links are not written to, and the file does not become one that this user has
+/// made.
 #[test]
 fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
     let dir = file_systems()[0].dir();
@@ -60,7 +61,7 @@ fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
             fs::write(&path, &bytes).unwrap();
             let outcome = migrate(&path, &plan, &|| false);
             let is_striped = inspect(&path).unwrap().is_some();
-            // What was taken away under the new file's name may be told after the file was moved.
+            // The error may be that the new file's name was replaced after the file had been moved.
             assert!(is_striped || outcome.is_err());
             assert!(contents(&path, bytes.len()) == bytes, "{outcome:?}");
             if is_striped {
@@ -73,7 +74,8 @@ fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
     });
 }
 
-/// Of several who want to replace a file one can, and what he has made must be what he puts there.
+/// If several callers want to replace a file, only one can, and the file that takes the name must
+/// be the one that this caller has made.
 #[test]
 fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
     for fs in file_systems() {
@@ -85,7 +87,7 @@ fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
         let hold = ReplaceGuard::against_writers(&path).unwrap();
         let error = ReplaceGuard::against_writers(&path).unwrap_err();
         assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
-        // Somebody else has put his own under the name meanwhile.
+        // Meanwhile another process has put a file of its own under the name.
         fs::remove_file(&new).unwrap();
         assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
         fs::write(&new, "another").unwrap();

@@ -1,6 +1,6 @@
-//! What other programs, other processes and crashes do to striped files, and what must not be lost
-//! by it: files that somebody has open when they are to be striped, copies of descriptors, names
-//! that change meanwhile.
+//! The effects of other programs, other processes and crashes on striped files, and what must not
+//! be lost: files that a process has open when they are to be striped, copies of descriptors, and
+//! names that change meanwhile.
 
 use std::fs;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn contents(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Another process that has a file open, until it is told to write a line into it.
+/// Another process that has a file open until it is told to write a line into it.
 struct Other(Child);
 
 impl Other {
@@ -84,8 +84,8 @@ impl Other {
     }
 }
 
-/// An empty file that another process has open, for whatever, is not taken its name; what that
-/// process writes then is there.
+/// If another process has an empty file open, for reading or writing, the file's name is not given
+/// to a striped file. Data that the process then writes is there.
 #[test]
 fn an_empty_file_that_somebody_has_open_is_not_striped() {
     for fs in file_systems() {
@@ -118,9 +118,9 @@ fn an_empty_file_that_somebody_has_open_is_not_striped() {
     }
 }
 
-/// Many make, fill and stripe files of the same name at once: who is told that it is striped finds
-/// it so, and what anyone has written through an open of the name is there as long as the name
-/// leads to it.
+/// Many threads make, fill and stripe files with the same name at the same time. A thread that gets
+/// success finds the file striped, and data that any thread has written through an open of the name
+/// is there as long as the name refers to that file.
 #[test]
 fn of_several_who_stripe_one_file_one_does() {
     let place = first();
@@ -145,7 +145,7 @@ fn of_several_who_stripe_one_file_one_does() {
                 })
                 .sum()
         });
-        // Where all of them disturb each other, nobody does.
+        // If all threads disturb each other, none succeeds.
         assert!(made <= 1 && (there || made == 1), "{made} have made it");
         if made == 1 {
             assert!(inspect(&path).unwrap().unwrap().is_sound());
@@ -158,8 +158,8 @@ fn of_several_who_stripe_one_file_one_does() {
     }
 }
 
-/// Somebody opens the file by its name and writes, while it is being striped again and again: no
-/// line is ever lost.
+/// A thread opens the file by its name and writes, while it is being striped repeatedly: no line is
+/// ever lost.
 #[test]
 fn what_is_written_while_a_file_is_striped_is_not_lost() {
     let place = first();
@@ -176,7 +176,7 @@ fn what_is_written_while_a_file_is_striped_is_not_lost() {
             drop(plain);
             maker.join().unwrap()
         });
-        // Either the descriptor was there first, which is written behind, or the text was.
+        // Either the descriptor came first and the text was appended to it, or the text came first.
         let found = fs::read(&path).unwrap();
         assert!(found.ends_with(b"text"), "round {round}: striped {striped}, {} bytes", found.len());
         fs::remove_file(&path).unwrap();
@@ -186,7 +186,8 @@ fn what_is_written_while_a_file_is_striped_is_not_lost() {
     }
 }
 
-/// A name by which a file is to be new gives no other file, although it is opened twice.
+/// An open that must create a new file never returns another file, although the name is opened
+/// twice.
 #[test]
 fn a_file_that_is_to_be_new_is_new_and_striped() {
     let place = first();
@@ -202,10 +203,10 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
     let other = place.path("other");
     let fd = names::openat(CWD, &other, flags, Permissions::from_raw_mode(0o644)).unwrap();
     assert!(names::is_striped(&fd).unwrap());
-    // What its owner could not open again stays ordinary.
+    // A file that its owner could not open again stays an ordinary file.
     let fd = names::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
     assert!(!names::is_striped(&fd).unwrap());
-    // And where somebody else has set the default.
+    // So does a file in a directory whose default another user has set.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(place.path(".dio-stripe"), Some(65_534), None).unwrap();
         let fd = names::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644)).unwrap();
@@ -213,8 +214,8 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
     }
 }
 
-/// A copy of the descriptor leads to the bytes, read-only; it is removed alone, and is no way to
-/// change the file.
+/// A copy of the descriptor gives read-only access to the bytes. Its removal removes only the copy,
+/// and the file cannot be changed through it.
 #[test]
 fn a_copy_of_a_descriptor_is_known_for_one() {
     for fs in file_systems() {
@@ -230,7 +231,7 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         assert!(inspect(&copy).unwrap().unwrap().copy && !inspect(&path).unwrap().unwrap().copy);
         let fd = fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap();
         assert_eq!(names::ftruncate(&fd, 0), Err(Errno::PERM));
-        // Its permissions are its own.
+        // Its permissions are independent of the file's.
         let before = rustix::fs::fstat(&fd).unwrap();
         fd.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
         names::pass_on_attributes(&fd, &before).unwrap();
@@ -239,7 +240,7 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         assert_eq!(remove(&copy).unwrap(), RemoveOutcome::Copy);
         assert!(!copy.exists() && contents(&path) == bytes(1, 50_000), "{}", fs.name);
 
-        // Names and moves are no copies.
+        // Further names and renames are not copies.
         fs::hard_link(&path, &link).unwrap();
         fs::rename(&path, &moved).unwrap();
         assert_eq!(remove(&link).unwrap(), RemoveOutcome::Name);
@@ -248,7 +249,7 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         writer(&link).unwrap().write_at(b"more", 0).unwrap();
         fs::remove_file(&link).unwrap();
 
-        // The original is gone, as after a restore: the copy takes its place.
+        // The original is gone, as after a restore: the copy can be made the file.
         fs::copy(&moved, &copy).unwrap();
         fs::remove_file(&moved).unwrap();
         writer(&copy).unwrap_err();
@@ -262,8 +263,8 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
     }
 }
 
-/// An adoption that was interrupted between two objects: neither the file nor the copy is removed,
-/// nor any byte, until one of them is made the file.
+/// After an adoption that was interrupted between two objects, neither the file nor the copy can be
+/// removed, nor is any byte lost, until one of them is made the file.
 #[test]
 fn a_file_that_is_half_adopted_is_not_removed() {
     for first in [0, 1] {
@@ -283,7 +284,7 @@ fn a_file_that_is_half_adopted_is_not_removed() {
                 assert!(error.errno() == Errno::STALE && error.cure().unwrap().contains("dio stripe adopt"), "{error}");
                 assert!(name.exists() && place.objects() == 2);
             }
-            // Whoever removes a name as such loses no bytes by it.
+            // Removing a name alone loses no bytes.
             let (kept, lost) = if original_stays { (&path, &copy) } else { (&copy, &path) };
             let name = std::ffi::CString::new(lost.as_os_str().as_encoded_bytes()).unwrap();
             assert_eq!(names::unlinkat(CWD, &name), Err(Errno::STALE));
@@ -296,7 +297,7 @@ fn a_file_that_is_half_adopted_is_not_removed() {
     }
 }
 
-/// Objects that are not, or no longer, those of the file are left alone when it is removed.
+/// Objects that do not belong to the file, or no longer, are left when the file is removed.
 #[test]
 fn only_objects_of_the_file_are_removed_with_it() {
     let place = first();
@@ -314,7 +315,7 @@ fn only_objects_of_the_file_are_removed_with_it() {
     assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
 }
 
-/// In a thread for which the kernel refuses a system call.
+/// Runs `work` in a thread for which the kernel refuses a system call.
 fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T + Send) -> T {
     let refused = || {
         dio_sys::refuse_system_call(call, errno).unwrap();
@@ -323,8 +324,8 @@ fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T +
     std::thread::scope(|scope| scope.spawn(refused).join().unwrap())
 }
 
-/// As long as it is not durable that a name has gone, a crash may bring it back: it must have its
-/// objects then.
+/// As long as the removal of a name is not durable, a crash may bring the name back. Its objects
+/// must exist then.
 #[test]
 fn the_objects_of_a_name_that_may_come_back_stay() {
     let place = first();
@@ -341,7 +342,7 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     });
     assert!(!paths[0].exists() && !paths[1].exists() && fs::read(&paths[2]).unwrap() == b"text");
     assert_eq!(place.objects(), 6);
-    // In a directory that is found from another one, too.
+    // The same for a directory that is reached from another one.
     fs::create_dir(place.path("below")).unwrap();
     create(place.path("below/file"), &place.plan()).unwrap();
     let dir = fs::File::open(&place.dir).unwrap();
@@ -354,8 +355,9 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     assert_eq!(place.objects(), 8);
 }
 
-/// On targets that cannot allocate space, several who write behind the end lose nothing of each
-/// other: neither those who fill gaps, nor those whose bytes end the file at that moment.
+/// On targets that cannot allocate space, concurrent writers behind the end do not lose each
+/// other's data: neither the writers that fill gaps, nor the writers whose bytes end the file at
+/// that moment.
 #[test]
 fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
     const PIECE: usize = 4096 + 100;
@@ -393,7 +395,8 @@ fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
     }
 }
 
-/// While somebody writes, or the file changes, its name is not given to another.
+/// While a process has the file open for writing, or the file changes, its name is not given to
+/// another file.
 #[test]
 fn a_file_that_is_written_to_keeps_its_name() {
     for fs in file_systems() {
@@ -424,7 +427,7 @@ fn a_file_that_is_written_to_keeps_its_name() {
         assert!(give(&hold).unwrap());
         drop(hold);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
-        // Somebody else has the name by now.
+        // Another file has the name by now.
         fs::write(place.path("third"), "third").unwrap();
         let hold = ReplaceGuard::against_writers(&path).unwrap();
         fs::rename(place.path("third"), &path).unwrap();
@@ -433,8 +436,8 @@ fn a_file_that_is_written_to_keeps_its_name() {
     }
 }
 
-/// An empty file that has other names, or rights that objects could not have, stays what it is; and
-/// objects get no rights from the directory of their target.
+/// An empty file that has other names, or permissions that objects could not have, is not striped.
+/// Objects get no permissions from the directory of their target.
 #[test]
 fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     let place = first();
@@ -445,8 +448,8 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::EXIST);
     assert!(apply_default(&path).unwrap().is_none());
     fs::remove_file(&link).unwrap();
-    // Owner, a user and the others, and the bound that the mode shows for the group
-    // (include/uapi/linux/posix_acl_xattr.h).
+    // Owner, one user, group, mask and other users; the mode shows the mask as the group's
+    // permissions (include/uapi/linux/posix_acl_xattr.h).
     let entries: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
@@ -472,8 +475,8 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     );
 }
 
-/// Until it is certain that a new striped file stays, who has found it waits; if it does not stay,
-/// he is told.
+/// Until it is certain that a new striped file stays, a caller who opens it waits. If it does not
+/// stay, the caller gets an error.
 #[test]
 fn nobody_writes_to_a_file_that_may_be_taken_back() {
     let place = first();
@@ -497,8 +500,9 @@ fn nobody_writes_to_a_file_that_may_be_taken_back() {
     assert_eq!(outcome.unwrap_err().errno(), Errno::STALE);
 }
 
-/// While an empty file is striped, some open it for reading, so that it is taken back now and then,
-/// and one opens it for writing: what he is told was written to the striped file is there.
+/// While an empty file is striped, some threads open it for reading, so that the new file is
+/// sometimes taken back, and one thread opens it for writing. Every write to the striped file that
+/// was acknowledged is there.
 #[test]
 fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
     let place = first();
@@ -516,7 +520,8 @@ fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
             });
             let writing = scope.spawn(|| {
                 while !over.load(order) {
-                    // Only the descriptor: to open the empty file would disturb by itself.
+                    // The test waits for the descriptor, because opening the empty file would
+                    // itself disturb the creation.
                     if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
                         continue;
                     }
@@ -543,8 +548,8 @@ fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
     println!("written in {both} rounds of 60, taken back in {back}");
 }
 
-/// One target that is full, read-only or gone: the error names its object, and what the others hold
-/// is as it was.
+/// One target is full, read-only or gone: the error names its object, and the other objects are
+/// unchanged.
 #[test]
 fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     let place = first();
@@ -568,13 +573,14 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     assert!(held.len() >= 500_000 && whole.starts_with(&held), "{} bytes", held.len());
     assert!(held.len() as u64 <= error.offset().unwrap());
 
-    // A child that another test is just starting may have a copy of a descriptor that is open for
-    // writing here.
+    // A child process that another test is just starting may have a copy of a descriptor that is
+    // open for writing here.
     until("it can be remounted", || mount(&["-o", "remount,ro"]));
     let error = writer(&path).unwrap_err();
     assert_eq!(error.errno(), Errno::ROFS, "{error}");
     names_it(&error);
-    // A writer before cut off what was behind the end, or this one did not come so far.
+    // Either an earlier writer has truncated the bytes behind the end, or this writer did not get
+    // so far.
     assert!(contents(&path) == held);
 
     assert!(Command::new("umount").arg(place.path("b")).status().unwrap().success());

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::Rng;
 
-/// How many ways [`damage`] knows.
+/// Number of kinds of damage that [`damage`] can do.
 pub const DAMAGES: u64 = 7;
 
-/// Damages `file` in one of [`DAMAGES`] ways, and says in which. `other` is a file that belongs to
-/// it, `old` what `file` held at some time before.
+/// Damages `file` in the way with this number, below [`DAMAGES`], and returns a description.
+/// `other` is a file that belongs to `file`; `old` is an earlier content of `file`.
 ///
 /// # Panics
 /// When a file cannot be read or written, or `file` holds less than 1024 bytes.

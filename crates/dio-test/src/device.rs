@@ -8,7 +8,8 @@ use std::process::Command;
 /// Bytes written at a time.
 const PIECE: usize = 1 << 20;
 
-/// A loop device over a file that holds what nobody should see. Dropping it takes it down.
+/// A loop device over a file full of bytes that must never become visible. Dropping it takes it
+/// down.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -16,11 +17,11 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// What a new device is full of.
+    /// The byte that fills a new device.
     pub const GARBAGE: u8 = 0xaa;
 
-    /// A device of `size` bytes in blocks of `block`, over the new file `image`. Where there can be
-    /// none, it is said aloud.
+    /// Makes a device of `size` bytes in blocks of `block` bytes, over the new file `image`. If
+    /// that is not possible, prints that the test is skipped.
     ///
     /// # Panics
     /// When the file cannot be made.
@@ -43,13 +44,13 @@ impl LoopDevice {
         }
     }
 
-    /// Its name.
+    /// The path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same as text.
+    /// The path of the device as text.
     ///
     /// # Panics
     /// Never: the names of loop devices are plain.
@@ -58,7 +59,7 @@ impl LoopDevice {
         self.path.to_str().expect("a plain name")
     }
 
-    /// Fills all of it with a byte, durably.
+    /// Fills the whole device with a byte, durably.
     ///
     /// # Panics
     /// On any I/O error.
@@ -78,8 +79,8 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // Used for a moment more by whoever looks at new devices: the kernel takes it down when
-        // that is over.
+        // A program that examines new devices may have it open for a moment: the kernel takes it
+        // down when that program closes it.
         crate::run(Command::new("losetup").arg("--detach").arg(&self.path));
     }
 }

@@ -1,4 +1,4 @@
-//! Files with known content, and judges that are not the library under test.
+//! Files with known content, and checks that are independent of the library under test.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -32,8 +32,8 @@ pub fn random_file(path: impl AsRef<Path>, len: u64, seed: u64) {
     }
 }
 
-/// The offset of the first byte in which two files differ; where one is the beginning of the
-/// other, the length of the shorter. `None` when they are equal.
+/// The offset of the first byte in which two files differ. If one file is the beginning of the
+/// other, returns the length of the shorter one. Returns `None` if they are equal.
 ///
 /// # Panics
 /// On any I/O error.
@@ -106,10 +106,10 @@ impl<'a> Source<'a> {
 }
 
 /// Pages of `path` in the page cache, in the kernel's page size, as counted by fincore(1) of
-/// util-linux: a judge that shares no code with the library under test.
+/// util-linux, which shares no code with the library under test.
 ///
 /// # Panics
-/// When fincore is missing (`cargo xtask setup` installs it) or refuses the file.
+/// If fincore is missing (`cargo xtask setup` installs it) or refuses the file.
 #[track_caller]
 #[must_use]
 pub fn resident_pages(path: impl AsRef<Path>) -> u64 {
@@ -119,21 +119,21 @@ pub fn resident_pages(path: impl AsRef<Path>) -> u64 {
     let out = run(&mut fincore);
     assert!(out.status.success(), "fincore {}: {}", path.display(), out.stderr.trim());
     let text = out.stdout.trim();
-    // Nothing at all is printed for an empty file by some versions.
+    // For an empty file, some versions print nothing.
     if text.is_empty() {
         return 0;
     }
     text.parse().unwrap_or_else(|_| panic!("fincore {}: printed `{text}`", path.display()))
 }
 
-/// What a command printed and how it ended. Bytes that are not UTF-8 are replaced.
+/// The output and the exit status of a command. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// Standard error.
     pub stderr: String,
 }
 
@@ -145,9 +145,9 @@ pub struct Output {
 pub fn run(command: &mut Command) -> Output {
     let out = loop {
         match command.stdin(Stdio::null()).output() {
-            // A program that was just written is busy while a child that another test forked still
-            // holds the descriptor it was written through; that child is about to close it by
-            // executing something.
+            // A program that was just written is busy while a child that another test has forked
+            // still holds the descriptor through which it was written. The child closes the
+            // descriptor as soon as it executes its program.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             other => break other.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display())),
         }
@@ -159,11 +159,11 @@ pub fn run(command: &mut Command) -> Output {
     }
 }
 
-/// Copies a program so that it can be run at once.
+/// Copies a program so that it can be executed at once.
 ///
-/// Another process copies it: a child that another thread of this one forks meanwhile would hold
-/// the copy open for writing until it executes something, and the kernel refuses to run such a file
-/// (`ETXTBSY`, `execve(2)`).
+/// Another process makes the copy: otherwise a child that another thread of this process forks
+/// meanwhile would hold the copy open for writing until it executes its program, and the kernel
+/// refuses to execute such a file (`ETXTBSY`, `execve(2)`).
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let output = run(Command::new("cp").arg("--").args([from.as_ref(), to.as_ref()]));

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// Name of the file system that is always there: the one below [`host_directory`].
+/// Name of the file system that always exists: the one that holds [`host_directory`].
 const HOST: &str = "host";
 
 /// A mounted file system on which a test may create what it likes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestFs {
-    /// Short name for messages and for choosing: `ext4`, `ext4-journal` (that is
-    /// `data=journal`), `xfs`, `btrfs`, `tmpfs`, or `host`, whatever that machine has.
+    /// Short name for messages and for choosing: `ext4`, `ext4-journal` (`data=journal`), `xfs`,
+    /// `btrfs`, `tmpfs`, or `host`, which is the machine's own file system.
     pub name: String,
     /// A writable directory on it.
     pub path: PathBuf,
@@ -32,9 +32,9 @@ impl TestFs {
     }
 }
 
-/// The file systems to test on: `host` first, then those that `DIO_TEST_FS` names.
+/// The file systems to test on: `host` first, then the ones in `DIO_TEST_FS`.
 ///
-/// Plain `cargo test` sees `host` alone; `cargo xtask test` mounts the others.
+/// Plain `cargo test` uses `host` alone; `cargo xtask test` mounts the other ones.
 ///
 /// # Panics
 /// When `DIO_TEST_FS` is not of the form `name=/path:name=/path`.

@@ -1,4 +1,4 @@
-//! Programs that others wrote to judge file systems, and on what to let them judge.
+//! Programs by other authors that test file systems ("judges"), and the choice of what they test.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ pub fn judge_fully() -> bool {
     std::env::var_os("DIO_JUDGES").is_some_and(|value| value == "full")
 }
 
-/// On what to judge which mode: each mode once, on file systems by turns, or each on each when that
-/// is asked for.
+/// The combinations of file system and mode to judge: each mode once, on different file systems, or
+/// each mode on each file system if that is requested.
 #[must_use]
 pub fn judged() -> Vec<(TestFs, &'static str)> {
     let all: Vec<TestFs> = file_systems();
@@ -30,17 +30,17 @@ pub fn judged() -> Vec<(TestFs, &'static str)> {
     MODES.iter().zip(["ext4", "xfs", "btrfs", "tmpfs"]).map(|(mode, fs)| (named(fs), *mode)).collect()
 }
 
-/// By what way the requests of a mount on this file system come, as an option: on half of them by
-/// io_uring where the kernel can do that, so that each way is judged.
+/// The option that selects how a mount on this file system gets its requests: by io_uring on half
+/// of the file systems, if the kernel supports it, so that both variants are judged.
 #[must_use]
 pub fn way(fs: &TestFs) -> &'static str {
     let switch = Path::new("/sys/module/fuse/parameters/enable_uring");
-    // Root's mount turns it on.
+    // A mount by root turns it on.
     let can = std::fs::OpenOptions::new().write(true).open(switch).is_ok();
     if can && ["xfs", "tmpfs"].contains(&fs.name.as_str()) { "io_uring" } else { "no_io_uring" }
 }
 
-/// A judge that `cargo xtask setup` builds from crates.io, if it is there.
+/// The path of a judge that `cargo xtask setup` builds from crates.io, if it exists.
 #[must_use]
 pub fn judge(name: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates lie two levels deep");
@@ -48,7 +48,7 @@ pub fn judge(name: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// A program run as another user with that user's groups; takes root.
+/// A command that runs a program as another user with that user's groups. Needs root.
 pub fn as_user(user: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     let group = crate::run(Command::new("id").args(["-g", user])).stdout;

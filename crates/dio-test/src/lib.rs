@@ -1,14 +1,16 @@
-//! What the tests of every crate of dio share.
+//! Shared by the tests of all crates of dio.
 //!
-//! - [`file_systems`]: where to run a test, one scratch place per file system;
-//! - [`skip!`]: what cannot run here is said aloud and counted;
-//! - [`Seed`] and [`Rng`]: random tests which can be repeated; [`Soak`]: for as long as one likes;
-//! - [`LoopDevice`]: block devices full of what nobody should see;
-//! - [`damage`]: what other programs do to files that belong together;
+//! - [`file_systems`]: the file systems to test on, with scratch directories;
+//! - [`skip!`]: reports and counts what cannot run here;
+//! - [`Seed`] and [`Rng`]: random tests that can be repeated; [`Soak`]: random tests that run for a
+//!   given time;
+//! - [`LoopDevice`]: block devices full of bytes that must never become visible;
+//! - [`damage`]: damage that other programs do to files that belong together;
 //! - [`MemoryGroup`]: processes that have little memory;
-//! - [`undisturbed`]: what stays in the page cache, unless the kernel itself takes it away;
-//! - [`until`]: waiting for what comes sooner or later;
-//! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
+//! - [`undisturbed`]: tests of the page cache that ignore pages which the kernel itself reclaims;
+//! - [`until`]: waits for a condition;
+//! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files, and checks by other
+//!   programs;
 //! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge
 //!   them.
 //!
@@ -23,7 +25,7 @@
 //! | `DIO_SEED` | seed of the random tests, decimal or `0x…` |
 //! | `CI` | when `true`, a skip is a failure |
 //!
-//! The helpers panic rather than return errors: a test has nothing better to do with one.
+//! The helpers panic instead of returning errors, because a test would only panic itself.
 
 mod bytes;
 mod damage;

@@ -6,22 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Where the controller of memory is mounted (`cgroups(7)`, version 1).
+/// Mount point of the memory controller (`cgroups(7)`, version 1).
 const CONTROLLER: &str = "/sys/fs/cgroup/memory";
 
-/// A control group whose processes have only so much memory, the page cache for their files
-/// included.
+/// A control group that limits the memory of its processes, including the page cache for their
+/// files.
 ///
-/// It is removed when dropped. Processes join it by writing their id into [`MemoryGroup::procs`],
-/// and must have ended by then.
+/// It is removed when this is dropped; its processes must have ended by then. A process joins it by
+/// writing its ID into [`MemoryGroup::procs`].
 #[derive(Debug)]
 pub struct MemoryGroup {
     path: PathBuf,
 }
 
 impl MemoryGroup {
-    /// A group that is limited to `bytes`. `None`, and a [skip](crate::skip!), where none can be
-    /// made: that takes root and the controller of version 1.
+    /// Makes a group that is limited to `bytes`. Returns `None`, and reports a
+    /// [skip](crate::skip!), if that is not possible: it needs root and the controller of version
+    /// 1.
     ///
     /// # Panics
     /// As [`skip!`](crate::skip!) does.
@@ -38,7 +39,8 @@ impl MemoryGroup {
         made.map_err(|error| crate::skip!("no control group with a limit of memory: {error}")).ok()
     }
 
-    /// The file that takes the ids of processes which are to join: `echo $$ > …` of a shell.
+    /// The file to which processes write their IDs in order to join, as by `echo $$ > …` in a
+    /// shell.
     #[must_use]
     pub fn procs(&self) -> PathBuf {
         self.path.join("cgroup.procs")
@@ -46,7 +48,7 @@ impl MemoryGroup {
 }
 
 impl Drop for MemoryGroup {
-    /// A process that was waited for may still be leaving.
+    /// A process that was waited for may not have left the group yet.
     fn drop(&mut self) {
         for _ in 0..100 {
             if fs::remove_dir(&self.path).is_ok() {

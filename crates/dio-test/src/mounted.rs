@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long a mount may take to come or go on a busy machine.
+/// Longest time that a mount or an unmount may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that is mounted by `dio mount` in the foreground. Dropping it unmounts.
@@ -21,11 +21,11 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` by the program `dio` with the options of `-o`, on a directory beside it that
+    /// Mounts `source` by the program `dio` with these `-o` options, on a directory beside it that
     /// all users may enter.
     ///
     /// # Panics
-    /// When it is not mounted within a minute, with what the program said.
+    /// If it is not mounted within a minute. The message contains the program's output.
     #[track_caller]
     #[must_use]
     pub fn new(dio: impl AsRef<Path>, source: impl AsRef<Path>, options: &str) -> Mounted {
@@ -33,7 +33,8 @@ impl Mounted {
         Mounted::within(parent, dio, &source, options)
     }
 
-    /// The same on a directory within `place`, for a source whose file system will fail.
+    /// As [`Mounted::new`], on a directory within `place`, for a source whose file system will
+    /// fail.
     ///
     /// # Panics
     /// As [`Mounted::new`].
@@ -64,23 +65,22 @@ impl Mounted {
         mounted
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.mountpoint.path()
     }
 
-    /// The process number of the server.
+    /// The process ID of the server.
     #[must_use]
     pub fn server(&self) -> u32 {
         self.server.as_ref().map_or(0, Child::id)
     }
 
-    /// Kills the server (SIGKILL) and waits until it is gone. The mount stays, without anybody who
-    /// answers.
+    /// Kills the server (SIGKILL) and waits until it is gone. The mount stays without a server.
     ///
     /// # Panics
-    /// When it had ended before.
+    /// If the server had ended before.
     #[track_caller]
     pub fn kill(&mut self) {
         assert!(self.ended().is_none(), "-o {}: the server had ended", self.options);
@@ -92,7 +92,7 @@ impl Mounted {
     /// Unmounts with umount(8) and waits for the server.
     ///
     /// # Panics
-    /// When the mount is busy for a minute, or the server does not end well.
+    /// If the mount is busy for a minute, or the server fails.
     #[track_caller]
     pub fn unmount(mut self) {
         let patience = Instant::now() + PATIENCE;
@@ -101,7 +101,7 @@ impl Mounted {
             if output.status.success() {
                 break;
             }
-            // What a judge left behind may need a moment to end.
+            // Processes that a judge left behind may need a moment to end.
             assert!(Instant::now() < patience, "-o {}: {}", self.options, output.stderr);
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -119,7 +119,7 @@ impl Mounted {
         self.server.as_mut().and_then(|server| server.try_wait().expect("a child of ours"))
     }
 
-    /// What the server, which has ended, wrote to its standard error.
+    /// Standard error of the server, which has ended.
     fn said(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut stderr) = self.server.as_mut().and_then(|server| server.stderr.take()) {
@@ -136,7 +136,7 @@ impl Drop for Mounted {
             let _ = lazily(self.path());
         }
         if let Some(mut server) = self.server.take() {
-            // A test that failed need not wait for what it left open.
+            // A failed test must not wait for files that it left open.
             if std::thread::panicking() {
                 let _ = server.kill();
             }
@@ -145,7 +145,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The type of the file system that is mounted on `path`, if one is.
+/// The type of the file system that is mounted on `path`, if there is one.
 #[must_use]
 pub fn mount_type(path: &Path) -> Option<String> {
     let path: PathBuf = path.parent().and_then(|parent| parent.canonicalize().ok())?.join(path.file_name()?);

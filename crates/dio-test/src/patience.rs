@@ -1,15 +1,15 @@
-//! Waiting for what comes sooner or later.
+//! Waiting for a condition.
 
 use std::time::{Duration, Instant};
 
-/// Long enough for a machine that does everything a hundred times slower for a while: what is
-/// waited for never comes otherwise.
+/// Longest wait for a condition. It is long enough for a machine that is a hundred times slower for
+/// a while, so a condition that does not hold by then never will.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something is so, at most [`PATIENCE`], and returns how long it took.
+/// Waits until a condition holds, at most [`PATIENCE`], and returns how long it took.
 ///
 /// # Panics
-/// If it is not so by then.
+/// If the condition does not hold by then.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();

@@ -1,16 +1,16 @@
-//! Telling pages that a program drops from those that the kernel takes away.
+//! Distinguishes pages that a program drops from pages that the kernel reclaims.
 
 use std::path::{Path, PathBuf};
 
-/// Attempts, when the kernel takes pages away during each.
+/// Number of attempts, if the kernel reclaims pages during each.
 const ATTEMPTS: u32 = 5;
 
-/// Runs a test of what stays in the page cache; once more where it fails while the kernel took
-/// pages of files away by itself, as it does where memory is short or a proactive reclaimer is at
-/// work (`Documentation/admin-guide/mm/damon/`).
+/// Runs a test of the pages that stay in the page cache. Repeats it if it fails while the kernel
+/// reclaimed pages of files by itself, which happens if memory is short or a proactive reclaimer
+/// runs (`Documentation/admin-guide/mm/damon/`).
 ///
 /// # Panics
-/// With the message of an attempt that failed although nothing was taken away, or of the last one.
+/// With the message of an attempt that failed without any reclaim, or of the last attempt.
 #[track_caller]
 pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     for left in (0..ATTEMPTS).rev() {
@@ -21,10 +21,10 @@ pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     }
 }
 
-/// What the kernel has taken away so far, in a measure that only grows: pages of files that were
-/// reclaimed (`/proc/vmstat`), and bytes that proactive reclaimers have paged out, which that does
-/// not count. What a program drops is not among them. 0 where this is not known, so that nothing is
-/// excused.
+/// A number that grows whenever the kernel reclaims pages of files: reclaimed pages of files
+/// (`/proc/vmstat`), and bytes that proactive reclaimers have paged out, which are not counted
+/// there. Pages that a program drops are not included. 0 if the number is unknown, so that no
+/// failure is excused.
 fn reclaimed() -> u64 {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
     let count = text.lines().find_map(|line| line.strip_prefix("pgsteal_file "));
@@ -39,7 +39,7 @@ fn paged_out() -> u64 {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect()
     };
     let monitors = each(Path::new("/sys/kernel/mm/damon/admin/kdamonds"));
-    // The numbers below are those of the last time that somebody asked for them.
+    // The files below contain the values of the last update that was requested.
     monitors.iter().for_each(|monitor| drop(std::fs::write(monitor.join("state"), "update_schemes_stats")));
     let contexts = monitors.iter().flat_map(|monitor| each(&monitor.join("contexts")));
     let schemes = contexts.flat_map(|context| each(&context.join("schemes")));

@@ -1,4 +1,4 @@
-//! Randomness that can be repeated.
+//! Random numbers that can be repeated.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -12,11 +12,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed in `DIO_SEED` (decimal or `0x…`), or else a new one if the run looks for what is
-    /// unknown (`DIO_SOAK_SECONDS`, set by `cargo xtask soak`), or else one that is the same in
-    /// each run of the test.
+    /// The seed in `DIO_SEED` (decimal or `0x…`). Otherwise a new one if the run searches for
+    /// unknown failures (`DIO_SOAK_SECONDS`, set by `cargo xtask soak`), else one that is the same
+    /// in each run of the test.
     ///
-    /// Whether a change passes does not depend on luck.
+    /// So whether a change passes does not depend on luck.
     ///
     /// # Panics
     /// When `DIO_SEED` is not a number.
@@ -30,13 +30,13 @@ impl Seed {
         }
     }
 
-    /// A fixed seed, for tests that want the same run every time.
+    /// A fixed seed, for tests that must run the same way every time.
     #[must_use]
     pub const fn fixed(value: u64) -> Seed {
         Seed(value)
     }
 
-    /// The number itself.
+    /// The seed as a number.
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.0
@@ -48,7 +48,8 @@ impl Seed {
         Rng::new(self.0)
     }
 
-    /// The generator of one of several streams, such as threads, that must not be alike.
+    /// The generator of one of several streams, for example of threads, which must differ from each
+    /// other.
     #[must_use]
     pub fn stream(&self, number: u64) -> Rng {
         Rng::new(Rng::new(self.0 ^ number.wrapping_mul(GOLDEN)).next_u64())
@@ -64,7 +65,7 @@ impl Default for Seed {
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Captured by the harness with the rest of the failed test, and shown with it.
+            // The test harness captures this message and shows it with the failed test.
             eprintln!("the seed was {0:#x}; repeat with DIO_SEED={0:#x}", self.0);
         }
     }
@@ -77,10 +78,10 @@ fn parse(text: &str) -> Option<u64> {
     }
 }
 
-/// The next seed of this test, by its file (not the line, which moves), its thread, which has its
-/// name, and how many it had before.
+/// The next seed of this test. It depends on the test's file (not on the line, which moves), on the
+/// name of its thread, and on the number of seeds that the thread had before.
 fn of_caller(caller: &Location) -> u64 {
-    /// Of the hash by Fowler, Noll and Vo (64 bits).
+    /// The prime of the 64-bit hash by Fowler, Noll and Vo.
     const PRIME: u64 = 0x0100_0000_01b3;
     thread_local!(static BEFORE: Cell<u64> = const { Cell::new(0) });
     let before = BEFORE.replace(BEFORE.get() + 1);
@@ -92,7 +93,7 @@ fn of_caller(caller: &Location) -> u64 {
 
 fn from_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-    // Two tests of one process may read the same time: the thread's stack tells them apart.
+    // Two tests of one process may read the same time; the addresses of their stacks differ.
     let here = std::ptr::from_ref(&now).addr() as u64;
     Rng::new(now as u64 ^ here.rotate_left(32)).next_u64()
 }

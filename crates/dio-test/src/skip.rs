@@ -1,18 +1,18 @@
-//! Skips that nobody can overlook.
+//! Skips that are always visible.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says aloud that a test, or a part of it, cannot run here; takes the arguments of `format!`.
+/// Reports that a test, or a part of it, cannot run here; takes the arguments of `format!`.
 ///
-/// Prints `SKIPPED: <test>: <reason>` on standard error, also when the test harness captures
-/// output, and appends the same to the file named by `DIO_SKIP_LOG`, which `cargo xtask test`
-/// counts. It does not leave the test: follow it with `return` or `continue`. A test that skips
-/// a part is counted as passed and, for the part, as skipped.
+/// Prints `SKIPPED: <test>: <reason>` on standard error, even if the test harness captures output,
+/// and appends the same to the file named by `DIO_SKIP_LOG`, which `cargo xtask test` counts. It
+/// does not leave the test: `return` or `continue` must follow. A test that skips a part is counted
+/// as passed and, for the part, as skipped.
 ///
 /// # Panics
-/// When `CI` is `true`: there everything must run.
+/// If `CI` is `true`: then everything must run.
 ///
 /// ```no_run
 /// for fs in dio_test::file_systems() {
@@ -29,12 +29,13 @@ macro_rules! skip {
     };
 }
 
-/// What [`skip!`](crate::skip!) expands to.
+/// The function to which [`skip!`](crate::skip!) expands.
 #[doc(hidden)]
 #[track_caller]
 pub fn report_skip(module: &str, line: u32, reason: fmt::Arguments<'_>) {
     let message = format!("{}: {reason}", test_name(module, line));
-    // The handle is written to directly: the harness captures what the print macros write, no more.
+    // The handle is written to directly, because the harness captures only the output of the print
+    // macros.
     let mut stderr = std::io::stderr().lock();
     stderr.write_all(format!("SKIPPED: {message}\n").as_bytes()).expect("standard error is open");
     drop(stderr);

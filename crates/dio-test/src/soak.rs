@@ -1,21 +1,22 @@
-//! Random tests that run for as long as they are asked to.
+//! Random tests that run for a requested time.
 
 use std::time::{Duration, Instant};
 
 use crate::Seed;
 
-/// How often a long run says how far it is. The harness kills test programs that are silent for
+/// How often a long run prints its progress. The harness kills test programs that are silent for
 /// three minutes.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// The cases of a random test, each with a seed of its own.
 ///
-/// An ordinary run tries a small number of cases, the same each time: whether a change passes does
-/// not depend on luck. `DIO_SOAK_SECONDS` (set by `cargo xtask soak`) tries new ones until that
-/// time is over: that is where what is still unknown is looked for. `DIO_SEED`, as printed by the
-/// case that failed, repeats that one case alone.
+/// An ordinary run tries a small number of cases, the same each time, so that whether a change
+/// passes does not depend on luck. With `DIO_SOAK_SECONDS` (set by `cargo xtask soak`), new cases
+/// are tried for that time, in order to find unknown failures. `DIO_SEED`, as printed by the case
+/// that failed, repeats that one case alone.
 ///
-/// Name tests that use it `soak_…`: that is how `cargo xtask soak` finds them.
+/// Tests that use it must have names that begin with `soak_`, by which `cargo xtask soak` finds
+/// them.
 ///
 /// ```
 /// # use dio_test::Soak;
@@ -40,7 +41,7 @@ enum Limit {
 }
 
 impl Soak {
-    /// As many cases as this, unless the environment says otherwise.
+    /// Makes an iterator over `cases` cases, unless the environment says otherwise.
     ///
     /// # Panics
     /// When `DIO_SOAK_SECONDS` is not a number.

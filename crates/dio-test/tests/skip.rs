@@ -1,7 +1,6 @@
-//! A skip is seen without `--nocapture`, is logged, and fails under `CI=true`.
+//! A skip is visible without `--nocapture`, is logged, and fails under `CI=true`.
 //!
-//! Each test runs this very test program again, restricted to the test `inner`, and looks at
-//! what comes out.
+//! Each test runs this test program again, restricted to the test `inner`, and checks its output.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,7 @@ use dio_test::{Output, run, skip};
 const INSIDE: &str = "DIO_TEST_SKIP_INSIDE";
 const REASON: &str = "no such device, said by the test of skips";
 
-/// Does nothing of its own in an ordinary run.
+/// The test that the others run. It does nothing in an ordinary run.
 #[test]
 fn inner() {
     if std::env::var_os(INSIDE).is_some() {

@@ -43,15 +43,17 @@ struct AllocatorState {
     making: bool,
     /// Names of spare segments. Invariant: these names are durable.
     spares: Vec<String>,
-    /// Segments all of whose space is written, as far as this opening knows.
+    /// Numbers of segments whose whole space has been written: the segments that were recycled or
+    /// filled with zeros since this opening of the log.
     written: BTreeSet<u64>,
     /// The background thread makes the segments below this number.
     requested_end: u64,
     /// The segment that the background thread failed to make. Only an append that needs it tries
     /// again.
     refused: Option<u64>,
-    /// The name of a segment may not be durable, even if later syncs succeed. Invariant: it never
-    /// changes once it is set.
+    /// Set when a sync of the directory has failed, because the name of a segment may then not be
+    /// durable even if later syncs succeed. Also set when a thread has panicked while it made a
+    /// segment. Invariant: it never changes once it is set.
     broken: Option<WalError>,
     closed: bool,
 }
@@ -79,10 +81,10 @@ impl SegmentAllocator {
         }
     }
 
-    /// Opens segment `number`, and makes it before if necessary.
+    /// Opens segment `number`. Makes it first if it does not exist yet.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     pub(crate) fn segment(&self, number: u64) -> Result<Arc<dyn SegmentFile>, WalError> {
         if !self.was_made(number) {
             self.make_up_to(number)?;
@@ -97,12 +99,13 @@ impl SegmentAllocator {
     }
 
     /// Whether all space of a segment is known to be written, so that a commit into it changes no
-    /// metadata. Of segments that an earlier opening made this is not known.
+    /// metadata. Returns `false` for a segment that an earlier opening of the log made, because
+    /// nothing is known about its space.
     pub(crate) fn is_written(&self, number: u64) -> bool {
         self.lock().written.contains(&number)
     }
 
-    /// Why no segment can be made durably any more; `None` if segments can.
+    /// The error because of which no segment can be made durably any more; `None` if there is none.
     pub(crate) fn broken(&self) -> Option<WalError> {
         self.lock().broken.clone()
     }
@@ -110,8 +113,8 @@ impl SegmentAllocator {
     /// Makes the segments up to and including `number`.
     ///
     /// # Errors
-    /// The storage's. Unless the allocator is [`broken`](Self::broken), nothing else is affected
-    /// and the call can be repeated.
+    /// Errors of the storage. Unless the allocator is [`broken`](Self::broken), nothing else is
+    /// affected and the call can be repeated.
     pub(crate) fn make_up_to(&self, number: u64) -> Result<(), WalError> {
         let mut state = self.lock();
         while state.next <= number {
@@ -128,8 +131,8 @@ impl SegmentAllocator {
             let making = Making(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
-                // A segment whose name is not durable must not be used: a power cut would take what
-                // was acknowledged in it.
+                // A segment whose name is not durable must not be used: a power cut would lose the
+                // records that were acknowledged in it.
                 self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
             });
             state = making.end();
@@ -231,9 +234,9 @@ impl SegmentAllocator {
         Ok(true)
     }
 
-    /// Makes the file of segment `number`. Its space is allocated only, except for the header, if
-    /// the storage can do that and zeros are not asked for. Otherwise it is filled with zeros, and
-    /// `true` is returned.
+    /// Makes the file of segment `number`. If the storage can allocate space and the options do not
+    /// ask for zeros, writes only the header and returns `false`. Otherwise fills the file with
+    /// zeros and returns `true`.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let (block, segment) = (self.segments.layout.block_bytes(), self.segments.layout.segment_bytes());
@@ -264,12 +267,12 @@ impl SegmentAllocator {
         file.write_at(bytes, 0, false).map(|_| ())
     }
 
-    /// Removes truncated segments, oldest first, or makes them spares while there are too few.
-    /// Their records must have been truncated durably. After each segment, `oldest` is set to the
-    /// number behind it, even if the next one fails.
+    /// Removes truncated segments, oldest first, or keeps them as spares while there are fewer
+    /// spares than the options allow. Their records must have been truncated durably. After each
+    /// segment, `oldest` is set to the number behind it, even if the next one fails.
     ///
     /// # Errors
-    /// The storage's. The next truncation or opening removes what is left.
+    /// Errors of the storage. The next truncation or opening removes what is left.
     pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>, oldest: &mut u64) -> Result<(), WalError> {
         let storage = &self.segments.storage;
         let mut spares = Vec::new();
@@ -296,8 +299,8 @@ impl SegmentAllocator {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes a segment a spare and returns its new name if `keep`, or else removes it. A segment
-    /// that is gone already is no error.
+    /// If `keep` is true, renames a segment to a spare and returns its new name. Otherwise removes
+    /// it. A segment that does not exist any more is not an error.
     fn retire_one(&self, number: u64, keep: bool) -> Result<Option<String>, WalError> {
         let (name, spare) = (segment_name(number), spare_name(number));
         let (operation, outcome) = match keep {
@@ -313,7 +316,7 @@ impl SegmentAllocator {
         }
     }
 
-    /// Forgets what is known of segments below `number`.
+    /// Removes the segments below `number` from the set of written segments.
     pub(crate) fn forget_below(&self, number: u64) {
         let mut state = self.lock();
         state.written = state.written.split_off(&number);

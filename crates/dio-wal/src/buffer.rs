@@ -8,10 +8,10 @@ pub(crate) struct LogBuffer {
     pub(crate) block: Block,
     /// LSN of the first byte.
     pub(crate) start: u64,
-    /// How many bytes the buffer takes. The memory of `block` may be larger.
+    /// Capacity of the buffer in bytes. The memory of `block` may be larger.
     pub(crate) bytes_max: usize,
-    /// The buffer is a single block that was written before and holds durable records. So this
-    /// write must be atomic.
+    /// The buffer is a single block that was written before and holds durable records, so its write
+    /// must be atomic.
     pub(crate) rewrite: bool,
     /// How many zeros are written behind the bytes.
     pub(crate) zeros: usize,

@@ -15,8 +15,8 @@ use crate::segments::Segments;
 
 /// Cursors with windows of at least this many bytes read ahead.
 const READ_AHEAD_WINDOW_BYTES_MIN: usize = 1 << 20;
-/// Bytes of the first read of a backward search, and of a read at what was the end of the log. A
-/// backward search then reads four times as much in each step.
+/// Bytes of the first read of a backward search, and of the first read behind the end of the log or
+/// behind damage. Each further read is four times as large, up to a whole window.
 const FIRST_READ_BYTES: u64 = 64 << 10;
 
 /// A position in the log from which records are read.
@@ -34,21 +34,22 @@ pub(crate) struct Cursor {
     limit: u64,
     /// LSN and `durable` of the mark that [`Cursor::find_evidence`] found last.
     evidence: Option<(u64, u64)>,
-    /// Bytes of memory of a window, which is also how much is read at a time.
+    /// Size of a window in bytes, which is also the largest read.
     window_bytes: usize,
-    /// Bytes that the next window holds at most: [`FIRST_READ_BYTES`] where no record was found,
-    /// and four times as much with each window from there, up to `window_bytes`.
+    /// Size of the next read in bytes. It begins with [`FIRST_READ_BYTES`] where no record was
+    /// found, and quadruples with each window up to `window_bytes`.
     next_read_bytes: usize,
     window: Block,
     window_start: u64,
     window_len: usize,
-    /// Memory for reading ahead, before `read_ahead` takes it.
+    /// Memory for reading ahead. It moves to `read_ahead` when that is started.
     spare: Vec<Block>,
-    /// Reads the next windows, from the moment when two windows followed each other.
+    /// Reads the next windows in a thread. The cursor starts it when it has read two consecutive
+    /// windows.
     read_ahead: Option<ReadAhead>,
     /// Start and end of the last record's payload in the window, if the window holds all of it.
     payload_in_window: Option<(usize, usize)>,
-    /// Otherwise, a copy of that payload.
+    /// A copy of the last record's payload, if the window does not hold all of it.
     payload: Vec<u8>,
 }
 
@@ -97,7 +98,7 @@ impl Cursor {
         })
     }
 
-    /// Where the next record would begin.
+    /// LSN where the next record would begin.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -127,8 +128,8 @@ impl Cursor {
         (self.position, self.chain) = (position, chain);
     }
 
-    /// Moves to the mark at `position`, behind damage. What was read of it is not read again, and
-    /// not much is read behind it: the log may be damaged there too.
+    /// Moves to the mark at `position`, behind damage. Keeps the window if it holds the mark. The
+    /// next reads are small at first, because the log may be damaged behind the mark too.
     pub(crate) fn seek_behind_damage(&mut self, position: u64) {
         if self.in_window(position).is_empty() {
             self.discard_windows();
@@ -145,7 +146,7 @@ impl Cursor {
     /// reads the storage again.
     ///
     /// # Errors
-    /// The storage's; [`WalError::Header`].
+    /// Errors of the storage; [`WalError::Header`].
     pub(crate) fn next(&mut self) -> Result<Option<DecodedRecord>, WalError> {
         let read_before = self.window_len > 0;
         let mut found = self.here_or_in_next_block()?;
@@ -221,7 +222,7 @@ impl Cursor {
         }
         let mut payload = std::mem::take(&mut self.payload);
         let mut complete = true;
-        // The copy grows as bytes are read, so a length that nobody wrote costs no memory.
+        // The copy grows as bytes are read, so a wrong length in a damaged header costs no memory.
         while complete && payload.len() < length {
             let next = from + payload.len() as u64;
             if self.in_window(next).is_empty() {
@@ -236,16 +237,17 @@ impl Cursor {
 
     /// Whether zeros fill the record up behind the payload that was read.
     ///
-    /// The checksum alone would not detect this loss: a single byte of the record lies in a block
-    /// that was lost, and another group begins in that block. One time in 256 its first byte is the
-    /// right one. The zeros lie in the block of the payload's last byte, hence in the window.
+    /// The checksum alone does not detect the following loss: the last block of the record, which
+    /// holds a single byte of it, is lost, and another group begins in that block. In one case of
+    /// 256, the first byte of that group equals the lost byte. The zeros lie in the block of the
+    /// payload's last byte, hence in the window.
     fn is_padded_with_zeros(&self, header: &RecordHeader) -> bool {
         let payload_end = header.lsn + (RECORD_HEADER_BYTES + header.payload_bytes as usize) as u64;
         let padding = self.in_window(payload_end).get(..(header.end() - payload_end) as usize);
         padding.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
 
-    /// Discards what was read of the storage, which may have changed.
+    /// Discards all windows that were read, because the storage may have changed.
     fn discard_windows(&mut self) {
         (self.window_len, self.payload_in_window) = (0, None);
         if let Some(read_ahead) = &mut self.read_ahead {
@@ -358,7 +360,7 @@ impl Cursor {
         while read_ahead.has_room() {
             start = read_ahead.end().unwrap_or(start);
             let end = layout.block_at_or_after(self.limit.min(layout.segment_end(start)));
-            // A start within a block says that the file ends there.
+            // If `start` lies within a block, the file ends there.
             if end <= start || start % layout.block_bytes() != 0 {
                 return;
             }
@@ -397,10 +399,11 @@ impl Cursor {
     }
 
     /// Finds a mark at or behind `from` which says that the log was durable beyond `broken`.
-    /// Returns its LSN, and up to where the log was durable.
+    /// Returns the LSN of the mark, and the LSN up to which the mark says that the log was durable.
     ///
-    /// The mark that was found last is remembered: where every block begins with a mark and only
-    /// the last one says so, a log with many gaps is read once and not once for each gap.
+    /// The cursor keeps the mark that it found last. Otherwise a log with many gaps, where every
+    /// block begins with a mark and only the last mark is such evidence, would be read once for
+    /// each gap.
     ///
     /// # Errors
     /// As [`Cursor::next`].
@@ -414,8 +417,8 @@ impl Cursor {
         Ok(self.evidence)
     }
 
-    /// What [`Cursor::find_evidence`] found last, if it lies behind `broken` and says so of
-    /// `broken`.
+    /// The mark that [`Cursor::find_evidence`] found last, if it lies at or behind `broken` and
+    /// says that the log was durable beyond `broken`.
     pub(crate) fn known_evidence(&self, broken: u64) -> Option<(u64, u64)> {
         self.evidence.filter(|(lsn, durable)| *lsn >= broken && *durable > broken)
     }
@@ -424,8 +427,8 @@ impl Cursor {
     /// the log, and returns its LSN.
     ///
     /// A mark certainly belongs to the log if it ends at or below an LSN up to which the log was
-    /// durable. Such an LSN is `known`, and so is what the marks say that the search passes. Any
-    /// other mark may have been left behind the end of the log by an earlier opening.
+    /// durable. The caller passes such an LSN as `known`, and each mark that the search passes may
+    /// raise it. Any other mark may have been left behind the end of the log by an earlier opening.
     ///
     /// # Errors
     /// As [`Cursor::next`].

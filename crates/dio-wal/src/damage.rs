@@ -66,13 +66,13 @@ impl fmt::Display for RecordFault {
 /// A part of the log that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where the gap begins.
+    /// LSN where the gap begins.
     pub from: Lsn,
-    /// Where the next readable record begins.
+    /// LSN where the next readable record begins.
     pub to: Lsn,
     /// The name of the segment in which the gap begins.
     pub segment: String,
-    /// Where the gap begins in that segment's file, in bytes.
+    /// Offset in that segment's file, in bytes, where the gap begins.
     pub offset: u64,
 }
 
@@ -101,6 +101,6 @@ pub struct BadHeader {
     pub segment: String,
     /// The first LSN of the segment that has this name.
     pub first: Lsn,
-    /// What is wrong.
+    /// The fault of the header.
     pub fault: HeaderFault,
 }

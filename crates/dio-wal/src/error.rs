@@ -9,8 +9,8 @@ use crate::format::{HeaderFault, Layout, Lsn, segment_name};
 
 /// Why an operation on a log failed.
 ///
-/// Of a damaged log, [`crate::salvage()`] and the command `dio wal salvage` take what is sound. The
-/// message of an error contains that of its [`source`](Error::source).
+/// [`crate::salvage()`] and the command `dio wal salvage` take the sound records out of a damaged
+/// log. The message of an error contains that of its [`source`](Error::source).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WalError {
@@ -29,7 +29,7 @@ pub enum WalError {
     Damaged {
         /// The name of the segment's file.
         segment: String,
-        /// Offset in that file, in bytes, where the first record stands that cannot be read.
+        /// Offset in that file, in bytes, of the first record that cannot be read.
         offset: u64,
         /// LSN of that record.
         lsn: Lsn,
@@ -49,7 +49,7 @@ pub enum WalError {
     Header {
         /// The name of the segment's file.
         segment: String,
-        /// What is wrong; [`HeaderFault::offset`] says where.
+        /// The fault of the header. [`HeaderFault::offset`] returns its offset.
         fault: HeaderFault,
     },
     /// A write or sync failed, now or earlier. This opening of the log can make nothing durable any
@@ -143,8 +143,8 @@ impl Error for WalError {
 }
 
 impl WalError {
-    /// The failure of a log one of whose threads panicked in the middle of I/O. That thread has
-    /// printed why.
+    /// The failure of a log after one of its threads panicked in the middle of I/O. The panic has
+    /// printed its own message.
     pub(crate) fn panicked(durable: u64) -> WalError {
         let cause = WalError::io("finish what was begun in", ".", None, io::Error::other("a thread panicked"));
         WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) }
@@ -155,13 +155,13 @@ impl WalError {
         WalError::Missing { segment: segment_name(number), offset: layout.locate(first).1, lsn: Lsn(first) }
     }
 
-    /// The log was durable up to `durable` and cannot be read past `lsn`.
+    /// The error of a log that was durable up to `durable` and cannot be read past `lsn`.
     pub(crate) fn damaged(layout: &Layout, lsn: u64, durable: u64) -> WalError {
         let (number, offset) = layout.locate(lsn);
         WalError::Damaged { segment: segment_name(number), offset, lsn: Lsn(lsn), durable: Lsn(durable) }
     }
 
-    /// There are no segments, hence no log.
+    /// The error of a directory without segments, hence without a log.
     pub(crate) fn no_segments() -> WalError {
         WalError::io("find segments in", ".", None, io::ErrorKind::NotFound.into())
     }

@@ -1,17 +1,19 @@
-//! Group commit: who waits for which flush, who runs it, and what is durable.
+//! Group commit: decides which flush each committer waits for and which thread runs it, and keeps
+//! the LSN that is durable.
 //!
 //! Of the committers that wait, one *leads*. It makes everything durable that was appended by then,
-//! in one flush, and wakes the others. Committers that arrive during a flush wait; one of them
-//! leads the next flush. So flushes follow each other without a pause as long as anyone waits, each
-//! takes all records that gathered during the one before, and no timer is needed.
+//! in one flush, and wakes the other committers. Committers that arrive during a flush wait; one of
+//! them leads the next flush. So flushes follow each other without a pause as long as any committer
+//! waits, each flush takes all records that gathered during the flush before, and no timer is
+//! needed.
 //!
 //! Flushes alternate between turn 0 and turn 1. A committer waits for the turn of the flush that
-//! will take its record: the turn of the running flush, or the other turn if the running flush has
-//! taken less than that. When a flush ends, all committers of its turn are woken, and one of the
-//! other turn, which leads the next flush. Where no one waits no one is woken, because waking is a
-//! system call even then.
+//! will take its record: the turn of the running flush, or the other turn if the running flush ends
+//! before that record. When a flush ends, all committers of its turn are woken, and one of the
+//! other turn, which leads the next flush. If no committer of a turn waits, that turn is not
+//! notified, because notifying is a system call even then.
 //!
-//! There is no I/O here. So the tests run this very file under every schedule of a model of threads
+//! This file does no I/O. So the tests run it unchanged under every schedule of a model of threads
 //! (`tests/schedules.rs`).
 
 use super::sync::{Condvar, Mutex, MutexGuard};
@@ -24,16 +26,16 @@ pub(crate) struct GroupCommit<E> {
     /// Makes the failure of a flush that panicked, from the LSN that is durable.
     panicked: fn(u64) -> E,
     state: Mutex<CommitState<E>>,
-    /// For each turn: a flush of this turn ended, or the next flush, which is of this turn, needs a
-    /// leader.
+    /// One for each turn. Signals that a flush of this turn has ended, or that the next flush,
+    /// which is of this turn, needs a leader.
     turns: [Condvar; 2],
-    /// A callback was added, or the log is being closed.
+    /// Signals that a callback was added, or that the log is being closed.
     callback_added: Condvar,
-    /// More is durable, something failed, or the log is being closed.
+    /// Signals that more is durable, that something failed, or that the log is being closed.
     progress: Condvar,
 }
 
-/// Invariants that others rely on:
+/// Invariants that other code relies on:
 ///
 /// 1. At most one flush runs at a time: `flush_running`.
 /// 2. `failed` is set at most once, and from then on neither it nor `durable` changes.
@@ -43,7 +45,7 @@ struct CommitState<E> {
     flush_running: bool,
     /// The turn of the running flush, or else of the next one.
     turn: usize,
-    /// LSN below which the running flush takes everything, once that is known.
+    /// LSN where the records end that the running flush takes, once it is known.
     flush_end: Option<u64>,
     /// For each turn, how many committers wait.
     committers: [usize; 2],
@@ -51,7 +53,7 @@ struct CommitState<E> {
     watchers: usize,
     /// The first failure.
     failed: Option<E>,
-    /// LSNs of commits that no one waits for, and whom to call instead.
+    /// LSN and callback of each commit that no thread waits for.
     callbacks: Vec<(u64, Callback<E>)>,
     /// The log is being closed, so no thread must wait for callbacks or progress any more.
     closed: bool,
@@ -91,8 +93,8 @@ impl<E: Clone> GroupCommit<E> {
     /// is, when a flush of another thread has made it durable, or after a flush of this thread.
     ///
     /// `flush` makes durable what was appended before it is called, and returns the LSN where the
-    /// last such record ends. As soon as it knows that LSN, it passes it to
-    /// [`GroupCommit::set_flush_end`].
+    /// last such record ends. It also passes that LSN to [`GroupCommit::set_flush_end`] as soon as
+    /// it has determined it.
     ///
     /// # Errors
     /// The first failure, unless the record was durable before it.
@@ -122,7 +124,7 @@ impl<E: Clone> GroupCommit<E> {
         }
     }
 
-    /// The running flush takes what was appended below `end`, and no more.
+    /// Records that the running flush takes the records below `end`, and no more.
     pub(crate) fn set_flush_end(&self, end: u64) {
         self.lock().flush_end = Some(end);
     }
@@ -136,7 +138,7 @@ impl<E: Clone> GroupCommit<E> {
         state.turn = 1 - turn;
         match outcome {
             Ok(end) if state.failed.is_none() => state.durable = state.durable.max(end),
-            // After a failure elsewhere, a sync that succeeded may have left anything out.
+            // After a failure elsewhere, data may be missing even though this sync succeeded.
             Ok(_) => {}
             Err(error) => {
                 state.failed.get_or_insert(error);
@@ -146,11 +148,11 @@ impl<E: Clone> GroupCommit<E> {
         let failed = state.failed.is_some();
         self.notify(state, || {
             if others > 0 && failed {
-                // After a failure no one leads any more.
+                // After a failure no committer leads any more.
                 self.turns[1 - turn].notify_all();
             } else if others > 0 {
-                // The next leader is woken first, so that its flush runs while those of this turn
-                // append their next records.
+                // The next leader is woken first, so that its flush runs while the committers of
+                // this turn append their next records.
                 self.turns[1 - turn].notify_one();
             }
             if own > 0 {
@@ -173,8 +175,8 @@ impl<E: Clone> GroupCommit<E> {
         error
     }
 
-    /// Calls `callback` when the record at `lsn` is durable or never will be. The call may come
-    /// before this returns. It runs in a thread that commits, so it should be short.
+    /// Calls `callback` when the record at `lsn` is durable or never will be. The call may happen
+    /// before this function returns. It runs in a thread that commits, so it should be short.
     pub(crate) fn call_when_durable(&self, lsn: u64, callback: Callback<E>) {
         let mut state = self.lock();
         state.callbacks.push((lsn, callback));
@@ -183,8 +185,8 @@ impl<E: Clone> GroupCommit<E> {
         });
     }
 
-    /// Waits for a callback that was not called yet, and returns the highest LSN that one waits
-    /// for. Returns `None` when the log is being closed.
+    /// Waits until a callback is pending, and returns the highest LSN that a callback waits for.
+    /// Returns `None` when the log is being closed.
     pub(crate) fn wait_for_callback(&self) -> Option<u64> {
         let mut state = self.lock();
         loop {
@@ -250,8 +252,8 @@ impl<E: Clone> GroupCommit<E> {
     }
 }
 
-/// A flush that runs. A flush that ends by a panic has failed: how far it came is unknown, and
-/// others wait for it.
+/// A running flush. If the flush panics, this is dropped and the flush has failed: how far it came
+/// is unknown, and other threads wait for it.
 struct RunningFlush<'a, E: Clone> {
     group: &'a GroupCommit<E>,
     ended: bool,

@@ -1,4 +1,4 @@
-//! Which log the segments of a directory belong to.
+//! Finds out which log the segments of a directory belong to.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const SEARCH_BYTES: u64 = 1 << 20;
 /// Reads and checks the header of segment `number`, which names the log.
 ///
 /// # Errors
-/// The storage's; [`WalError::Header`].
+/// Errors of the storage; [`WalError::Header`].
 pub(crate) fn identify(storage: &dyn Storage, number: u64) -> Result<SegmentHeader, WalError> {
     let name = segment_name(number);
     let file = storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
@@ -35,8 +35,8 @@ pub(crate) fn identify(storage: &dyn Storage, number: u64) -> Result<SegmentHead
 /// segment with a valid mark names the log.
 ///
 /// # Errors
-/// The storage's; [`io::ErrorKind::NotFound`] if there are no segments. If neither headers nor
-/// marks name a log, the error is that of the newest segment's header.
+/// Errors of the storage; [`io::ErrorKind::NotFound`] if there are no segments. If neither headers
+/// nor marks name a log, the error is that of the newest segment's header.
 pub(crate) fn identify_by_majority(storage: &dyn Storage, listing: &Listing) -> Result<SegmentHeader, WalError> {
     let last = *listing.segments.last().ok_or_else(WalError::no_segments)?;
     // For each log, the number of its segments and the header of its newest one.

@@ -1,4 +1,4 @@
-//! What the threads of an open log share.
+//! The state that the threads of an open log share.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use crate::segments::Segments;
 use crate::tail::Tail;
 use crate::writer::Writer;
 
-/// An open log, as its threads, its users and its readers share it.
+/// An open log. Its threads, its users and its readers share it.
 pub(crate) struct LogInner {
     pub(crate) segments: Arc<Segments>,
     pub(crate) allocator: Arc<SegmentAllocator>,
@@ -39,11 +39,11 @@ impl LogInner {
         self.tail.lock()
     }
 
-    /// Locks the tail once the segment exists that holds the LSN that `reach` returns. The segment
-    /// is made without the lock, so that records can be committed meanwhile.
+    /// Locks the tail after the segment was made that holds the LSN that `reach` returns. The lock
+    /// is not held while the segment is made, so that records can be committed meanwhile.
     ///
     /// # Errors
-    /// The storage's, if the segment cannot be made; the first failure of the log.
+    /// Errors of the storage, if the segment cannot be made; the first failure of the log.
     pub(crate) fn tail_with_room(&self, reach: impl Fn(&Tail) -> u64) -> Result<MutexGuard<'_, Tail>, WalError> {
         loop {
             let tail = self.tail();
@@ -61,7 +61,8 @@ impl LogInner {
         }
     }
 
-    /// Makes durable what was appended before the call. Returns the LSN where that ends.
+    /// Makes all records durable that were appended before the call. Returns the LSN where the last
+    /// of them ends.
     pub(crate) fn flush(&self) -> Result<u64, WalError> {
         if !self.commit_delay.is_zero() {
             std::thread::sleep(self.commit_delay);
@@ -86,7 +87,7 @@ impl LogInner {
 
     /// Checks that a record at `lsn` was appended.
     pub(crate) fn check_appended(&self, lsn: Lsn) -> Result<(), WalError> {
-        // For a durable record the tail need not be locked, which other threads append to.
+        // A durable record is recognised without locking the tail, which other threads append to.
         if lsn.0 < self.group.durable() {
             return Ok(());
         }
@@ -109,7 +110,7 @@ impl LogInner {
         self.commit(mark)
     }
 
-    /// Writes such a mark whenever nothing was committed for `idle`, until the log is closed.
+    /// Writes an end mark whenever nothing was committed for `idle`, until the log is closed.
     /// `seen` is the LSN that was durable when the log was opened.
     pub(crate) fn run_idle_marks(&self, idle: Duration, mut seen: u64) {
         while let Some(durable) = self.group.wait_past(seen) {
@@ -121,7 +122,8 @@ impl LogInner {
             }
             drop(closing);
             if self.group.durable() == durable {
-                // A failed write fails the log by itself. Without space for a mark there is none.
+                // A failed write makes the whole log fail. If there is no space for the mark, the
+                // log gets none.
                 let _ = self.write_end_mark();
             }
         }
@@ -143,7 +145,7 @@ impl LogInner {
         Ok(())
     }
 
-    /// Tells all threads of the log to end. Returns the thread that flushes for callbacks.
+    /// Makes all threads of the log end. Returns the thread that flushes for callbacks.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
         *self.closing.lock() = true;
         self.closed.notify_all();

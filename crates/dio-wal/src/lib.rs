@@ -40,9 +40,9 @@
 //!    records.
 //!
 //! "Block" is the log's block. Both rules hold only if it is no smaller than the disk's physical
-//! block, the unit that the disk writes at once: of a larger unit the disk would rewrite what
-//! stands beside the log's block. The default, the file system's block, is large enough on all
-//! common disks. [`Options::block`] says when 512 bytes are.
+//! block, the unit that the disk writes at once. If the physical block is larger, the disk also
+//! rewrites the data beside the log's block. The default, the file system's block, is large enough
+//! on all common disks. [`Options::block`] says when 512 bytes are.
 //!
 //! The second rule costs no write and no time, only space: half a block for each flush on average.
 //! A single client that commits records of 100 bytes one by one spends a block on each. With 64
@@ -51,18 +51,18 @@
 //!
 //! File systems that offer atomic writes in software (xfs on any disk) write elsewhere and record
 //! where, which is slower than a new block. [`TornWrites::Atomic`] asks for it all the same. Two
-//! other ways were not taken, because both cost what a new block does not: writing the old block to
-//! a second place first, and writing the tail to two places in turn.
+//! other methods were rejected, because both cost what a new block does not: writing the old block
+//! to a second place first, and writing the tail to two places in turn.
 //!
 //! # Space
 //!
-//! A segment exists before any record gets an LSN in it. At first its space is only allocated. A
-//! sync then also makes durable that the space is written, as `fdatasync(2)` must, so a commit into
-//! it is as durable as any other. But it costs the file system a record of its own. So where groups
-//! are small, zeros are written ahead of them in the background, and the sync of a commit changes
-//! no metadata. Large groups are not preceded by zeros. With [`Preallocate::Zeros`], all of a
-//! segment is filled when it is made. Segments that truncation gave back are reused as they are,
-//! because all of their space is written.
+//! A segment exists before any record gets an LSN in it. At first its space is only allocated. The
+//! first sync after a write into such space also makes durable that the space is written, as
+//! `fdatasync(2)` must, so a commit into it is as durable as any other. But the file system needs a
+//! record of its own for this. So where groups are small, zeros are written ahead of them in the
+//! background, and the sync of a commit changes no metadata. Large groups are not preceded by
+//! zeros. With [`Preallocate::Zeros`], all of a segment is filled when it is made. Segments that
+//! truncation gave back are reused as they are, because all of their space is written.
 //!
 //! # Failures
 //!

@@ -34,7 +34,7 @@ impl Listing {
     /// Lists the directory.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     pub(crate) fn of(storage: &dyn Storage) -> Result<Listing, WalError> {
         let mut listing = Listing::default();
         for name in storage.list().map_err(|error| WalError::io("list", ".", None, error))? {
@@ -62,8 +62,8 @@ impl Listing {
     ///
     /// A run is a sequence of consecutive segments: segments 3, 9, 10 and 11 are two, and the last
     /// one begins with 9. Either segment 3 was truncated, and a power cut undid its removal, or
-    /// segments 4 to 8 are missing. The marks in the last run tell which, by where they say that
-    /// the log starts.
+    /// segments 4 to 8 are missing. The marks in the last run say where the log starts, which
+    /// decides between the two.
     pub(crate) fn last_run(&self) -> Option<u64> {
         self.segments.last().map(|last| self.run_at(*last))
     }

@@ -1,6 +1,6 @@
-//! What a reader asks the writer in the same process.
+//! The interface through which a reader queries the writer in the same process.
 
-/// A log that is open for writing, as a reader beside the writer sees it.
+/// A log that is open for writing, as a reader in the same process uses it.
 pub(crate) trait LiveLog: Send + Sync {
     /// LSN below which everything is durable.
     fn durable(&self) -> u64;

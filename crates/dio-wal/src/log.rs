@@ -97,12 +97,13 @@ impl Log {
         self.threads.extend(thread);
     }
 
-    /// What was found when the log was opened.
+    /// The outcome of the recovery that ran when the log was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// How the log protects itself against torn writes: what [`TornWrites::Auto`] has come to.
+    /// How the log protects itself against torn writes: the method in use, never
+    /// [`TornWrites::Auto`].
     pub fn torn_writes(&self) -> TornWrites {
         if self.inner.tail().continues_blocks() { TornWrites::Atomic } else { TornWrites::NewBlock }
     }
@@ -126,7 +127,7 @@ impl Log {
     /// - [`WalError::Io`] if the segment that the record needs cannot be made, mostly for want of
     ///   space. Then nothing was appended, the log is as it was, and the same append succeeds as
     ///   soon as there is space. A block is reserved for the mark of [`Log::truncate_before`],
-    ///   which may make some.
+    ///   which may free space.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, WalError> {
         self.append_vectored(&[record])
     }
@@ -172,8 +173,8 @@ impl Log {
     ) -> Result<(), WalError> {
         self.inner.check_appended(lsn)?;
         self.inner.start_flusher()?;
-        // A callback that panics has printed why. Other callbacks and committers must not suffer
-        // for it.
+        // A panic of the callback has printed its own message. It must not affect other callbacks
+        // and committers.
         let isolated = |outcome| drop(catch_unwind(AssertUnwindSafe(|| callback(outcome))));
         self.inner.group.call_when_durable(lsn.0, Box::new(isolated));
         Ok(())
@@ -207,8 +208,8 @@ impl Log {
     /// Makes a reader of the durable records from `from` on, including those that become durable
     /// later.
     ///
-    /// The reader may outlive the log. It then reads what was durable at last, unless another
-    /// opening of the log truncates that.
+    /// The reader may outlive the log. It then returns the records that were durable when the log
+    /// was closed, unless another opening of the log truncates them.
     ///
     /// # Errors
     /// [`WalError::Truncated`]; no memory.
@@ -272,7 +273,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         let flusher = self.inner.close();
         for thread in self.threads.drain(..).chain(flusher) {
-            // A thread that panicked has printed why.
+            // A thread that panicked has printed its own message.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What recovery hands to the writer.
+//! The state that recovery passes to the writer.
 
 use std::collections::BTreeMap;
 

@@ -23,8 +23,8 @@ use crate::storage::{AtomicWrites, Storage};
 use crate::tail::Tail;
 use crate::writer::{BackgroundWork, Writer};
 
-/// Buffers of a log beyond those that are written in the background: one that records are copied
-/// into, one that a commit writes, and one more of each so that no one waits for memory.
+/// Buffers of a log beyond the buffers that are written in the background: one that records are
+/// copied into, one that a commit writes, and one more of each so that no thread waits for memory.
 const EXTRA_BUFFERS: usize = 4;
 /// Largest buffer in bytes.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
@@ -116,8 +116,8 @@ fn assemble(
     })
 }
 
-/// Whether the log may rewrite a block atomically. What the storage claims is tried: the header of
-/// the segment that holds `end` is written over by the same bytes.
+/// Whether the log may rewrite a block atomically. If the storage claims that it can, an atomic
+/// write is tried: it overwrites the header of the segment that holds `end` with the same bytes.
 fn can_rewrite_blocks(
     segments: &Segments,
     allocator: &SegmentAllocator,

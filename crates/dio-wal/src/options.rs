@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::storage::Method;
 
-/// How the log prevents a write that the power tears from destroying what an earlier commit made
-/// durable in the same block.
+/// How the log prevents a torn write from destroying what an earlier commit made durable in the
+/// same block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TornWrites {
@@ -21,7 +21,7 @@ pub enum TornWrites {
     Atomic,
 }
 
-/// What is done about the space of a new segment before it holds records.
+/// How the space of a new segment is prepared before it holds records.
 ///
 /// Segments that truncation gave back are not affected. The records that they held were written to
 /// all of their space, so they are reused as they are.
@@ -114,7 +114,7 @@ impl Options {
     /// A block smaller than the disk's physical block (`queue/physical_block_size`) is not safe
     /// where a power cut tears writes: the disk reads the whole physical block, changes a part of
     /// it and writes it again, together with what earlier commits made durable beside that part.
-    /// The exception is a disk that writes so much atomically
+    /// The exception is a disk that writes the whole physical block atomically
     /// (`queue/atomic_write_unit_max_bytes`). `dio synctest` looks at both before it advises 512.
     pub fn block(&mut self, bytes: u32) -> &mut Self {
         self.block_bytes = Some(bytes);
@@ -157,7 +157,7 @@ impl Options {
         self
     }
 
-    /// What is done about the space of new segments.
+    /// How the space of new segments is prepared.
     pub fn preallocate(&mut self, how: Preallocate) -> &mut Self {
         self.preallocate = how;
         self

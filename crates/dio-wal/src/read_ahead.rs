@@ -2,8 +2,8 @@
 //!
 //! A cursor that goes through the log window by window would leave the disk idle while it checks
 //! records, and would be idle itself while the disk reads. So from the second window on a thread
-//! reads the next [`WINDOWS_AHEAD`] windows meanwhile. It has more than one, so that it never waits
-//! between two windows.
+//! reads the next [`WINDOWS_AHEAD`] windows meanwhile. More than one window is requested at a time,
+//! so that the thread never waits between two windows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(crate) const WINDOWS_AHEAD: usize = 2;
 /// The memory of a window to read, its first LSN and its length in bytes.
 type Request = (Block, u64, usize);
 
-/// The memory of a window, and how many of its first bytes were read. `None` says that the read
-/// failed, or that there is no such segment.
+/// The memory of a window, and the number of its first bytes that were read. The number is `None`
+/// if the read failed, or if there is no such segment.
 type Answer = (Block, Option<usize>);
 
 /// A thread that reads windows one after the other.
@@ -57,7 +57,7 @@ impl ReadAhead {
         Some(ReadAhead { requests, answers, spare, requested: VecDeque::new(), thread: Some(thread) })
     }
 
-    /// Where the last requested window ends.
+    /// LSN where the last requested window ends.
     pub(crate) fn end(&self) -> Option<u64> {
         self.requested.back().map(|(_, end)| *end)
     }
@@ -70,8 +70,7 @@ impl ReadAhead {
     /// Requests `length` bytes from `start` on, which must lie within a segment.
     pub(crate) fn request(&mut self, start: u64, length: usize) {
         if let (Some(requests), Some(block)) = (&self.requests, self.spare.pop())
-            // The thread ends before this is dropped only by a panic. Then nothing is read ahead
-            // any more.
+            // Sending fails only if the thread has panicked. Then nothing is read ahead any more.
             && requests.send((block, start, length)).is_ok()
         {
             self.requested.push_back((start, start + length as u64));
@@ -104,7 +103,7 @@ impl ReadAhead {
 impl Drop for ReadAhead {
     fn drop(&mut self) {
         self.requests = None;
-        // A thread that panicked has printed why.
+        // A thread that panicked has printed its own message.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -51,7 +51,7 @@ pub struct Reader {
     known_durable: u64,
     /// End of the last segment that existed when this reader was opened.
     listed_end: u64,
-    /// Where the run of segments that the reader began in can first be read: LSN 0, or the run's
+    /// LSN from which the run of segments that the reader began in can be read: LSN 0, or the run's
     /// first mark.
     beginning: u64,
 }
@@ -60,9 +60,9 @@ pub struct Reader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogBounds {
-    /// Records below this LSN were truncated, as far as the marks say that could be read.
+    /// Records below this LSN were truncated, according to the marks that could be read.
     pub start: Lsn,
-    /// Where the last record ends.
+    /// LSN where the last record ends.
     pub end: Lsn,
     /// LSN up to which the log says that it was durable.
     pub known_durable: Lsn,
@@ -84,14 +84,14 @@ impl Reader {
         Ok(Reader { cursor, segments, live: Some(live), from: from.0, known_durable, listed_end, beginning })
     }
 
-    /// Opens the log in a directory for reading, whether or not someone writes to it. With
+    /// Opens the log in a directory for reading, whether or not it is open for writing. With
     /// `direct`, it is read past the page cache where the file system supports that.
     ///
     /// The reader returns records from `from` on. Truncated records may be among them if they share
     /// a segment with others.
     ///
     /// # Errors
-    /// The storage's; [`std::io::ErrorKind::NotFound`] if there are no segments;
+    /// Errors of the storage; [`std::io::ErrorKind::NotFound`] if there are no segments;
     /// [`WalError::Header`]; [`WalError::Missing`].
     pub fn open(directory: impl AsRef<Path>, direct: bool, from: Lsn) -> Result<Reader, WalError> {
         let directory = directory.as_ref();
@@ -125,9 +125,9 @@ impl Reader {
         Reader::begin(segments, &listing, from)
     }
 
-    /// A reader from the last certain mark before `from` in the run of segments that `from` lies
-    /// in, or from the run's beginning. A run without a mark cannot be read, so the one before it
-    /// is.
+    /// Makes a reader that begins at the last mark before `from` that certainly belongs to the log,
+    /// or at the beginning of the run of segments that `from` lies in. A run without a mark cannot
+    /// be read; the reader then begins in the run before it.
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
         let layout = segments.layout;
         let (last, last_run) = listing.segments.last().zip(listing.last_run()).ok_or_else(WalError::no_segments)?;
@@ -151,8 +151,8 @@ impl Reader {
         Ok(Reader { cursor, segments, live: None, from: from.0, known_durable: 0, listed_end, beginning })
     }
 
-    /// As [`Reader::open_damaged_on`], of a log whose first segment holds no mark and whose earlier
-    /// segments are missing.
+    /// As [`Reader::open_damaged_on`], for a log whose first segment holds no mark and whose
+    /// earlier segments are missing.
     pub(crate) fn open_without_beginning(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
         let (segments, listing) = segments_ignoring_headers(storage, listing)?;
@@ -174,13 +174,13 @@ impl Reader {
         self.segments.layout
     }
 
-    /// Where the reader looks for the next record.
+    /// LSN where the reader looks for the next record.
     pub fn position(&self) -> Lsn {
         Lsn(self.cursor.position())
     }
 
     /// End of the last segment that the log had when this reader was opened by [`Reader::open`] or
-    /// a relative. A reader that stops there comes to an end even if the writer is faster.
+    /// a function like it. A reader that stops there comes to an end even if the writer is faster.
     pub fn listed_end(&self) -> Lsn {
         Lsn(self.listed_end)
     }
@@ -206,9 +206,9 @@ impl Reader {
         Ok(bounds)
     }
 
-    /// The part of the log from the reader's `from` on that is missing before what the reader can
-    /// read first, although no mark says that it was truncated. [`Reader::check_end`] does not look
-    /// for this.
+    /// The part of the log between the reader's `from` and the first LSN that the reader can read,
+    /// if records are missing there although no mark says that they were truncated.
+    /// [`Reader::check_end`] does not look for this.
     ///
     /// # Errors
     /// As [`Reader::bounds`].
@@ -220,8 +220,9 @@ impl Reader {
         Ok((start < self.beginning).then(|| Gap::new(&self.segments.layout, start, self.beginning)))
     }
 
-    /// LSN up to which the marks read so far say that the log was durable. For a reader that is
-    /// independent of the writer, nothing more can be known: a power cut may take what is behind.
+    /// LSN up to which the marks read so far say that the log was durable. A reader that is
+    /// independent of the writer cannot know more: a power cut may lose the records behind this
+    /// LSN.
     pub fn known_durable(&self) -> Lsn {
         Lsn(self.known_durable)
     }
@@ -236,7 +237,7 @@ impl Reader {
     /// Returns the next record, or `None` if there is none yet. It may be called again later.
     ///
     /// # Errors
-    /// The storage's. A reader beside the writer also returns [`WalError::Truncated`] and
+    /// Errors of the storage. A reader beside the writer also returns [`WalError::Truncated`] and
     /// [`WalError::Damaged`]; for other readers, [`Reader::check_end`] finds these.
     #[expect(clippy::should_implement_trait, reason = "the record borrows the reader, and None is not the end of it")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, WalError> {
@@ -249,7 +250,7 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::next`], and returns the marks too that the log writes for itself.
+    /// Returns the next record or mark. Marks are the records that the log writes for itself.
     ///
     /// # Errors
     /// As [`Reader::next`].
@@ -293,12 +294,13 @@ impl Reader {
     ///
     /// # Errors
     /// [`WalError::Damaged`] if durable records are missing there; [`WalError::Missing`] if a
-    /// segment is, and others follow it. [`WalError::Truncated`] if truncation has overtaken the
-    /// reader, which can then continue only from a later LSN.
+    /// segment is missing there, and others follow it. [`WalError::Truncated`] if truncation has
+    /// overtaken the reader, which can then continue only from a later LSN.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
         let (layout, listing) = (self.segments.layout, self.listing()?);
-        // Where a segment is missing between this position and the last segment, its number.
+        // Number of the first missing segment between this position and the last segment, if there
+        // is one.
         let is_before_gap = end < layout.segment_start(listing.last_run().unwrap_or(0));
         let missing = is_before_gap.then(|| listing.first_missing(layout.segment_of(end)));
         if let Some(missing) = missing {
@@ -338,7 +340,7 @@ impl Reader {
     /// Says why [`Reader::next`] found nothing at [`Reader::position`].
     ///
     /// # Errors
-    /// The storage's; [`WalError::Header`].
+    /// Errors of the storage; [`WalError::Header`].
     pub fn diagnose(&mut self) -> Result<RecordFault, WalError> {
         let (position, chain) = (self.cursor.position(), self.cursor.chain());
         let fault = self.cursor.diagnose(position, chain);
@@ -351,7 +353,7 @@ impl Reader {
     /// to have been durable; then the position is the end of the log.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     pub fn skip_damage(&mut self) -> Result<Option<Gap>, WalError> {
         let (position, chain) = (self.cursor.position(), self.cursor.chain());
         let listing = self.listing()?;
@@ -365,8 +367,8 @@ impl Reader {
     }
 }
 
-/// The segments of the log that most of the listed segments belong to, whatever the headers of the
-/// others say.
+/// Returns the segments of the log that most of the listed segments belong to. Wrong headers of the
+/// other segments are ignored.
 fn segments_ignoring_headers(
     storage: Arc<dyn Storage>,
     listing: Listing,

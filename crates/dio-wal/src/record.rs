@@ -5,7 +5,7 @@ use crate::format::{Lsn, Mark};
 /// A record that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Where the record stands in the log.
+    /// LSN of the record.
     pub lsn: Lsn,
     /// The bytes that were appended.
     pub data: &'a [u8],
@@ -15,9 +15,9 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogEntry<'a> {
-    /// Where the entry stands in the log.
+    /// LSN of the entry.
     pub lsn: Lsn,
-    /// Where the entry ends.
+    /// LSN where the entry ends.
     pub end: Lsn,
     /// The entry's checksum, which was verified.
     pub crc: u32,

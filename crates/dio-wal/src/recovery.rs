@@ -2,9 +2,9 @@
 //! damage.
 //!
 //! Recovery writes nothing, so an interrupted recovery leaves the log as it was. Records that it
-//! read and that may not be durable are synced before anyone sees them, because a later power cut
-//! must not take them back. Then they are read once more from the disk, because the page cache may
-//! hold what an earlier sync failed to write.
+//! read and that may not be durable are synced before any caller receives them, because a later
+//! power cut must not take them back. Then they are read once more from the disk, because the page
+//! cache may hold data that an earlier sync failed to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::log_end::LogEnd;
 use crate::scan::{SCAN_WINDOW_BYTES, check_end, seek_to_beginning};
 use crate::segments::Segments;
 
-/// What recovery found in a log.
+/// The outcome of the recovery of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
     /// Records below this LSN were truncated.
     pub start: Lsn,
-    /// Where the last record ends.
+    /// LSN where the last record ends.
     pub end: Lsn,
     /// Number of records, including those below `start` that share a segment with it.
     pub records: u64,
@@ -48,7 +48,8 @@ pub(crate) struct RecoveredLog {
 /// Reads a log to its end.
 ///
 /// # Errors
-/// The storage's; [`WalError::Damaged`] and [`WalError::Missing`] if durable records are gone.
+/// Errors of the storage; [`WalError::Damaged`] and [`WalError::Missing`] if durable records are
+/// gone.
 pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<RecoveredLog, WalError> {
     let first = listing.last_run().expect("there is a segment");
     let mut cursor = Cursor::new(segments, 0, None, SCAN_WINDOW_BYTES)?;
@@ -69,7 +70,7 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Rec
     Ok(RecoveredLog { recovery, end, first })
 }
 
-/// What a scan knows at the end of one record.
+/// The state of a scan at the end of one record.
 #[derive(Clone, Copy)]
 struct ScanState {
     /// LSN of the end of the record.
@@ -98,9 +99,9 @@ impl ScanState {
 struct RecoveryScan {
     layout: Layout,
     now: ScanState,
-    /// States at marks, in the order of the log: the last mark of those that end at or below
-    /// `now.durable`, and all marks behind it. The rereading begins at that last one, which may
-    /// move on as later marks raise `now.durable`.
+    /// States at marks, in the order of the log: the last mark that ends at or below `now.durable`,
+    /// and all marks behind it. Rereading begins at the first of them. Later marks raise
+    /// `now.durable`, and the marks that are no longer needed are then dropped.
     marks: Vec<ScanState>,
     /// For each segment with marks, the LSN of its first mark, by the segment's number.
     first_marks: BTreeMap<u64, u64>,

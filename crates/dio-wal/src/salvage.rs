@@ -13,19 +13,19 @@ use crate::scan::{SCAN_WINDOW_BYTES, find_mark_behind_damage};
 use crate::segments::Segments;
 use crate::storage::Storage;
 
-/// What [`salvage()`] took, and what is lost.
+/// The outcome of [`salvage()`]: what was taken, and what is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Salvage {
-    /// Records below this LSN were truncated, as far as the marks say that can be read.
+    /// Records below this LSN were truncated, according to the marks that can be read.
     pub start: Lsn,
     /// Number of sound records.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Where reading began: the first LSN of the first segment.
+    /// LSN where reading began: the first LSN of the first segment.
     pub from: Lsn,
-    /// Where the last sound record ends.
+    /// LSN where the last sound record ends.
     pub to: Lsn,
     /// LSN up to which the log says that it was durable. Whether more than this was lost behind
     /// `to` cannot be known.
@@ -36,12 +36,12 @@ pub struct Salvage {
     /// The parts that cannot be read below `start`. They hold nothing of the log, but a log that is
     /// damaged there does not open.
     pub below_start: Vec<Gap>,
-    /// The ranges that the disk could not read. They need not have held any record; whether they
-    /// did behind the last sound record cannot be known.
+    /// The ranges that the disk could not read. They may have held no record. Whether a range
+    /// behind the last sound record held one cannot be known.
     pub unreadable: Vec<UnreadableRange>,
-    /// The segments whose headers are damaged or are those of another log or segment. What was
-    /// sound in them was taken. The whole file may be another one, so what it should hold behind
-    /// the last sound record cannot be known.
+    /// The segments whose headers are damaged or are those of another log or segment. Their sound
+    /// records were taken. The whole file may be a wrong one, so what the right file would hold
+    /// behind the last sound record cannot be known.
     pub headers: Vec<BadHeader>,
 }
 
@@ -72,8 +72,8 @@ pub struct Salvage {
 /// ```
 ///
 /// # Errors
-/// The storage's, and those of `take`; [`std::io::ErrorKind::NotFound`] if there are no segments;
-/// [`WalError::Header`] if neither a header nor a mark names a log.
+/// Errors of the storage, and those of `take`; [`std::io::ErrorKind::NotFound`] if there are no
+/// segments; [`WalError::Header`] if neither a header nor a mark names a log.
 pub fn salvage<E: From<WalError>>(
     storage: Arc<dyn Storage>,
     mut take: impl FnMut(Record<'_>) -> Result<(), E>,
@@ -94,7 +94,7 @@ pub fn salvage<E: From<WalError>>(
     'log: loop {
         while let Some(record) = cursor.next()? {
             if record.header.lsn >= limit {
-                // Someone writes to the log, perhaps faster than this reads.
+                // A writer appends to the log, perhaps faster than this loop reads.
                 break 'log;
             }
             end = record.header.end();
@@ -118,8 +118,8 @@ pub fn salvage<E: From<WalError>>(
     Ok(salvaged)
 }
 
-/// Decides which gaps are losses, and adds those at the beginning and the end of what was read.
-/// `run` is where the run of consecutive segments begins that ends with the last one.
+/// Decides which gaps are losses, and adds the gaps at the beginning and the end of what was read.
+/// `run` is the first LSN of the last run of consecutive segments.
 fn sort_gaps(salvaged: &mut Salvage, layout: &Layout, run: u64) {
     // The segments before missing ones were truncated, unless a gap says otherwise.
     salvaged.headers.retain(|bad| bad.first.0 >= run);

@@ -12,7 +12,7 @@ pub(crate) const SCAN_WINDOW_BYTES: usize = 4 << 20;
 /// first mark in segment `first` if earlier segments were truncated.
 ///
 /// # Errors
-/// The storage's; [`WalError::Missing`] if earlier segments are gone and there is no mark.
+/// Errors of the storage; [`WalError::Missing`] if earlier segments are gone and there is no mark.
 pub(crate) fn seek_to_beginning(cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
     if first == 0 {
         cursor.seek(0, Some(0));

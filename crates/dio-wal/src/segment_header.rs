@@ -12,7 +12,7 @@ use crate::storage::SegmentFile;
 /// Reads the header of the segment whose file is called `name`.
 ///
 /// # Errors
-/// The storage's; [`WalError::Header`].
+/// Errors of the storage; [`WalError::Header`].
 pub(crate) fn read_header(file: &dyn SegmentFile, name: &str) -> Result<SegmentHeader, WalError> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     let count = file.read_at(&mut bytes, 0).map_err(|error| WalError::io("read", name, Some(0), error))?;

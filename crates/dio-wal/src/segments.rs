@@ -77,8 +77,8 @@ impl Segments {
         Segments { unreadable: Some(Mutex::default()), ..Segments::ignoring_headers(storage, header) }
     }
 
-    /// Counts as bad headers those segments of a directory whose numbers no log with this layout
-    /// reaches.
+    /// Records a bad header for every segment of a directory whose number is beyond what a log with
+    /// this layout can reach.
     pub(crate) fn note_impossible(&self, listing: &Listing) {
         let Some(bad_headers) = &self.bad_headers else { return };
         let mut bad_headers = bad_headers.lock();
@@ -124,7 +124,7 @@ impl Segments {
     /// Reads whole blocks of a segment into all of `out`, or up to the end of the file.
     ///
     /// # Errors
-    /// The storage's, except for ranges that count as unreadable.
+    /// Errors of the storage, except for ranges that count as unreadable.
     pub(crate) fn read(&self, file: &dyn SegmentFile, number: u64, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let error = match file.read_at(out, offset) {
             Err(error) if self.unreadable.is_some() && is_medium_error(&error) => error,
@@ -158,7 +158,7 @@ impl Segments {
     /// Opens a segment, unless it is open. Returns `None` if no segment has this number.
     ///
     /// # Errors
-    /// The storage's; [`WalError::Header`] if the file is not that segment.
+    /// Errors of the storage; [`WalError::Header`] if the file is not that segment.
     pub(crate) fn get(&self, number: u64) -> Result<Option<Arc<dyn SegmentFile>>, WalError> {
         if let Some(file) = self.open.lock().get(&number) {
             return Ok(Some(Arc::clone(file)));
@@ -191,10 +191,10 @@ impl Segments {
         Ok(Some(file))
     }
 
-    /// What is wrong with the header of segment `number`, if anything is.
+    /// The fault of the header of segment `number`, if it has one.
     ///
     /// # Errors
-    /// The storage's, unless the header counts as unreadable.
+    /// Errors of the storage, unless the header counts as unreadable.
     fn header_fault(&self, file: &dyn SegmentFile, number: u64) -> Result<Option<HeaderFault>, WalError> {
         let name = segment_name(number);
         let header = match read_header(file, &name) {

@@ -1,3 +1,4 @@
-//! What `group_commit` waits with. `tests/schedules.rs` puts a model in its place.
+//! The locks and condition variables of `group_commit`. `tests/schedules.rs` replaces them with
+//! those of a model.
 
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};

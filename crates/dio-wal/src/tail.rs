@@ -20,8 +20,8 @@ pub(crate) struct Tail {
     checksum_seed: u32,
     /// Random number of this opening.
     incarnation: u64,
-    /// LSN of the next byte. Invariant: it lies in `buffer`, or at the start of a block if there is
-    /// none.
+    /// LSN of the next byte. Invariant: it lies in `buffer`, or is the start of a block if there is
+    /// no buffer.
     next: u64,
     /// LSN where the last record ends.
     end: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The tail of a log that was found to end like `end`.
+    /// Makes the tail of a log that was found to end at `end`.
     pub(crate) fn new(
         layout: Layout,
         identity: Identity,
@@ -101,7 +101,7 @@ impl Tail {
         self.start = self.start.max(start);
     }
 
-    /// LSN of the last mark at or before `lsn` that is known here; reading can begin there.
+    /// LSN of the last recorded mark at or before `lsn`. Reading can begin there.
     pub(crate) fn mark_before(&self, lsn: u64) -> u64 {
         let before = self.first_marks.values().rev().find(|mark| **mark <= lsn);
         *before.or_else(|| self.first_marks.values().next()).unwrap_or(&0)
@@ -134,8 +134,8 @@ impl Tail {
     }
 
     /// Appends a record of `payload_bytes`, whose checksum `crc` is continued from that of the
-    /// identity. `durable` is called for the LSN that a mark before it, if one is due, names as
-    /// durable.
+    /// identity. If the record begins a group, a mark is written before it, and `durable` is called
+    /// for the LSN that this mark states as durable.
     ///
     /// # Errors
     /// The first failure of the log.

@@ -20,14 +20,14 @@ pub struct SegmentStatus {
     pub number: u64,
     /// Size of the file in bytes.
     pub size: u64,
-    /// What is wrong with the file or its header, if anything is.
+    /// The fault of the file or its header, if it has one.
     pub fault: Option<WalError>,
     /// The segment lies before the log. It was truncated, and a power cut undid its removal; or
     /// missing segments separate it from the log.
     pub before: bool,
 }
 
-/// What [`verify()`] found.
+/// The outcome of [`verify()`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verification {
@@ -47,13 +47,14 @@ pub struct Verification {
     pub marks: u64,
     /// How often the log was opened and written to, as far as its segments show.
     pub openings: u64,
-    /// What stands where the log ends.
+    /// The reason why no further record can be read where the log ends.
     pub at_end: RecordFault,
-    /// Why that is not the end of the log, or what else is wrong; `None` if the log is sound.
+    /// Evidence that the log goes on behind that point, or any other damage; `None` if the log is
+    /// sound.
     pub damage: Option<WalError>,
 }
 
-/// Reads a whole log. If someone writes to the log meanwhile, it reads up to the end of the last
+/// Reads a whole log. If a writer appends to the log meanwhile, it reads up to the end of the last
 /// segment that existed when it began.
 ///
 /// Wrong headers of segments count as damage, and sound records behind them are read all the same.

@@ -1,4 +1,4 @@
-//! From full buffers to durable blocks.
+//! Writes full buffers to the segments, and makes their blocks durable.
 //!
 //! The writer keeps track of the buffers that wait, of the writes that are in flight, of the files
 //! that need a sync, and of the space that is filled with zeros ahead of the log.
@@ -41,24 +41,24 @@ pub(crate) struct Writer {
     group: Arc<GroupCommit<WalError>>,
     background: BackgroundWork,
     queue: Mutex<WriteQueue>,
-    /// A write ended, well or not.
+    /// Signals that a write has ended, whether it succeeded or failed.
     write_ended: Condvar,
-    /// A full buffer waits, or the log is being closed.
+    /// Signals that a full buffer waits, or that the log is being closed.
     full_buffer: Condvar,
-    /// Zeros are requested, or the log is being closed.
+    /// Signals that zeros are requested, or that the log is being closed.
     zeros_requested: Condvar,
 }
 
-/// What threads of the log do before it is needed.
+/// Work that threads of the log do before it is needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackgroundWork {
     /// The segment behind the one in use is made, and zeros are written, in the background.
     pub(crate) prepare: bool,
-    /// Zeros are written before small groups come.
+    /// Zeros are written before small groups arrive.
     pub(crate) zeros: bool,
 }
 
-/// Invariants that others rely on:
+/// Invariants that other code relies on:
 ///
 /// 1. The ranges in `in_flight` do not overlap.
 /// 2. `unwritten` lies at or behind the end of every buffer that was taken from `waiting`.
@@ -70,8 +70,8 @@ struct WriteQueue {
     in_flight: Vec<Range<u64>>,
     /// Numbers and files of segments that need a sync.
     unsynced: Vec<(u64, Arc<dyn SegmentFile>)>,
-    /// How many threads wait on [`Writer::write_ended`]. Waking is a system call even if no one
-    /// waits.
+    /// How many threads wait on [`Writer::write_ended`]. Notifying is a system call even if no
+    /// thread waits.
     waiters: usize,
     /// Bytes of the buffers taken from `waiting` since the last flush.
     bytes_since_flush: u64,
@@ -194,7 +194,7 @@ impl Writer {
                 self.full_buffer.wait(&mut queue);
             } else if let Some(buffer) = self.take_first(&mut queue, u64::MAX) {
                 drop(queue);
-                // The log records the failure, and returns it to everyone who waits.
+                // The log records the failure, and returns it to all threads that wait.
                 let _ = self.write(buffer, false);
                 queue = self.lock();
             } else {
@@ -314,8 +314,8 @@ impl Writer {
         buffer.block.copy_in(length, &[]);
         let outcome = self.write_blocks(&buffer, only_write).map_err(|error| self.fail(error));
         drop(buffer);
-        // The write ends only after a failure was recorded: whoever waits for its end must not take
-        // that end for a success.
+        // The write ends only after a failure was recorded: a thread that waits for the end must
+        // not take it for a success.
         let mut queue = in_flight.end();
         if let Ok((number, file, Durability::Volatile)) = &outcome
             && queue.unsynced.iter().all(|(other, _)| other != number)
@@ -368,7 +368,7 @@ impl Writer {
 }
 
 /// A write in flight that begins at LSN `start`. If its thread panics, the write has failed, and
-/// the threads that wait for it must be told.
+/// the threads that wait for it are woken.
 struct InFlightWrite<'a> {
     writer: &'a Writer,
     start: u64,

@@ -1,4 +1,4 @@
-//! Commits as futures, run by the smallest executor there is.
+//! Commits as futures, run by a minimal executor.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ fn log() -> (tempfile::TempDir, Log) {
     (dir, log)
 }
 
-/// Counts how often it was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<usize>,
@@ -83,7 +83,7 @@ fn thousands_wait_at_a_time() {
     assert_eq!(records, 6000);
 }
 
-/// Who gives up waiting is not woken and not remembered, and the commit takes place all the same.
+/// A future that is dropped is not woken and holds nothing, and its commit still takes place.
 #[test]
 fn commits_may_be_given_up() {
     let (_dir, log) = log();
@@ -94,7 +94,7 @@ fn commits_may_be_given_up() {
             let mut commit = log.commit_async(last);
             let bell = Arc::new(Bell::default());
             let waker = Waker::from(Arc::clone(&bell));
-            // Some were polled and some were not.
+            // Half of the futures were polled.
             if number % 2 == 0 {
                 let _ = Pin::new(&mut commit).poll(&mut Context::from_waker(&waker));
             }
@@ -109,7 +109,7 @@ fn commits_may_be_given_up() {
     assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1));
 }
 
-/// The last waker is the one that is called.
+/// The last waker that was passed is the one that is called.
 #[test]
 fn a_future_may_move_between_tasks() {
     let (_dir, log) = log();
@@ -126,7 +126,7 @@ fn what_cannot_be_committed_ends_at_once() {
     let mut commit: CommitFuture = log.commit_async(Lsn(77));
     let outcome = Pin::new(&mut commit).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(outcome, Poll::Ready(Err(WalError::NotAppended { .. }))));
-    // It outlives the log.
+    // The future outlives the log.
     let commit = log.commit_async(log.append(b"x").unwrap());
     drop(log);
     block_on(commit).unwrap();

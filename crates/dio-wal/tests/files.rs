@@ -1,5 +1,5 @@
-//! The log on real files: what was appended is read, and found again, under every method, direct
-//! and cached.
+//! The log on real files: records that were appended are read, and are found again, with every
+//! method, direct and cached.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -102,8 +102,8 @@ fn direct_segments_leave_no_pages_behind() {
             let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
             names.map(|path| dio_test::resident_pages(&path)).sum()
         };
-        // Where the kernel does not say what is direct, what passed through the cache is dropped at
-        // the next sync or close.
+        // If the kernel does not report what is direct, pages that went through the cache are
+        // dropped at the next sync or close.
         if probe.geometry().directness() == dio::geometry::Directness::Reported {
             assert_eq!(resident(), 0, "{}", fs.name);
         }
@@ -199,8 +199,8 @@ fn one_writer_at_a_time() {
     Log::open(dir.path(), &Options::new()).unwrap();
 }
 
-/// Damage in what was durable is an error that names the place, and what is sound around it can be
-/// taken out.
+/// Damage in durable records is an error that names the file and offset, and the sound records
+/// around it can be salvaged.
 #[test]
 fn damage_is_not_taken_for_the_end() {
     use std::os::unix::fs::FileExt;
@@ -237,14 +237,14 @@ fn damage_is_not_taken_for_the_end() {
     assert_eq!(numbers, (0..20).filter(|number| *number != 9).collect::<Vec<u8>>());
     assert_eq!(found.gaps.len(), 1);
 
-    // The last commit too, since the log was closed.
+    // Damage to the last commit is detected too, because the log was closed.
     file_with(&path, offset, &[9; 6]);
     let layout = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout();
     let (segment, offset) = layout.locate(lsns[19].0 + 40);
     file_with(&dir.path().join(dio_wal::format::segment_name(segment)), offset, b"damage");
     assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. }) if lsn == lsns[19]));
 
-    // A segment that is gone is named.
+    // The error names a missing segment.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
     let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
     let (name, block) = (dio_wal::format::segment_name(1), layout.block_bytes());
@@ -260,7 +260,7 @@ fn file_with(path: &Path, offset: u64, bytes: &[u8]) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-/// Where the file system writes blocks whole or not at all, small commits share them.
+/// If the file system writes blocks wholly or not at all, small commits share them.
 #[test]
 fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     let mut judged = 0;
@@ -288,8 +288,8 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     }
 }
 
-/// A reader that outlives its log does not keep others from opening it, and reads on as long as
-/// what it reads is there.
+/// A reader that outlives its log does not prevent another opening, and continues to read as long
+/// as its segments exist.
 #[test]
 fn a_reader_keeps_no_lock() {
     for close in [true, false] {
@@ -313,12 +313,12 @@ fn a_reader_keeps_no_lock() {
         }
         let log = Log::open(dir.path(), &options).unwrap();
         assert_eq!(reader.next().unwrap().unwrap().lsn, lsns[1]);
-        // Segments of the reader's log are used again.
+        // Segments of the reader's log are reused.
         for number in 0..40 {
             let lsn = log.append(&vec![number; 30_000]).unwrap();
             log.truncate_before(lsn).unwrap();
         }
-        // What was read ahead may still be returned.
+        // Records that were read ahead may still be returned.
         let error = loop {
             match reader.next() {
                 Ok(record) => assert!(record.is_some()),
@@ -329,7 +329,7 @@ fn a_reader_keeps_no_lock() {
     }
 }
 
-/// An opening that fails gives the lock back, although its storage is still there.
+/// A failed opening releases the lock, although its storage still exists.
 #[test]
 fn a_failed_opening_keeps_no_lock() {
     let dir = dio_test::file_systems()[0].dir();
@@ -340,8 +340,8 @@ fn a_failed_opening_keeps_no_lock() {
     drop(storage);
 }
 
-/// A reader in another process that is overtaken by truncation is told so, and not that the log is
-/// damaged.
+/// A reader in another process that truncation overtakes gets an error that says so, and not that
+/// the log is damaged.
 #[test]
 fn a_reader_that_was_overtaken_is_told() {
     let dir = dio_test::file_systems()[0].dir();
@@ -373,7 +373,7 @@ fn a_reader_that_was_overtaken_is_told() {
     assert!(matches!(outcome, Err(WalError::Truncated { .. })), "{outcome:?}");
 }
 
-/// Windows of this log are large enough to be read ahead of each other.
+/// The windows of this log are large enough to be read ahead.
 #[test]
 fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     let seed = Seed::new();
@@ -383,8 +383,8 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     options.segment(3 << 20).buffer(256 << 10).idle_mark(None);
     let log = Log::open(dir.path(), &options).unwrap();
     let mut records = Vec::new();
-    // One reader follows the writer closely, within windows that it has read, another from another
-    // opening.
+    // One reader follows the writer closely, within windows that it has already read; another one
+    // belongs to another opening.
     let (mut follower, mut outsider) = (log.reader(Lsn(0)).unwrap(), None);
     let (mut followed, mut seen) = (0, 0);
     while log.end().0 < 24 << 20 {
@@ -413,7 +413,7 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
         assert!(read_all(dir.path(), direct) == records, "{direct}");
         assert_eq!(Log::open(dir.path(), &options).unwrap().recovery().records, records.len() as u64);
     }
-    // A byte of a record in a window that is read ahead.
+    // Changes a byte of a record in a window that is read ahead.
     let victim = records.iter().rev().find(|(lsn, record)| lsn.0 < 12 << 20 && record.len() > 100).unwrap();
     let layout = Log::open(dir.path(), &options).unwrap().layout();
     let (number, offset) = layout.locate(victim.0.0 + 64);

@@ -1,5 +1,5 @@
-//! Headers of segments that cannot be believed: opening says so, and salvage, readers and `verify`
-//! go on with what is sound.
+//! Wrong headers of segments: opening reports them, and salvage, readers and `verify` continue with
+//! the sound records.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ const SEGMENT: u64 = 32 << 10;
 
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// Fills a log of `count` records of several segments, and closes it.
+/// Fills a log with `count` records over several segments, and closes it.
 fn fill(path: &Path, count: usize, seed: u64) -> Records {
     let mut options = Options::new();
     options.segment(SEGMENT).buffer(8 << 10).block(BLOCK as u32).idle_mark(None).prepare_in_background(false);
@@ -53,7 +53,7 @@ fn take(path: &Path) -> (Salvage, Records) {
     (found.unwrap(), taken)
 }
 
-/// What a reader that goes on behind damage finds.
+/// The records that a reader finds which continues behind damage.
 fn read(path: &Path) -> Result<Records, WalError> {
     let mut reader = Reader::open_damaged_on(storage(path), Lsn(0))?;
     let mut found = Vec::new();
@@ -74,8 +74,8 @@ fn change(path: &Path, number: u64, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(&path, bytes).unwrap();
 }
 
-/// A bit anywhere in the header of the first segment, one in the middle or the last: no record is
-/// lost for that.
+/// A changed bit anywhere in the header of the first segment, of a middle one or of the last: no
+/// record is lost.
 #[test]
 fn a_damaged_header_costs_no_record() {
     let dir = dio_test::file_systems()[0].dir();
@@ -107,8 +107,8 @@ fn a_damaged_header_costs_no_record() {
     assert!(verify(storage(dir.path())).unwrap().damage.is_none());
 }
 
-/// A segment of another log, or another one of this, under a segment's name: what it hides is lost,
-/// and nothing else.
+/// A segment of another log, or another segment of this log, has the name of a segment: the records
+/// that it replaces are lost, and no others.
 #[test]
 fn a_foreign_file_costs_what_it_hides() {
     let dir = dio_test::file_systems()[0].dir();
@@ -120,7 +120,7 @@ fn a_foreign_file_costs_what_it_hides() {
     let last = last_segment(&own);
     let layout = dio_wal::Layout::new(BLOCK as u32, SEGMENT).unwrap();
     for number in [0, 2, last] {
-        // In a block of which a record has a part nothing of it can be sound.
+        // A record that has a part in a hidden block cannot be sound.
         let hidden = |at: &usize| {
             let end = records.get(at + 1).map_or(u64::MAX, |next| next.0);
             layout.segment_start(number) < end && records[*at].0 < layout.segment_start(number + 1)
@@ -132,7 +132,8 @@ fn a_foreign_file_costs_what_it_hides() {
             let (found, taken) = take(&own);
             let whole: Records =
                 records.iter().enumerate().filter(|(at, _)| !lost.contains(at)).map(|(_, one)| one.clone()).collect();
-            // The record that begins the next segment may need its group's mark, which is hidden.
+            // The record that begins the next segment may need the mark of its group, which is
+            // hidden.
             let missing = whole.iter().filter(|record| !taken.contains(record)).count();
             assert!(missing <= 1 && taken.iter().all(|record| whole.contains(record)), "{number} {fault}: {missing}");
             assert_eq!(found.gaps.is_empty(), number == last, "{number} {fault}: {:?}", found.gaps);
@@ -150,7 +151,7 @@ fn a_foreign_file_costs_what_it_hides() {
     }
 }
 
-/// Where no header is left the marks tell whose log it is, and what blocks it has.
+/// If no header is left, the marks say which log it is, and which block size it has.
 #[test]
 fn a_log_without_any_header_is_known_by_its_marks() {
     for (count, block) in [(5, 512), (5, 4096), (200, 4096)] {
@@ -176,7 +177,8 @@ fn a_log_without_any_header_is_known_by_its_marks() {
     }
 }
 
-/// A file that no log can have, by its name or all of its bytes, hides no log and is no log.
+/// A file that cannot belong to any log, by its name or by its contents, hides no log and is no
+/// log.
 #[test]
 fn what_is_nothing_at_all_hides_nothing() {
     let dir = dio_test::file_systems()[0].dir();
@@ -202,8 +204,8 @@ fn what_is_nothing_at_all_hides_nothing() {
     }
 }
 
-/// A log that begins with a record, which no writer makes. Found by fuzzing: the record was there
-/// when the log was opened, and no more after the next commit.
+/// A log that begins with a data record, which no writer makes. Found by fuzzing: the record was
+/// there when the log was opened, but not after the next commit.
 #[test]
 fn a_log_that_begins_without_a_mark_is_empty() {
     let dir = dio_test::file_systems()[0].dir();

@@ -1,5 +1,6 @@
-//! A process that appends, commits and says so is killed; what it said is there. Readers through
-//! the page cache, beside a writer that goes past it, see nothing stale and nothing torn.
+//! A process that appends, commits and prints what it has committed is killed; what it printed is
+//! there. Readers through the page cache, beside a writer that uses direct I/O, get no stale and no
+//! torn data.
 
 mod proof;
 
@@ -12,7 +13,7 @@ use dio_test::Seed;
 use dio_wal::{Log, Lsn, Reader};
 use proof::{Running, Said, judge, number_of, options, record, rounds};
 
-/// Runs in the child.
+/// The test that runs in the child process.
 #[test]
 fn child() {
     proof::child();
@@ -40,10 +41,10 @@ fn what_a_killed_process_acknowledged_is_there() {
     }
 }
 
-/// Reads a log from its beginning as far as it goes, again and again, until told to stop.
+/// Reads a log from its beginning to its end, repeatedly, until it is told to stop.
 fn follow(path: &Path, stop: &AtomicBool) -> u64 {
     let mut reader = loop {
-        // Its first segment may not have its name yet.
+        // The first segment may not have its name yet.
         match Reader::open(path, false, Lsn(0)) {
             Ok(reader) => break reader,
             Err(_) => std::thread::sleep(Duration::from_millis(1)),

@@ -1,11 +1,12 @@
-//! The protocol of commits under every schedule: the very file that the log is built from, on a
+//! The protocol of commits under every schedule: the unchanged source file of the log runs on a
 //! model of threads, locks and conditions (`loom`), with a disk that is a number.
 
 #[allow(dead_code, reason = "the log uses all of it, each model a part")]
 #[path = "../src/group_commit.rs"]
 mod group_commit;
 
-/// What `group_commit` waits with: the locks of loom, with the methods of those of parking_lot.
+/// The module that `group_commit` gets its locks from: loom's locks, with the methods of
+/// parking_lot's.
 mod sync {
     use std::ops::{Deref, DerefMut};
 
@@ -24,7 +25,7 @@ mod sync {
         }
     }
 
-    /// Empty only while it waits.
+    /// `None` only during a wait.
     pub(crate) struct MutexGuard<'a, T>(Option<model::MutexGuard<'a, T>>);
 
     impl<T> Deref for MutexGuard<'_, T> {
@@ -68,14 +69,14 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use sync::Mutex;
 
-/// A log of which only numbers are left.
+/// A log that consists only of numbers.
 struct Model {
     group: GroupCommit<&'static str>,
     /// End of the log.
     tail: Mutex<u64>,
-    /// What the disk holds durably.
+    /// The durable LSN of the disk.
     durable: AtomicU64,
-    /// Flushes under way.
+    /// Flushes in progress.
     flushing: AtomicU64,
     flushes: AtomicU64,
     /// The flush with this number fails.
@@ -108,7 +109,7 @@ impl Model {
         outcome
     }
 
-    /// Appends and commits; what a successful commit means is looked at on the disk.
+    /// Appends and commits, and checks on the disk that a successful commit is durable.
     fn write(&self) -> Result<(), &'static str> {
         let lsn = self.append();
         let outcome = self.group.commit(lsn, || self.flush());
@@ -122,8 +123,8 @@ impl Model {
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Every schedule with up to three preemptions; waits are not counted. More threads or more of
-    // them take minutes.
+    // Every schedule with up to three preemptions; waits do not count. More threads or more
+    // preemptions take minutes.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }

@@ -1,5 +1,5 @@
-//! Salvage from a disk that cannot read some of its blocks: everything else is taken, and told is
-//! which they are.
+//! Salvage from a disk that cannot read some of its blocks: everything else is taken, and the
+//! unreadable blocks are reported.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 const BLOCK: u64 = 512;
 const SEGMENT: u64 = 64 << 10;
 
-/// A directory on a disk with bad blocks, by the name of the file.
+/// A directory on a disk with bad blocks, given by file name.
 struct Failing {
     below: Directory,
     bad: Vec<(String, Range<u64>)>,
@@ -75,7 +75,7 @@ impl SegmentFile for FailingFile {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let range = offset..offset + out.len() as u64;
         if self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
-            // What part of it was read nobody knows.
+            // It is undefined which part was read.
             out.fill(0xaa);
             return Err(self.errno.into());
         }
@@ -115,7 +115,7 @@ impl SegmentFile for FailingFile {
     }
 }
 
-/// Where each record begins and ends, and its bytes.
+/// The start, the end and the bytes of each record.
 fn fill(path: &Path, rng: &mut Rng) -> Vec<(u64, u64, Vec<u8>)> {
     let mut options = Options::new();
     options.segment(SEGMENT).buffer(16 << 10).block(BLOCK as u32).idle_mark(None);
@@ -145,9 +145,9 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
     let dir = dio_test::file_systems()[0].dir();
     let records = fill(dir.path(), &mut rng);
     let layout = dio_wal::Layout::new(BLOCK as u32, SEGMENT).unwrap();
-    // The header of one segment, a block within a record of another, and two within a record and
-    // behind it. That one is not within the first blocks, which with the header would be told as
-    // one piece.
+    // The header of one segment, a block within a record of another segment, and two blocks within
+    // a record and behind it. The last block is not among the first blocks of its segment, because
+    // it would then be reported as one range with the header.
     let inner = |at: &u64| (3 * BLOCK..SEGMENT - 3 * BLOCK).contains(&layout.locate(*at).1);
     let other = records[60..].iter().map(|record| record.1 - 8).find(inner).unwrap();
     let (one, other) = (layout.locate(records[20].0 + 30), layout.locate(other));
@@ -165,8 +165,7 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
             Ok(())
         });
         let found = found.unwrap();
-        // A record is lost where it has bytes in a bad block, or where the mark that its group
-        // begins with has.
+        // A record is lost if it, or the mark at the start of its group, has bytes in a bad block.
         let lost = |from: u64, to: u64| {
             (down(from)..to).step_by(BLOCK as usize).any(|at| {
                 let (number, offset) = layout.locate(at);

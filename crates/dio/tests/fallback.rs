@@ -1,7 +1,7 @@
-//! Where io_uring is refused, files work all the same, and [`dio::Io::engine_reason`] says why.
+//! If io_uring is refused, files still work, and [`dio::Io::engine_reason`] says why.
 //!
-//! Each refusal is arranged for a process of its own: this test program starts itself again for one
-//! test, with a variable that says what to arrange.
+//! Each refusal applies to a process of its own: this test program starts itself again for one
+//! test, with a variable that names the refusal.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn refuse(call: libc::c_long, errno: Errno) {
     dio_sys::refuse_system_call(call, errno).unwrap();
 }
 
-/// Writes and reads in every mode with small requests, and gives what is in the files then.
+/// Writes and reads in every mode with small requests. Returns the final contents of the files.
 fn work(io: &Io) -> Vec<Vec<u8>> {
     let mut contents = Vec::new();
     for fs in file_systems() {
@@ -44,7 +44,7 @@ fn work(io: &Io) -> Vec<Vec<u8>> {
             bytes[70_001..75_001].copy_from_slice(&back[..5000]);
             assert!(back[..300_000] == bytes, "{} {mode:?}", fs.name);
             contents.push(back);
-            // Extending a file is what rings need worker threads for, and writing into what was
+            // Rings need worker threads for extending a file, and for writing into space that was
             // only allocated.
             let path = dir.path().join(format!("{mode:?}"));
             let file = Arc::new(options.open(&path).unwrap());
@@ -58,12 +58,12 @@ fn work(io: &Io) -> Vec<Vec<u8>> {
     contents
 }
 
-/// Allocates space behind `start` and fills it by a queue.
+/// Allocates space behind `start` and fills it through a queue.
 fn enqueue(io: &Io, file: &Arc<dio::File>, start: u64) {
     const BLOCK: usize = 64 << 10;
     let end = start + 8 * BLOCK as u64;
     file.set_size(end).unwrap();
-    // Not every file system can.
+    // Not every file system can allocate.
     let _ = file.allocate(start..end, false);
     let mut queue = Queue::new(io, BLOCK, 4).unwrap();
     let mut over = Vec::new();
@@ -85,7 +85,7 @@ fn small_limits() -> Limits {
     Limits { depth: 4, request: 8192, bounce_block: 4096, bounce_blocks: 8, idle_engines: 1 }
 }
 
-/// The test that runs in the process of its own; does nothing when nothing is to be refused.
+/// The test that runs in a process of its own. It does nothing if no refusal is requested.
 #[test]
 fn in_a_process_of_its_own() {
     let Ok(what) = std::env::var(VARIABLE) else { return };
@@ -94,9 +94,9 @@ fn in_a_process_of_its_own() {
         "eperm" => refuse(libc::SYS_io_uring_setup, Errno::PERM),
         "enosys" => refuse(libc::SYS_io_uring_setup, Errno::NOSYS),
         "enomem" => refuse(libc::SYS_io_uring_setup, Errno::NOMEM),
-        // As if the kernel were older than IORING_REGISTER_PROBE.
+        // As on a kernel that is older than IORING_REGISTER_PROBE.
         "register" => refuse(libc::SYS_io_uring_register, Errno::INVAL),
-        // What a ring needs of the process is there when it is probed and gone when it is made.
+        // The resources for a ring exist when rings are probed, and are gone when a ring is made.
         "later" | "threads" | "threads later" => {}
         "memlock" => {
             let limit = Rlimit { current: Some(4096), maximum: Some(4096) };
@@ -132,8 +132,8 @@ fn in_a_process_of_its_own() {
     println!("engine {}: {}", io.engine_name(), io.engine_reason().unwrap_or("no reason"));
 }
 
-/// Works in a thread after which the user gets no more. Worker threads belong to the thread that
-/// submits, and stay: this one has none, and gets none.
+/// Calls `work` in a new thread, after which the user gets no further threads. Worker threads
+/// belong to the thread that submits, and stay: this thread has none, and gets none.
 fn without_more_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let (limit, limited) = std::sync::mpsc::channel();
@@ -149,7 +149,7 @@ fn without_more_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Starts this program again for that test; what it printed.
+/// Starts this program again for that test. Returns its output.
 fn in_own_process(what: &str, arrange: impl FnOnce(&mut Command)) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads=1"]);
@@ -176,13 +176,13 @@ fn a_seccomp_filter_is_named_as_the_reason() {
     }
 }
 
-/// Rings refused after they were probed: same results, on threads.
+/// Rings are refused after they were probed: the results are the same, on threads.
 #[test]
 fn rings_that_are_refused_later_become_threads() {
     in_own_process("later", |_| {});
 }
 
-/// A user with hardly any locked memory: registered buffers are refused, rings may be; the bytes
+/// A user may lock hardly any memory: registered buffers are refused, and rings may be; the bytes
 /// are the same.
 #[test]
 fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
@@ -195,9 +195,9 @@ fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
     assert!(said.contains("engine uring") || said.contains("RLIMIT_MEMLOCK"), "{said}");
 }
 
-/// Where the kernel may start no worker thread for a ring (`ulimit -u`), requests that need one
-/// would never be done: the ring is refused, and where that shows only later the calling thread
-/// does the work.
+/// If the kernel may start no worker thread for a ring (`ulimit -u`), requests that need one would
+/// never complete. So the ring is refused; if the lack shows only later, the calling thread does
+/// the work.
 #[test]
 fn rings_without_worker_threads_do_not_hang() {
     if !rustix::process::geteuid().is_root() {
@@ -211,9 +211,9 @@ fn rings_without_worker_threads_do_not_hang() {
     assert!(!common::has_uring() || said.contains("engine uring"), "{said}");
 }
 
-/// The test in a process of its own, as a user who is not root.
+/// Runs the test in a process of its own, as a user who is not root.
 fn as_ordinary_user(what: &str) -> String {
-    // Directories that another user may write to.
+    // Directories to which the other user may write.
     let places: Vec<_> = file_systems().iter().map(|fs| (fs.name.clone(), fs.dir())).collect();
     let list: Vec<String> = places
         .iter()
@@ -222,7 +222,7 @@ fn as_ordinary_user(what: &str) -> String {
             format!("{name}={}", dir.path().display())
         })
         .collect();
-    // The program itself may lie where that user cannot go.
+    // The other user may not be able to enter the directory of the program.
     let program = places[0].1.path().join("test");
     common::copy_of_this_program(&program);
     in_own_process(what, |command| {

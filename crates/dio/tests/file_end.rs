@@ -1,4 +1,5 @@
-//! The end of a file: nothing behind it is ever read, left behind or shown to another process.
+//! The end of a file: bytes behind it are never read, left in the file or visible to another
+//! process.
 
 mod common;
 
@@ -16,14 +17,14 @@ fn open(path: &std::path::Path, io: &Io, mode: Mode) -> File {
     OpenOptions::new().read(true).write(true).create(true).mode(mode).io(io).open(path).unwrap()
 }
 
-/// Appends of any length, one after the other. Another process, asking all the time, sees the size
-/// grow only to places within what has been handed over: no block is rounded up for a while and cut
-/// off later. What was acknowledged reads back as it was written, also while more is being appended
-/// to the same block or page.
+/// Appends of any length, one after the other. Another process that queries the size all the time
+/// sees it grow only within the bytes that have been passed to `write_at`: the size is never
+/// rounded up to a block for a while and cut back later. Acknowledged bytes are read as they were
+/// written, also while more is appended to the same block or page.
 ///
-/// Of bytes that are not acknowledged yet nothing is said: the kernel shows the new size of a
-/// direct write a moment before it drops a page with the old end that a reader has cached, so they
-/// may read as zeros (seen on ext4; open(2), NOTES).
+/// Bytes that are not acknowledged yet may read as zeros: the kernel shows the new size of a direct
+/// write a moment before it drops a page with the old end that a reader has cached (seen on ext4;
+/// open(2), NOTES).
 #[test]
 fn others_never_see_a_size_that_was_rounded_up() {
     for fs in file_systems() {
@@ -57,7 +58,7 @@ fn others_never_see_a_size_that_was_rounded_up() {
                         assert_eq!(wrong, None, "{} {mode:?}: from {start} of {safe}", fs.name);
                     }
                 });
-                // Ends the watcher also when an assertion here fails.
+                // Ends the watcher, also if an assertion here fails.
                 let _end = OnDrop(|| done.store(true, Ordering::Relaxed));
                 let mut arena = Arena::new(MOST_ALIGNED + 20_000);
                 let (mut size, until) = (0, Instant::now() + Duration::from_millis(100));
@@ -91,8 +92,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// After any history of growing and shrinking, a hole behind an old end reads as zeros, from the
-/// cache and from the disk: nothing that was padded or cut off comes back.
+/// After any history of extensions and truncations, a hole behind an old end reads as zeros, from
+/// the cache and from the disk: neither padding nor truncated bytes come back.
 #[test]
 fn what_was_cut_off_never_comes_back() {
     for fs in file_systems() {

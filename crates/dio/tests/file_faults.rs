@@ -1,9 +1,9 @@
-//! Files on simulated disks that fail: every operation of a script goes wrong in every way, one at
-//! a time.
+//! Files on simulated disks that fail: every operation of a script fails in every way, one at a
+//! time.
 //!
-//! What is transient must not show. What is not must be reported with its place and number, and
-//! after a failed write or sync nothing may report success. A power cut at any moment loses nothing
-//! that a sync acknowledged.
+//! Transient faults must have no effect. Other faults must be reported with their offset and error
+//! number, and after a failed write or sync nothing may report success. A power cut at any moment
+//! loses nothing that a sync acknowledged.
 
 mod common;
 
@@ -19,7 +19,8 @@ use dio_test::Seed;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Offset, lengths of the buffers, distance of the first from alignment in memory.
+    /// Offset, lengths of the buffers, and the distance of the first buffer from alignment in
+    /// memory.
     Write(u64, &'static [usize], usize),
     Read(u64, usize, usize),
     Resize(u64),
@@ -40,7 +41,7 @@ fn script() -> Vec<Step> {
         Read(0, 12_000, 0),
         Write(20_000, &[100], 1),
         SyncAll,
-        // Inside the file, in whole blocks, from aligned memory and from not.
+        // Inside the file, in whole blocks, from aligned and from unaligned memory.
         Write(4096, &[12_288], 0),
         Write(0, &[8192], 8),
         Write(8192, &[512, 3584, 100, 412, 512], 0),
@@ -59,21 +60,22 @@ fn script() -> Vec<Step> {
     ]
 }
 
-/// A file on a disk of its own and what it must hold.
+/// A file on a disk of its own, and its expected contents.
 struct World {
     medium: SimMedium,
     file: File,
     arena: Arena,
-    /// What a reader must see.
+    /// The bytes that a reader must get.
     model: Vec<u8>,
     /// Bytes that a failed write may have changed or not.
     unsure: Vec<bool>,
-    /// What the last acknowledged sync made durable, and which of it has not been touched since.
+    /// The bytes that the last acknowledged sync made durable, and which of them have not been
+    /// changed since.
     durable: Vec<u8>,
     settled: Vec<bool>,
-    /// What latched.
+    /// The error that the file has latched.
     failed: Option<FileError>,
-    /// A request behind the end of the file failed: the read had ended before it.
+    /// A request behind the end of the file failed, after the read had ended before it.
     failed_behind_end: bool,
 }
 
@@ -110,7 +112,7 @@ impl World {
         self.settled[range.start.min(end)..end].fill(false);
     }
 
-    /// Runs one step; its error, checked for what every error must say.
+    /// Runs one step. Returns its error, and checks what every error must contain.
     fn step(&mut self, number: u64, step: &Step) -> Option<FileError> {
         let outcome = match *step {
             Step::Write(offset, lens, shift) => self.write(number, offset, lens, shift),
@@ -185,7 +187,8 @@ impl World {
         Ok(())
     }
 
-    /// The size and the bytes that a failed write leaves: all that it did not cover is as it was.
+    /// Checks the size and the bytes that a failed write leaves: all bytes outside of its range are
+    /// unchanged.
     fn may_have_written(&mut self, number: u64, offset: u64, len: usize) {
         let live = self.medium.contents();
         let (start, end) = (offset as usize, offset as usize + len);
@@ -225,7 +228,8 @@ impl World {
         self.settled = vec![true; self.model.len()];
     }
 
-    /// What is there after a power cut now: all that was durable and has not been written to since.
+    /// Checks the contents after a power cut at this moment: all bytes that were durable and have
+    /// not been changed since are there.
     fn check_power_cut(&self, seed: u64) {
         let after = self.medium.power_cut_with(seed).contents();
         for (at, byte) in self.durable.iter().enumerate().filter(|(at, _)| self.settled[*at]) {
@@ -251,7 +255,7 @@ fn transient(fault: Fault) -> bool {
     matches!(fault, Fault::ShortAligned | Fault::ShortUnaligned | Fault::Again | Fault::Interrupted)
 }
 
-/// Runs the script; how many operations the disk was given, and the fault that happened.
+/// Runs the script. Returns the number of operations of the disk, and the fault that occurred.
 fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64, Option<(Fault, Action)>) {
     let mut world = World::new(seed, align, mode, faults);
     let mut errors = Vec::new();
@@ -268,8 +272,9 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
     let hit = trace.entries.iter().find_map(|entry| entry.fault.map(|fault| (fault, entry.action)));
     match hit {
         Some((fault, action)) if !transient(fault) => {
-            // Only a question for the size that decides nothing may fail unseen (the end of a read
-            // is then found by reading), and a request behind the end that was found.
+            // Two kinds of failures may stay unreported: a query of the size that decides nothing
+            // (the end of a read is then found by reading), and a request behind the end that was
+            // found.
             let unseen = action == Action::Size || world.failed_behind_end;
             assert!(!errors.is_empty() || unseen, "{fault:?} of {action:?} was not reported");
             if let Some(first) = errors.first() {
@@ -311,7 +316,7 @@ fn every_operation_may_go_wrong_in_every_way() {
     assert_eq!(happened.len(), Fault::ALL.len(), "only {happened:?} happened");
 }
 
-/// A disk on which every kind of transient trouble is common all the time.
+/// A disk on which every kind of transient fault occurs often, all the time.
 #[test]
 fn constant_transient_trouble_does_not_show() {
     let seed = Seed::new();
@@ -325,8 +330,8 @@ fn constant_transient_trouble_does_not_show() {
     }
 }
 
-/// A disk that dies: from some operation on everything fails, and nothing after the first failure
-/// is acknowledged.
+/// A disk that dies: from some operation on everything fails, and nothing is acknowledged after the
+/// first failure.
 #[test]
 fn a_disk_that_dies_acknowledges_nothing_more() {
     let seed = Seed::new();
@@ -346,8 +351,8 @@ fn a_disk_that_dies_acknowledges_nothing_more() {
     }
 }
 
-/// A full disk: the write that finds no space says so, with a cure, and what was written before
-/// stays.
+/// A full disk: the write that finds no space fails with a message that includes the cure, and
+/// everything that was written before stays.
 #[test]
 fn a_full_disk_is_reported_with_its_cure() {
     let clock = SimClock::new();

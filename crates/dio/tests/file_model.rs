@@ -1,6 +1,6 @@
-//! Files, plain and striped, against a plain vector: any mix of reads, writes, vectored I/O,
-//! truncates, allocations, holes and syncs, through two handles in any two modes, with any limits,
-//! memory alignments and engines, on every file system.
+//! Files, plain and striped, are compared with a plain vector: any mix of reads, writes, vectored
+//! I/O, truncations, allocations, holes and syncs, through two handles in any two modes, with any
+//! limits, memory alignments and engines, on every file system.
 
 mod common;
 
@@ -45,15 +45,16 @@ struct Setup {
     modes: [Mode; 2],
     sync: SyncMethod,
     policy: LockPolicy,
-    /// Below which size requests go through the page cache.
+    /// Requests smaller than this go through the page cache.
     direct_from: [u64; 2],
-    /// Size and number of stripes, where the file is striped.
+    /// Size and number of stripes, if the file is striped.
     stripes: Option<(u64, usize)>,
-    /// Every other object is a device, the first of them among those.
+    /// Every other object is on a device, beginning with the first.
     on_devices: bool,
 }
 
-/// A place in a file: anywhere, or at or beside a multiple of any power of two up to 1 MiB.
+/// A random offset in a file: anywhere, or at or next to a multiple of any power of two up to 1
+/// MiB.
 fn place() -> impl Strategy<Value = u64> {
     let beside =
         (0u32..21, 0u64..8, -2i64..3).prop_map(|(shift, times, by)| (times << shift).saturating_add_signed(by));
@@ -72,7 +73,7 @@ fn shift() -> impl Strategy<Value = usize> {
 
 fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
     let buffer = || (len(), shift()).prop_map(|(len, shift)| Buffer { len, shift });
-    // Many small ones, whose boundaries are aligned or not, or a few of any kind.
+    // Many small buffers, with aligned or unaligned boundaries, or a few buffers of any kind.
     let small = (0usize..1500, shift()).prop_map(|(len, shift)| Buffer { len, shift });
     let blocks = (0usize..4).prop_map(|blocks| Buffer { len: blocks * 512, shift: 0 });
     prop_oneof![
@@ -142,7 +143,7 @@ struct Case<'a> {
     io: Io,
     files: [File; 2],
     moved: [(u64, u64); 2],
-    /// Those of them in requests below the threshold.
+    /// The bytes of these in requests below the threshold.
     small: [u64; 2],
     model: Vec<u8>,
     arenas: Vec<Arena>,
@@ -164,7 +165,7 @@ impl Case<'_> {
         Case { setup, path, io, files, moved: [(0, 0); 2], small: [0; 2], model, arenas, tag: 0 }
     }
 
-    /// Memory for the buffers of one request, poisoned.
+    /// Poisoned memory for the buffers of one request.
     fn memory(&mut self, buffers: &[Buffer]) {
         while self.arenas.len() < buffers.len() {
             self.arenas.push(Arena::new(0));
@@ -320,7 +321,7 @@ fn run(fs: &TestFs, devices: &[LoopDevice], setup: &Setup, steps: &[Step]) {
     assert_eq!(first_difference(&contents, &model), None, "place of a wrong byte in the end");
 }
 
-/// The contents of a striped file from its objects alone, stripe by stripe.
+/// The contents of a striped file, assembled from its objects alone, stripe by stripe.
 fn put_together(path: &Path) -> Vec<u8> {
     let report = inspect(path).unwrap().unwrap();
     let layout = report.descriptor.layout;
@@ -345,7 +346,7 @@ fn put_together(path: &Path) -> Vec<u8> {
     contents
 }
 
-/// Says where it was when a panic passes.
+/// Prints the context when a panic passes.
 struct OnPanic<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnPanic<F> {
@@ -354,7 +355,7 @@ impl<F: Fn()> Drop for OnPanic<F> {
     }
 }
 
-/// Cases for each file system and engine; more with `DIO_TEST_CASES`.
+/// Number of cases for each file system and engine. `DIO_TEST_CASES` sets another number.
 fn cases() -> u32 {
     std::env::var("DIO_TEST_CASES").ok().map_or(15, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
@@ -392,7 +393,7 @@ fn any_mix_on_a_striped_file_matches_a_vector() {
     run_all(cases(), striped);
 }
 
-/// Devices are full of other bytes, none of which may come to light.
+/// The devices are full of other bytes, none of which may become visible.
 #[test]
 fn any_mix_on_devices_matches_a_vector() {
     for block in [512, 4096] {

@@ -1,5 +1,5 @@
-//! What files leave in the page cache: nothing that was not there before, and nothing of anyone
-//! else's goes.
+//! The page cache after I/O on files: no page is left that was not there before, and no page that
+//! other processes have loaded is dropped.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn open(path: &Path, io: &Io, mode: Mode) -> File {
     OpenOptions::new().read(true).write(true).create(true).mode(mode).io(io).open(path).unwrap()
 }
 
-/// File systems on which pages can go at all: where the cache is the storage they cannot.
+/// Whether pages can be evicted on this file system. They cannot if the cache is the storage.
 fn with_a_cache(fs: &TestFs) -> bool {
     let dir = fs.dir();
     let path = dir.path().join("file");
@@ -32,7 +32,7 @@ fn with_a_cache(fs: &TestFs) -> bool {
     goes
 }
 
-/// A file of `size` bytes on the disk, none of it cached.
+/// Makes a file of `size` bytes that is on the disk and not in the cache.
 fn cold_file(path: &Path, size: u64, seed: u64) -> Vec<u8> {
     let bytes = Rng::new(seed).bytes(size as usize);
     let file = std::fs::File::create(path).unwrap();
@@ -43,7 +43,7 @@ fn cold_file(path: &Path, size: u64, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Pages of a file, by a judge that shares no code with the library.
+/// Resident pages of a file, counted by code that is independent of the library.
 fn pages(path: &Path) -> u64 {
     dio_test::resident_pages(path)
 }
@@ -62,8 +62,8 @@ fn for_each_setting(mut work: impl FnMut(&TestFs, &Io, Mode, &mut Rng)) {
     }
 }
 
-/// Runs a check that pages stay, again when something else on the machine has emptied the whole
-/// cache meanwhile: the page of a file that nobody touches tells.
+/// Runs a check that pages stay. Repeats it if something else on the machine has emptied the whole
+/// cache meanwhile, which shows in the page of a file that no test touches.
 fn unless_dropped_by_others(fs: &TestFs, mut check: impl FnMut() -> Result<(), String>) {
     for _ in 0..10 {
         let dir = fs.dir();
@@ -106,7 +106,7 @@ fn reads_leave_no_page() {
         file.sync_data().unwrap();
         assert_eq!(pages(&path), 0, "{} {mode:?}: after a sync", fs.name);
         for offset in [0, 100, 4096, 5000, 8192, SIZE / 2] {
-            // In a row from the beginning, as the kernel's read-ahead likes it.
+            // In sequence from the beginning, which triggers the kernel's read-ahead.
             file.read_at(arena.slice(0, 100), offset).unwrap();
         }
         drop(file);
@@ -173,8 +173,8 @@ fn pages_of_others_stay() {
     });
 }
 
-/// What another reader loads while a file is open, at a place that the file does not touch, stays
-/// too.
+/// Pages that another reader loads while a file is open, at an offset that the file does not
+/// access, stay too.
 #[test]
 fn pages_that_others_load_elsewhere_meanwhile_stay() {
     for_each_setting(|fs, io, mode, _| {
@@ -196,7 +196,7 @@ fn pages_that_others_load_elsewhere_meanwhile_stay() {
     });
 }
 
-/// A mode that was required is refused each time that it cannot be had, not only once.
+/// If a mode is required and not possible, it is refused every time, not only once.
 #[test]
 fn required_directness_is_kept_or_refused() {
     for fs in file_systems() {

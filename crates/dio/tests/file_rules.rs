@@ -1,4 +1,4 @@
-//! Rules of files, one at a time, on media that do what is rare on real ones.
+//! Rules of files, one at a time, on media that behave in ways which are rare on real ones.
 
 mod common;
 
@@ -24,8 +24,8 @@ fn open(medium: Arc<dyn Medium>) -> File {
     open_with(&io_of("blocking", LIMITS), medium, Mode::Direct)
 }
 
-/// A file that grows while it is read: the first request of several finds the old end, the second
-/// does not.
+/// A file that grows while it is read: the first of several requests finds the old end, the second
+/// one does not.
 #[test]
 fn a_read_ends_where_its_first_short_request_ended() {
     let inner = sim_disk(512, 1).file(&[7; 16_384]);
@@ -38,8 +38,8 @@ fn a_read_ends_where_its_first_short_request_ended() {
     assert_eq!(file.read_at(&mut misaligned[1..], 100).unwrap(), 3996);
 }
 
-/// What another process cuts off between the question for the size and the read of a block to patch
-/// must not become whatever the bounce block held before.
+/// Another process truncates the file between the query of the size and the read of a block that is
+/// to be patched. The truncated bytes must not be replaced by the old contents of the bounce block.
 #[test]
 fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     let io = io_of("blocking", LIMITS);
@@ -53,7 +53,7 @@ fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
 
     let inner = disk.file(&[1; 700]);
     let asked = AtomicU64::new(0);
-    // Only the first question, under the lock of the write, sees the old size.
+    // Only the first query, under the lock of the write, gets the old size.
     let medium = Hooked::new(inner.clone())
         .size(move |size| if asked.fetch_add(1, Ordering::Relaxed) == 0 { 4096 } else { size });
     let file = options.open_medium("shrunk", medium.shared(), geometry).unwrap();
@@ -64,7 +64,8 @@ fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     assert!(contents[700..].iter().all(|byte| *byte == 0), "stale bytes of another file were written");
 }
 
-/// A file system whose `fstat` is ahead of what it reads (a network file system's attribute cache).
+/// A file system whose `fstat` reports a larger size than can be read (attribute cache of a network
+/// file system).
 #[test]
 fn a_read_that_never_reaches_the_claimed_end_gives_up() {
     let inner = sim_disk(512, 3).file(&[7; 700]);
@@ -99,8 +100,8 @@ fn reversed_ranges_are_refused() {
     assert_eq!(file.allocate(100..50, true).unwrap_err().errno(), Errno::INVAL);
 }
 
-/// The kernel reports a lost write to one sync of a descriptor only. Another that was under way at
-/// the same time and came out well must not acknowledge what was lost.
+/// The kernel reports a lost write to only one sync of a descriptor. Another sync that ran at the
+/// same time and succeeded must not acknowledge the lost data.
 #[test]
 fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
     let inner = sim_disk(512, 6).file(&[7; 4096]);
@@ -115,7 +116,7 @@ fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
         }
         if calls.fetch_add(1, Ordering::SeqCst) == 0 {
             seen.wait();
-            // The other sync reaches the kernel, comes back, and has time to report.
+            // The other sync reaches the kernel, returns, and has time to report.
             receive.lock().recv().unwrap();
             std::thread::sleep(Duration::from_millis(100));
             return Some(Err(Errno::IO));
@@ -173,7 +174,7 @@ fn a_request_that_was_refused_latches_nothing() {
     file.sync_data().unwrap();
 }
 
-/// No request is larger than the limit, and none is smaller than need be, whatever the memory.
+/// No request is larger than the limit, and none is smaller than necessary, whatever the memory.
 #[test]
 fn requests_keep_to_their_limit() {
     for (request, bounce_block) in [(4096, 65_536), (8192, 4096), (5000, 4096), (512, 4096), (65_536, 65_536)] {
@@ -194,13 +195,13 @@ fn requests_keep_to_their_limit() {
     }
 }
 
-/// Memory behind what was read is the caller's own: nothing of the file's last block may show
-/// there.
+/// Memory behind the bytes that were read belongs to the caller: no bytes of the file's last block
+/// may appear there.
 #[test]
 fn memory_behind_the_end_is_left_alone_or_cleared() {
     for mode in common::MODES {
         let io = io_of("blocking", LIMITS);
-        // Its direct reads fill the rest of the last block with garbage, as devices do.
+        // Direct reads of this disk fill the rest of the last block with garbage, as devices do.
         let file = open_with(&io, Arc::new(sim_disk(512, 10).file(&[1; 5000])), mode);
         let mut arena = common::Arena::new(32_768);
         for (shift, offset, len) in [(0, 0, 8192), (0, 4608, 512), (1, 0, 8192), (0, 100, 8192), (0, 4096, 4096)] {
@@ -234,8 +235,8 @@ fn a_short_write_at_the_beginning_works_in_every_mode() {
     }
 }
 
-/// The rest of a block belongs to others, who may have synced it: only the bytes that are written
-/// may be put down.
+/// The rest of a block may belong to other programs, which may have synced it: only the bytes of
+/// the request may be written.
 #[test]
 fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
     for mode in [Mode::Direct, Mode::Concurrent] {
@@ -245,7 +246,7 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
             let other = open_with(&io, Arc::new(inner.clone()), Mode::Cached);
             let others = [written.start - 1, written.end, written.start & !4095, (written.end | 4095) - 1];
             let others = others.map(|at| if written.contains(&at) { written.end } else { at });
-            // Another program writes them at the last moment.
+            // Another program writes these bytes at the last moment.
             let medium = Hooked::new(inner.clone()).before(move |op| {
                 if op.kind == OpKind::Write {
                     others.iter().for_each(|at| other.write_at(&[3], *at).unwrap());
@@ -265,8 +266,7 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
     }
 }
 
-/// A handle that patches a block must not undo what a handle through the cache writes beside it, in
-/// the same block.
+/// A handle that patches a block must not undo a write to the same block through a cached handle.
 #[test]
 fn patching_a_block_excludes_cached_writes_of_the_process() {
     let dir = dio_test::file_systems()[0].dir();
@@ -314,8 +314,8 @@ fn handles_of_different_ios_exclude_each_other() {
     });
 }
 
-/// Runs two writes side by side on a medium where each waits for the other so long; true when both
-/// were in flight at once.
+/// Runs two writes concurrently on a medium where each waits up to `patience` for the other.
+/// Returns whether both were in flight at the same time.
 fn in_flight_together(
     mode: Mode,
     size: usize,
@@ -358,7 +358,7 @@ fn writes_run_in_parallel_exactly_when_the_mode_allows_it() {
         (Mode::Direct, 0..4096, 4096..8192, true),
         (Mode::Direct, 0..4096, 3584..8192, false),
         (Mode::Concurrent, 0..4096, 3584..8192, true),
-        // Misaligned, and extending: alone, wherever they are.
+        // Unaligned and extending writes run alone, wherever they are.
         (Mode::Direct, 0..4000, 8192..12_288, false),
         (Mode::Concurrent, 0..4000, 8192..12_288, false),
         (Mode::Direct, 0..4096, 1 << 16..(1 << 16) + 512, false),

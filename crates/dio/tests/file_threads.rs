@@ -2,7 +2,7 @@
 //!
 //! Direct mode: each write fills its range with one tag, so a read that overlaps a write sees all
 //! of its own part of it or nothing. Concurrent mode: threads write ranges of their own while the
-//! size changes under them. Each run is compared with a model that gives every byte an owner.
+//! size changes. Each run is compared with a model that gives every byte an owner.
 
 mod common;
 
@@ -35,14 +35,14 @@ fn for_each_setting(mut work: impl FnMut(&TestFs, &'static str, &Seed)) {
     }
 }
 
-/// What was written, by tag; tags are unique and never zero.
+/// The ranges that were written, by tag. Tags are unique and never zero.
 #[derive(Default)]
 struct Writes {
     ranges: Mutex<BTreeMap<u32, Range<u64>>>,
 }
 
 impl Writes {
-    /// Too few for the test to be one: a busy machine needs longer.
+    /// Whether there were too few writes for a meaningful test: a busy machine needs longer.
     fn are_few(&self) -> bool {
         self.ranges.lock().len() <= 10
     }
@@ -51,9 +51,8 @@ impl Writes {
         self.ranges.lock().insert(tag, range);
     }
 
-    /// Checks that of each write that shows in `words` (of the file from `offset`) no earlier write
-    /// shows through twice: what is seen must be the result of the writes one after the other, in
-    /// some order.
+    /// Checks that `words` (of the file from `offset`) are the result of the writes in some order,
+    /// one after the other: two visible writes must not each cover a part of the other.
     fn check(&self, offset: u64, words: &[u32]) {
         let ranges = self.ranges.lock();
         let seen = Range { start: offset, end: offset + words.len() as u64 * WORD };
@@ -65,8 +64,8 @@ impl Writes {
                 (*tag, range.start.max(seen.start)..range.end.min(seen.end))
             })
             .collect();
-        // `over[a]` holds b when a place of b's shows a: then a came after b, and not the other way
-        // round.
+        // `after` holds (a, b) if a word in b's range shows a: then a came after b, and the
+        // opposite pair must not exist.
         let mut after: Vec<(u32, u32)> = Vec::new();
         for (at, tag) in (offset..).step_by(WORD as usize).zip(words) {
             if *tag != 0 {
@@ -88,7 +87,7 @@ impl Writes {
     }
 }
 
-/// A range of words, aligned to blocks or not.
+/// A random range of words, aligned to blocks or not.
 fn words_in(rng: &mut Rng, file: u64) -> Range<u64> {
     let unit = *rng.pick(&[WORD, WORD, 512, 4096]);
     let start = rng.range(0..file / unit) * unit;
@@ -124,7 +123,7 @@ fn direct_operations_are_atomic_to_each_other() {
         let dir = fs.dir();
         let path = dir.path().join("file");
         let io = io_of(engine, small_limits(&mut seed.stream(100)));
-        // Half of it exists: the writes behind extend.
+        // Half of the file exists; the writes behind it extend it.
         let size = 512 << 10;
         std::fs::write(&path, vec![0u8; size as usize / 2]).unwrap();
         let writes = Writes::default();
@@ -148,15 +147,14 @@ fn direct_operations_are_atomic_to_each_other() {
     });
 }
 
-/// The stripe of bytes that thread `owner` of [`owners_keep_their_bytes`] may touch, within each
-/// period.
+/// Bytes that thread `owner` of [`owners_keep_their_bytes`] may touch within each period.
 const STRIPE: u64 = 1300;
 const PERIOD: u64 = STRIPE * THREADS;
 
-/// Bytes of one owner: what must be there.
+/// The expected bytes of one owner.
 type Owned = BTreeMap<u64, (u64, u64)>;
 
-/// Writes stripes of one owner, reads them back, and gives what must be there in the end.
+/// Writes stripes of one owner and reads them back. Returns the expected final contents.
 fn write_own(files: &[File; 2], rng: &mut Rng, owner: u64, rounds: usize) -> Owned {
     let mut arena = Arena::new(MOST_ALIGNED + STRIPE as usize);
     let mut owned = Owned::new();
@@ -180,8 +178,8 @@ fn write_own(files: &[File; 2], rng: &mut Rng, owner: u64, rounds: usize) -> Own
     owned
 }
 
-/// Disjoint bytes of one file, written by many threads through handles of two modes, share blocks
-/// and extend the file.
+/// Many threads write disjoint bytes of one file through handles of two modes. The bytes share
+/// blocks, and extend the file.
 fn owners_keep_their_bytes(modes: [Mode; 2]) {
     for_each_setting(|fs, engine, seed| {
         let dir = fs.dir();
@@ -201,7 +199,7 @@ fn owners_keep_their_bytes(modes: [Mode; 2]) {
                     })
                 })
                 .collect();
-            // The size must never be one that no write or resize made, nor fall.
+            // The size must never be one that no write or resize made, and must never fall.
             threads.spawn(|| {
                 while done.load(Ordering::Relaxed) < THREADS {
                     let size = std::fs::metadata(&path).unwrap().len();
@@ -244,8 +242,8 @@ fn owners_keep_their_bytes_across_modes() {
     owners_keep_their_bytes([Mode::Concurrent, Mode::Cached]);
 }
 
-/// Writers of whole blocks below a line, while another thread extends, cuts off and punches above
-/// it.
+/// Threads write whole blocks below a limit, while another thread extends, truncates and punches
+/// above it.
 #[test]
 fn resizing_behind_a_line_leaves_what_is_before_it() {
     const LINE: u64 = 256 << 10;

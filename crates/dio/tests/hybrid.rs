@@ -1,4 +1,4 @@
-//! Requests below a threshold through the page cache, larger ones past it, on one file.
+//! Requests below a threshold go through the page cache and larger ones past it, on one file.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn options(threshold: u64) -> OpenOptions {
     options
 }
 
-/// A plain file, and one over two directories, of `SIZE` bytes, with nothing cached.
+/// A plain file, and one striped over two directories, of `SIZE` bytes, with nothing cached.
 fn files(directory: &Path, threshold: u64) -> [File; 2] {
     let targets = ["a", "b"].map(|name| directory.join(name));
     targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
@@ -53,7 +53,7 @@ fn small_requests_stay_in_the_page_cache_and_are_counted() {
         assert!(small.iter().chain(&large).all(|byte| *byte == 1));
         if file.layout().is_none() && resident_pages(file.descriptor().unwrap()).is_ok() {
             let pages = resident_pages(file.descriptor().unwrap()).unwrap();
-            // The small ones' pages and no others; read-ahead is off.
+            // Only the pages of the small requests; read-ahead is off.
             assert!((1..=5).contains(&pages), "{pages} pages");
         }
     }
@@ -68,8 +68,8 @@ fn a_cached_and_a_direct_write_to_one_page_do_not_lose_each_other() {
         if align > 1024 {
             continue;
         }
-        // To each page at the same time: two threads write some bytes through the page cache, two a
-        // KiB each directly.
+        // On each page at the same time, two threads write some bytes through the page cache, and
+        // two write 1 KiB each directly.
         let pages = SIZE as u64 / 4096;
         std::thread::scope(|scope| {
             for which in 0..4u64 {

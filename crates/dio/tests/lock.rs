@@ -1,5 +1,5 @@
 //! Proves that the lock of a file excludes what it must while many threads use it at random, that
-//! nobody starves or is overtaken, and that a refused attempt leaves nothing behind.
+//! no thread starves or is overtaken, and that a refused attempt leaves nothing behind.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn until_queued(table: &LockTable, waits: u64) {
     }
 }
 
-/// Threads that take a lock each and say so when they have it.
+/// Threads that each take a lock and send their name when they have it.
 struct Line {
     table: Arc<LockTable>,
     queued: u64,
@@ -42,15 +42,15 @@ impl Line {
         Line { table: Arc::clone(table), queued: 0, say, said }
     }
 
-    /// Takes a lock that has to be waited for in a thread of its own; returns when the request is
-    /// queued. The lock is held until the sender that is returned is dropped.
+    /// Takes a lock that must be waited for, in a thread of its own. Returns when the request is
+    /// queued. The lock is held until the returned sender is dropped.
     fn queue(&mut self, name: &'static str, take: Take) -> mpsc::Sender<()> {
         let (hold, held) = mpsc::channel::<()>();
         let (table, say) = (Arc::clone(&self.table), self.say.clone());
         thread::spawn(move || {
             let _guard = take(&table);
             say.send(name).unwrap();
-            // An error is the signal: nobody sends.
+            // An error is the signal; nothing is ever sent.
             let _ = held.recv();
         });
         self.queued += 1;
@@ -58,12 +58,12 @@ impl Line {
         hold
     }
 
-    /// The next one that got its lock.
+    /// The name of the next thread that gets its lock.
     fn next(&self) -> &'static str {
         self.said.recv_timeout(PATIENCE).expect("somebody gets in")
     }
 
-    /// Nobody else gets in, though given the time to.
+    /// Checks that no other thread gets its lock within a short time.
     fn assert_all_wait(&self) {
         let said = self.said.recv_timeout(Duration::from_millis(5));
         assert!(said.is_err(), "overtook: {said:?}");
@@ -76,11 +76,11 @@ fn conflicting_requests_are_served_in_order_and_others_pass() {
     let mut line = Line::new(&t);
     let first = t.shared(0..100, Read);
     let writer = line.queue("writer", |t| t.exclusive(50..60, Write));
-    // A reader that could share with the holder still goes behind the writer that it conflicts with
-    // …
+    // A reader that could share with the holder still waits behind the writer with which it
+    // conflicts …
     let reader = line.queue("reader", |t| t.shared(55..56, Read));
     assert!(t.try_shared(55..56, Read).is_none(), "overtakes the writer");
-    // … and those in nobody's way do not wait at all.
+    // … and requests that conflict with none do not wait at all.
     drop(t.shared(0..50, Read));
     drop(t.exclusive(100..200, Write));
     drop(t.whole_shared(Write));
@@ -99,7 +99,7 @@ fn conflicting_requests_are_served_in_order_and_others_pass() {
     assert_eq!(line.next(), "whole");
     line.assert_all_wait();
     drop(whole);
-    // These two do not conflict: both get in, in either order.
+    // These two do not conflict: both are granted, in either order.
     let mut both = [line.next(), line.next()];
     both.sort_unstable();
     assert_eq!(both, ["late", "through"]);
@@ -108,7 +108,7 @@ fn conflicting_requests_are_served_in_order_and_others_pass() {
 
 #[test]
 fn an_attempt_does_not_overtake_a_waiter_for_the_whole_file() {
-    // Behind a range, behind operations that passed the gate, behind both.
+    // Behind a range, behind operations that hold the file shared, and behind both.
     type TakeSome = fn(&Arc<LockTable>) -> Vec<LockGuard>;
     let holds: [TakeSome; 3] = [
         |t| vec![t.shared(0..10, Read)],
@@ -134,16 +134,16 @@ fn an_attempt_does_not_overtake_a_waiter_for_the_whole_file() {
         assert_eq!(line.next(), "whole");
         assert!(t.try_whole_shared(Read).is_none());
         drop(whole);
-        // The attempts left nothing in the queue: these are granted.
+        // The attempts left nothing in the queue: these requests are granted.
         drop(t.whole_shared(Write));
         drop(t.whole(Resize));
         assert_eq!(t.stats().total().acquisitions, holders + 3);
     }
 }
 
-/// Four threads take and release locks so that somebody nearly always holds one; `take` must be
-/// granted amid them, fifty times. Readers that came later would keep a writer out for ever if they
-/// were let past it.
+/// Four threads take and release locks so that one is held nearly always. `take` must be granted
+/// fifty times in between. Readers that come later would keep a writer out forever if they could
+/// pass it.
 fn amid_a_stream(stream: Take, take: Take) {
     let t = table();
     let stop = AtomicBool::new(false);
@@ -200,14 +200,15 @@ fn concurrent_operations_get_in_amid_resizes() {
 /// Bytes of the file in the model.
 const BYTES: u64 = 24;
 
-/// Who has one byte (or the file) now: `n` together, or one alone (−1).
+/// The current holders of one byte (or of the file): `n` shared holders, or one exclusive holder
+/// (−1).
 #[derive(Default)]
 struct Shadow {
     holders: AtomicI64,
-    /// Incremented by plain load and store by those who are alone: an increment is lost if two
-    /// were.
+    /// Incremented by a plain load and store by exclusive holders: an increment is lost if there
+    /// are two.
     changes: AtomicU64,
-    /// The same, counted atomically.
+    /// The same number, counted atomically.
     expected: AtomicU64,
 }
 
@@ -238,14 +239,14 @@ impl Shadow {
     }
 }
 
-/// The model of the file: its two layers.
+/// The model of the file, with its two layers.
 struct Model {
     policy: LockPolicy,
     file: Shadow,
     bytes: Vec<Shadow>,
 }
 
-/// SplitMix64.
+/// The random number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -257,13 +258,13 @@ impl Random {
         (z ^ (z >> 31)) % limit
     }
 
-    /// A range of up to eight bytes, at times empty.
+    /// A range of up to eight bytes, sometimes empty.
     fn range(&mut self) -> Range<u64> {
         let start = self.below(BYTES);
         start..start + self.below((BYTES - start).min(8) + 1)
     }
 
-    /// Stays inside for a moment: nothing, a spin, a turn for others.
+    /// Stays inside for a moment: nothing, a spin, or a yield to other threads.
     fn dwell(&mut self) {
         match self.below(8) {
             0 => thread::yield_now(),
@@ -273,7 +274,7 @@ impl Random {
     }
 }
 
-/// Has the bytes alone for a moment.
+/// Holds the bytes exclusively for a moment.
 fn alone(bytes: &[Shadow], random: &mut Random) {
     let seen: Vec<u64> = bytes.iter().map(Shadow::enter_alone).collect();
     random.dwell();
@@ -291,8 +292,8 @@ fn shared(bytes: &[Shadow], random: &mut Random) {
     }
 }
 
-/// One random operation, checked against the model while it holds its lock; false if an attempt was
-/// refused.
+/// Runs one random operation, and checks it against the model while it holds its lock. Returns
+/// `false` if an attempt was refused.
 fn operate(table: &Arc<LockTable>, model: &Model, random: &mut Random, whole_in: u64) -> bool {
     let attempt = random.below(4) == 0;
     let range = random.range();

@@ -1,5 +1,5 @@
-//! Opening files as an ordinary user: what a file's permissions forbid later was granted when it
-//! was opened.
+//! Opening files as an ordinary user: rights that were granted at the open remain, whatever the
+//! file's permissions become.
 
 mod common;
 
@@ -14,15 +14,15 @@ use rustix::io::Errno;
 const NOBODY: u32 = 65_534;
 const VARIABLE: &str = "DIO_TEST_AS_NOBODY";
 
-/// Runs one test of this program again as a user without privileges, when the user here has them;
-/// true when that was done.
+/// Runs one test of this program again as an unprivileged user, if this user is root. Returns
+/// whether it did.
 fn as_ordinary_user(test: &str) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
     let place = file_systems()[0].dir();
     std::os::unix::fs::chown(place.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    // The program itself may lie where that user cannot go.
+    // The other user may not be able to enter the directory of the program.
     let program = place.path().join("test");
     common::copy_of_this_program(&program);
     let mut command = Command::new(program);
@@ -33,8 +33,7 @@ fn as_ordinary_user(test: &str) -> bool {
     true
 }
 
-/// A file that is created read-only, as a copy of a read-only file is, is written directly all the
-/// same.
+/// A file that is created read-only, as a copy of a read-only file is, is still written directly.
 #[test]
 fn a_file_created_read_only_is_direct() {
     if as_ordinary_user("a_file_created_read_only_is_direct") {
@@ -53,7 +52,7 @@ fn a_file_created_read_only_is_direct() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o400);
 }
 
-/// Permissions that are taken away while a file is open do not concern who has it open.
+/// Permissions that are removed while a file is open do not affect the handles that are open.
 #[test]
 fn a_file_made_read_only_while_open_is_still_written() {
     if as_ordinary_user("a_file_made_read_only_while_open_is_still_written") {
@@ -70,14 +69,15 @@ fn a_file_made_read_only_while_open_is_still_written() {
     assert_eq!(std::fs::read(&path).unwrap()[6000..], [7; 5000]);
 }
 
-/// Running out of descriptors is an error with its cure, not a reason to be uncached.
+/// Running out of descriptors is an error with its cure, not a reason to fall back to the page
+/// cache.
 #[test]
 fn too_many_open_files_is_an_error_at_once() {
     let dir = file_systems()[0].dir();
     let mut files = Vec::new();
     let (soft, hard) = (64, rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum);
     if std::env::var_os(VARIABLE).is_none() {
-        // The limit is the process's: it gets one of its own.
+        // The limit applies to a whole process, so this test gets one of its own.
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "too_many_open_files_is_an_error_at_once"]).env(VARIABLE, "1");
         let output = dio_test::run(&mut command);
@@ -102,7 +102,7 @@ fn too_many_open_files_is_an_error_at_once() {
     assert_eq!(error.errno(), Errno::MFILE);
     assert!(error.cure().is_some_and(|cure| cure.contains("ulimit")), "{error}");
     drop(files);
-    // Files that exist are opened in another way.
+    // Existing files are opened in another way.
     let mut files = Vec::new();
     std::fs::write(dir.path().join("old"), [1; 5000]).unwrap();
     let error = loop {

@@ -1,6 +1,6 @@
-//! The pipeline against the plain loop: random delays, errors and panics at random places, any
-//! number of threads. The sink must see the same items and the same failure come out, and the bound
-//! on the items must hold.
+//! The pipeline against a plain loop: random delays, errors and panics at random items, and any
+//! number of threads. The sink must get the same items, the same failure must be returned, and the
+//! bound on the items must hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use dio::pipeline::Pipeline;
 use dio_test::{Rng, Seed};
 use parking_lot::Mutex;
 
-/// Items that exist now, and the most that ever did.
+/// Number of items that exist now, and the highest number so far.
 #[derive(Default)]
 struct Census {
     living: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// An item that is counted while it lives.
+/// An item that is counted as long as it exists.
 struct Item<'a> {
     number: usize,
     census: &'a Census,
@@ -39,14 +39,14 @@ impl Drop for Item<'_> {
     }
 }
 
-/// What goes wrong in one stage at one item.
+/// A failure of one stage at one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Error,
     Panic,
 }
 
-/// Where and how something goes wrong: an item and a stage, or a consumer.
+/// The location of a failure: an item, and a stage or a consumer.
 type Place = (usize, usize);
 
 #[derive(Debug)]
@@ -67,7 +67,8 @@ const SINK: usize = 2;
 impl Case {
     fn random(rng: &mut Rng, stages: usize) -> Case {
         let items = rng.range_usize(0..50);
-        // Faults close to each other, so that the first in order is often not the first in time.
+        // Faults are close to each other, so that the first in order is often not the first in
+        // time.
         let near = rng.range_usize(0..items.max(1));
         let faults = (0..rng.range_usize(0..4)).map(|_| {
             let item = near + rng.range_usize(0..6);
@@ -90,7 +91,7 @@ impl Case {
         }
     }
 
-    /// One stage's part in one item.
+    /// Runs one stage on one item.
     fn act(&self, item: usize, stage: usize) -> Result<(), Place> {
         let mut rng = Rng::new(self.seed ^ (item * 8 + stage) as u64);
         match rng.range(0..self.delays[stage.min(2)] + 1) {
@@ -100,7 +101,7 @@ impl Case {
         }
         match self.faults.iter().find(|(place, _)| *place == (item, stage)) {
             Some((place, Fault::Error)) => Err(*place),
-            // As `panic!`, but silent.
+            // As `panic!`, but without a message.
             Some((place, Fault::Panic)) => resume_unwind(Box::new(*place)),
             None => Ok(()),
         }
@@ -118,7 +119,7 @@ impl Case {
     }
 }
 
-/// How a run ended, panics told from errors.
+/// The end of a run; a panic is distinguished from an error.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     All,
@@ -134,7 +135,7 @@ fn end(run: impl FnOnce() -> Result<(), Place>) -> End {
     }
 }
 
-/// A hang becomes a failure.
+/// Turns a hang into a failure.
 fn in_time<R: Send + 'static>(what: String, run: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
     let runner = thread::spawn(move || sender.send(run()));
@@ -193,7 +194,8 @@ fn a_pipeline_does_what_the_plain_loop_does() {
     assert!(ends.iter().all(|count| *count > 20), "all, errors, panics: {ends:?}");
 }
 
-/// Consumers count what they see; the failing one does not count the item at which it fails.
+/// Consumers count the items they get. A failing consumer does not count the item at which it
+/// fails.
 fn broadcast_loop(case: &Case, seen: &mut [usize]) -> Result<(), Place> {
     let (census, mut next) = (Census::default(), 0);
     while let Some(item) = case.read(&mut next, &census)? {
@@ -233,8 +235,8 @@ fn a_broadcast_does_what_the_plain_loop_does() {
             let wanted = end(|| broadcast_loop(&case, &mut expected));
             let found = end(|| broadcast(&case, &mut seen, &census));
             assert_eq!(found, wanted, "{case:?}");
-            // The one that failed is where the loop would be; at an error of the source, and at the
-            // end, all are.
+            // The consumer that failed has got as many items as in the loop. At an error of the
+            // source, and at the end, all consumers have.
             let exact = |which| match found {
                 End::All => true,
                 End::Error((_, stage)) | End::Panic((_, stage)) => stage == SOURCE || stage == which + 1,

@@ -1,5 +1,5 @@
-//! Inputs and outputs over what a shell hands to a program: files at a position, appended files,
-//! pipes, files of the kernel.
+//! Inputs and outputs over descriptors as a shell passes them to a program: files at a position,
+//! files in append mode, pipes, files of the kernel.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -78,7 +78,7 @@ fn what_others_append_meanwhile_is_not_overwritten() {
         let mut output = Output::adopt(append().into(), "log", &SMALL).unwrap();
         for round in 0..40 {
             output.write_all(&[b'a'; 50_000]).unwrap();
-            // In every other round the end is left where a block ends.
+            // In every other round, the end of the file is at the end of a block.
             let size = fs::metadata(&path).unwrap().len() as usize;
             let piece = if round % 2 == 0 { 777 } else { 4096 - size % 4096 };
             other.write_all(&vec![b'b'; piece]).unwrap();
@@ -243,7 +243,7 @@ fn options_without_sense_are_survived() {
     for block in [0, 1, 4097, usize::MAX] {
         for depth in [0, 1, usize::MAX] {
             let how = StreamOptions { block, depth, ..SMALL };
-            // Memory for it all may not be had.
+            // Memory for all of it may not be available.
             let had = block != usize::MAX && depth != usize::MAX;
             match Input::open(&path, &how) {
                 Ok(input) => assert!(read_all(input) == bytes(50_000), "{how:?}"),
@@ -269,8 +269,8 @@ fn options_without_sense_are_survived() {
     }
 }
 
-/// Asking a device for its size moves the position of the descriptor, which here is the only one to
-/// be had.
+/// A query of a device's size moves the position of the descriptor, which is the only one available
+/// here.
 #[test]
 fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     if !rustix::process::geteuid().is_root() {
@@ -290,7 +290,7 @@ fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     shared.seek(SeekFrom::Start(4096)).unwrap();
     let given = OwnedFd::from(shared.try_clone().unwrap());
     let written = std::thread::spawn(move || {
-        // Of this thread alone.
+        // This changes the user of this thread only.
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
         let mut output = Output::adopt(given, "-", &SMALL)?;
         output.write_all(&bytes(100_000))?;
@@ -307,8 +307,8 @@ fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     assert!(held == bytes(100_000));
 }
 
-/// As with `command > log 2>&1`: what is written behind the producer's back must not end up where a
-/// message is, nor the other way round.
+/// As with `command > log 2>&1`: data that is held back must not be written over a message, nor the
+/// other way round.
 #[test]
 fn messages_in_between_are_where_they_were_written() {
     if std::env::var_os("MESSAGES_IN_BETWEEN").is_some() {
@@ -339,7 +339,7 @@ fn messages_in_between_are_where_they_were_written() {
     }
 }
 
-/// Who goes on writing by a position behind what is there would leave a hole.
+/// A caller that continues to write at a position behind the end would leave a hole.
 #[test]
 fn after_a_failure_the_position_is_not_behind_the_end_of_the_file() {
     if std::env::var_os("FAILING_WRITE").is_some() {

@@ -1,4 +1,4 @@
-//! Plain descriptors as they come: real pipes, sockets and terminals, blocking and not.
+//! Plain descriptors of all kinds: real pipes, sockets and terminals, blocking and non-blocking.
 
 use std::fs::File;
 use std::io::{IoSliceMut, Read, Seek, Write};
@@ -21,14 +21,14 @@ fn make_non_blocking(fd: impl AsFd) {
     fcntl_setfl(&fd, flags | OFlags::NONBLOCK).unwrap();
 }
 
-/// The two ends of something that passes bytes in one direction: reader, writer.
+/// Channels that pass bytes in one direction: name, reader, writer.
 fn channels() -> Vec<(&'static str, OwnedFd, OwnedFd)> {
     let (reader, writer) = new_pipe().unwrap();
     let (one, other) = UnixStream::pair().unwrap();
     vec![("pipe", reader, writer), ("socket", one.into(), other.into())]
 }
 
-/// Master and slave.
+/// The master and the slave of a terminal.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags).unwrap();
@@ -38,8 +38,8 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (master, slave)
 }
 
-/// Reads to the end in pieces of any size, sometimes late, so that the writer finds the channel
-/// full.
+/// Reads to the end in pieces of any size, sometimes after a delay, so that the writer finds the
+/// channel full.
 fn read_slowly(fd: &OwnedFd, rng: &mut Rng, end: usize) -> Vec<u8> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 100_000]);
     while all.len() < end {
@@ -55,8 +55,8 @@ fn read_slowly(fd: &OwnedFd, rng: &mut Rng, end: usize) -> Vec<u8> {
     all
 }
 
-/// Held by tests that care how large pipes may be: one of them uses up what an ordinary user may
-/// have.
+/// Held by tests that depend on how large pipes may be: one of them uses up the allowance of an
+/// ordinary user.
 static ALLOWANCE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -66,7 +66,7 @@ fn pipes_grow_to_what_is_wanted_and_never_shrink() {
     assert_eq!(pipe::capacity(&reader), Some(64 << 10));
     assert_eq!(pipe::enlarge(&reader, 256 << 10), Some(256 << 10));
     assert_eq!(pipe::enlarge(&writer, 4096), Some(256 << 10));
-    // All of it goes in without anybody reading.
+    // All of it fits without a read.
     pipe::write_all(&writer, &vec![1; 256 << 10]).unwrap();
     assert!(!pipe::wait_writable(&writer, Some(Duration::ZERO)).unwrap());
     let largest: usize = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap();
@@ -81,8 +81,7 @@ fn only_pipes_have_a_capacity() {
     assert_eq!((pipe::capacity(&socket), pipe::enlarge(&socket, MIB)), (None, None));
 }
 
-/// The capabilities that exempt from the limit are a matter of the thread, so a thread gives them
-/// up.
+/// The capabilities that exempt from the limit belong to a thread, so a new thread drops them.
 #[test]
 fn a_user_with_many_pipes_gets_less_without_an_error() {
     let _allowance = ALLOWANCE.lock();
@@ -193,7 +192,7 @@ fn a_slow_terminal_is_waited_for() {
     let (master, slave) = terminal();
     make_non_blocking(&slave);
     let seed = Seed::new();
-    // Letters: a terminal has its own idea of control characters.
+    // Letters only, because a terminal interprets control characters.
     let text: Vec<u8> = seed.stream(0).bytes(200_000).iter().map(|byte| b'a' + byte % 26).collect();
     let shown = thread::scope(|scope| {
         scope.spawn(|| pipe::write_all(&slave, &text).unwrap());
@@ -202,8 +201,8 @@ fn a_slow_terminal_is_waited_for() {
     assert!(shown == text);
 }
 
-/// Moves `bytes` from a file, pipe or socket to another, with somebody at each end; returns what
-/// arrived.
+/// Moves `bytes` from one file, pipe or socket to another, with threads at both ends. Returns the
+/// bytes that arrived.
 fn spliced(
     from: &OwnedFd,
     to: OwnedFd,
@@ -255,7 +254,7 @@ fn splicing_to_and_from_files_uses_their_positions_and_falls_back() {
         let written = std::fs::read(&path).unwrap();
         assert!(written[..4] == *b"head" && written[4..] == bytes, "append {append}");
     }
-    // Neither is a pipe.
+    // Neither descriptor is a pipe.
     let mut from = File::open(&path).unwrap();
     from.seek(std::io::SeekFrom::Start(4)).unwrap();
     let copy = directory.path().join("copy");
@@ -263,7 +262,7 @@ fn splicing_to_and_from_files_uses_their_positions_and_falls_back() {
     assert_eq!(pipe::splice_all(&from, &to, 1000).unwrap(), 1000);
     assert_eq!(pipe::splice_all(&from, &to, u64::MAX).unwrap(), bytes.len() as u64 - 1000);
     assert!(std::fs::read(&copy).unwrap() == bytes);
-    // A file into a pipe.
+    // From a file to a pipe.
     let mut from = File::open(&path).unwrap();
     from.read_exact(&mut [0; 4]).unwrap();
     let (reader, writer) = new_pipe().unwrap();

@@ -1,5 +1,4 @@
-//! Streams of files against plain memory: every mix of reading, seeking and taking chunks, on disks
-//! that fail.
+//! Streams of files against plain memory: every mix of reads, seeks and chunks, on disks that fail.
 
 mod common;
 
@@ -14,9 +13,9 @@ use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
 use rustix::io::Errno;
 
-/// A file, a reader of it, and what it holds.
+/// A file, a reader of it, and its expected contents.
 struct World {
-    /// The file, where it is simulated.
+    /// The file, if it is simulated.
     medium: Option<SimMedium>,
     reader: Reader,
     model: Vec<u8>,
@@ -57,14 +56,14 @@ fn any_limits(rng: &mut Rng) -> ReadAhead {
 }
 
 impl World {
-    /// Bytes of a position of the model.
+    /// Expected bytes at a position.
     fn expected(&self, at: u64, len: usize) -> &[u8] {
         let start = (at as usize).min(self.model.len());
         &self.model[start..(start + len).min(self.model.len())]
     }
 
-    /// One random step; chunks that are kept come and go. An error is returned, and nothing may
-    /// have moved.
+    /// Runs one random step. Chunks that are kept are added and dropped. If an error is returned,
+    /// the position must not have moved.
     fn step(&mut self, rng: &mut Rng, kept: &mut Vec<(u64, Chunk)>, lent: usize) -> std::io::Result<()> {
         let at = self.reader.position();
         match rng.range(0..10) {
@@ -102,7 +101,7 @@ impl World {
             5 => drop(self.reader.seek(SeekFrom::Start(at + 24 * 1024))?),
             _ => {
                 let len = *rng.pick(&[1, 100, 4096, 4096, 10_000, 70_000, 400_000]);
-                // Aligned memory may be read into.
+                // Aligned memory can be read into directly.
                 let mut arena = Arena::new(len);
                 let buffer = arena.slice(*rng.pick(&[0, 0, 512, 3]), len);
                 let count = self.reader.read(buffer)?;
@@ -159,7 +158,8 @@ fn any_mix_reads_what_is_there_on_every_engine() {
     }
 }
 
-/// What is transient must not show; what is not comes out where it is, and later reads go on.
+/// Transient faults must have no effect. Other faults are reported at their offset, and later reads
+/// continue.
 #[test]
 fn trouble_shows_where_it_is_or_not_at_all() {
     let seed = Seed::new();
@@ -181,7 +181,7 @@ fn trouble_shows_where_it_is_or_not_at_all() {
                 errors += 1;
             }
         }
-        // Of a disk that works again, everything can be read.
+        // When the disk works again, everything can be read.
         world.disk().set_faults(Faults::none());
         world.reader.seek(SeekFrom::Start(0)).unwrap();
         let mut all = Vec::new();
@@ -190,8 +190,8 @@ fn trouble_shows_where_it_is_or_not_at_all() {
     }
 }
 
-/// A place that cannot be read: everything before it is, then comes the error, with the place,
-/// again and again.
+/// A range that cannot be read: everything before it is returned, then an error with the offset,
+/// repeatedly.
 #[test]
 fn a_bad_place_is_reported_there() {
     for align in [512u64, 4096] {
@@ -226,7 +226,7 @@ fn a_bad_place_is_reported_there() {
         let mut after = Vec::new();
         reader.read_to_end(&mut after).unwrap();
         assert!(after == contents[bad.end as usize..]);
-        // A request over the place gives what is before it.
+        // A request that reaches into the range returns the bytes before it.
         reader.forget();
         reader.seek(SeekFrom::Start(bad.start - 10)).unwrap();
         assert_eq!(reader.read(&mut [0; 100]).unwrap(), 10);
@@ -246,7 +246,7 @@ fn a_file_that_is_cut_off_ends_and_one_that_grows_goes_on() {
         let cut = rng.range(found.len() as u64..500_000);
         world.reader.file().set_size(cut).unwrap();
         world.reader.read_to_end(&mut found).unwrap();
-        // What was read before the cut may come out still.
+        // Bytes that were read before the truncation may still be returned.
         assert!(found.len() as u64 >= cut && found.len() <= 500_000, "{} of {cut}", found.len());
         assert!(found[..cut as usize] == world.model[..cut as usize]);
         let more = vec![9; 30_000];
@@ -257,7 +257,7 @@ fn a_file_that_is_cut_off_ends_and_one_that_grows_goes_on() {
         let mut grown = Vec::new();
         world.reader.read_to_end(&mut grown).unwrap();
         assert!(grown == more, "{} bytes of what was added", grown.len());
-        // Without a seek too.
+        // The same without a seek.
         world.reader.file().write_at(&[8; 700], size + 30_000).unwrap();
         world.reader.read_to_end(&mut grown).unwrap();
         assert!(grown.len() == 30_700 && grown[30_000..] == [8; 700]);
@@ -266,7 +266,7 @@ fn a_file_that_is_cut_off_ends_and_one_that_grows_goes_on() {
 
 const MIB: usize = 1 << 20;
 
-/// Reads of the file so far: offset and length.
+/// Offset and length of all reads of the file so far.
 fn requests(world: &World) -> Vec<(u64, u64)> {
     let trace = world.disk().trace();
     let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(OpKind::Read));
@@ -291,15 +291,15 @@ fn random_reads_ask_for_what_is_wanted() {
     assert!(stats.unused + stats.ahead <= useful / 50 + (64 << 10), "{stats:?}");
     let long = requests(&world).into_iter().filter(|(_, len)| *len > 8192).count();
     assert!(long <= 20, "{long} requests of more than was wanted");
-    // It does not wait for what a stream before had in flight.
+    // The reader does not wait for requests that an earlier stream had in flight.
     world.reader.seek(SeekFrom::Start(0)).unwrap();
     let mut stream = vec![0; 8 * MIB];
     world.reader.read_exact(&mut stream).unwrap();
     assert_eq!(world.reader.pattern(), AccessPattern::Forward);
 }
 
-/// The order of 4 KiB reads of a file of `len` bytes, all of which come out right, with the share
-/// that was waited for without having been asked for before.
+/// Reads 4 KiB at each of these offsets and checks the bytes. Returns the share of the reads that
+/// had to wait for data which was not requested before.
 fn misses(world: &mut World, places: impl Iterator<Item = u64>) -> f64 {
     let (mut buffer, mut count) = ([0; 4096], 0);
     let before = world.reader.stats().misses;
@@ -337,8 +337,8 @@ fn backward_strided_and_many_streams_are_read_ahead() {
 fn memory_is_what_was_promised_and_nothing_before_it_is_needed() {
     let limits = ReadAhead { min: 16 << 10, max: 256 << 10, request: 64 << 10, lent: 1 };
     let world = world(1, 512, MIB, limits);
-    // 32 small ones and 4 large ones, one of each with the consumer, one lent, and one small one to
-    // spare.
+    // 32 small blocks and 4 large ones; of each size one more for the consumer and one lent; and
+    // one spare small block.
     assert_eq!(world.reader.buffer_bytes(), (32 + 2 + 1) * (16 << 10) + (4 + 1 + 1) * (64 << 10));
     assert_eq!(requests(&world).len(), 0);
 }
@@ -350,7 +350,7 @@ fn limits_without_sense_are_survived() {
         let mut world = world(1, 512, 700_000, limits);
         assert!(world.reader.buffer_bytes() > 0);
         let mut all = Vec::new();
-        // Memory for it all may not be had.
+        // Memory for all of it may not be available.
         if world.reader.read_to_end(&mut all).is_ok() {
             assert!(all == world.model, "{number}");
         } else {
@@ -382,7 +382,7 @@ fn a_small_file_costs_no_engine() {
     }
 }
 
-/// Chunks that other threads hold are waited for, not taken from them.
+/// Chunks that other threads hold are waited for, and are not reused while they are held.
 #[test]
 fn chunks_may_be_held_by_other_threads() {
     let mut world = world(5, 512, 4 * MIB, ReadAhead { min: 4096, max: 32 << 10, request: 16 << 10, lent: 1 });

@@ -1,5 +1,5 @@
 //! The writer against a plain vector, on a real file: any mix of writes, seeks, chunks and flushes
-//! gives the same bytes.
+//! leads to the same bytes.
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The writer on simulated disks that fail: what is transient does not show, what is not comes out
-//! once and for all, and a file that was being extended never holds a gap.
+//! The writer on simulated disks that fail: transient faults have no effect, other faults are
+//! reported and latched, and a file that was being extended never has a gap.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn writer(seed: u64, align: (usize, usize), mode: Mode, faults: Faults) -> (SimM
     writer_over(&[0xEE; 5000], seed, align, mode, faults)
 }
 
-/// A writer of a file that holds something.
+/// A writer of a file with existing contents.
 fn writer_over(
     old: &[u8],
     seed: u64,
@@ -31,7 +31,7 @@ fn writer_over(
     let model = SimDiskModel {
         mem_align: memory,
         offset_align: align,
-        // One at a time, so that those that wait are taken in any order.
+        // One request at a time, so that waiting requests are served in any order.
         channels: 1,
         reorder: true,
         scribble: true,
@@ -51,7 +51,7 @@ fn writer_over(
     (medium, writer)
 }
 
-/// What transient faults there are.
+/// All transient faults, at random.
 fn transient() -> Faults {
     [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted]
         .into_iter()
@@ -68,7 +68,7 @@ fn memory_may_have_to_be_aligned_more_than_the_file() {
     compare_with_memory(&[(4096, 512)], &Faults::none());
 }
 
-/// Any mix of calls, on disks that want these alignments of memory and of the file.
+/// Compares any mix of calls on disks that require these alignments of memory and of the file.
 fn compare_with_memory(alignments: &[(usize, usize)], faults: &Faults) {
     let seed = Seed::new();
     for round in 0..200 {
@@ -88,7 +88,7 @@ fn compare_with_memory(alignments: &[(usize, usize)], faults: &Faults) {
                     let mut bytes = vec![0; random.range_usize(0..20_000)];
                     fill(&mut bytes, step, writer.position());
                     writer.write_all(&bytes).unwrap();
-                    // A cursor behind the end grows by writing nothing, a file does not (write(2)).
+                    // Writing nothing extends a cursor behind its end, but not a file (write(2)).
                     if !bytes.is_empty() {
                         model.write_all(&bytes).unwrap();
                     }
@@ -108,7 +108,7 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
     for round in 0..200 {
         let mut random = seed.stream(round);
         let fault = *random.pick(&[Fault::Io, Fault::NoSpace, Fault::Torn]);
-        // Not the first: asking the size is how a writer begins.
+        // Not the first operation, because a writer begins with a query of the size.
         let number = random.range(1..40);
         let (medium, mut writer) =
             writer(seed.value() ^ round, (512, 512), Mode::Direct, Faults::none().from(number, fault));
@@ -127,8 +127,8 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
                     assert_eq!(again.to_string(), first.to_string());
                 }
                 let written = &live[5000..];
-                // The last request may have arrived in part; everything before its end is what was
-                // written, in order.
+                // The last request may have been written in part. Everything before its end is
+                // correct and in order.
                 let torn = if fault == Fault::Torn { 2 * BLOCK } else { 0 };
                 let sure = written.len().saturating_sub(torn);
                 assert!(written[..sure] == bytes[..sure], "round {round}, {fault:?} from {number}: {seed:?}");
@@ -153,7 +153,7 @@ fn a_sync_after_the_end_makes_everything_durable() {
     }
 }
 
-/// Blocks inside a file are under way together, and the last of them may fail first.
+/// Blocks inside a file are in flight together, and the last of them may fail first.
 #[test]
 fn what_is_before_a_failure_is_in_the_file() {
     let seed = Seed::new();

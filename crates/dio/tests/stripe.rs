@@ -1,6 +1,5 @@
-//! Striped files on real file systems: making and removing them, what happens when somebody tampers
-//! with them, sizes that do not fit into 32 bits, holes, several writers, and every layer above
-//! that is to know nothing of stripes.
+//! Striped files on real file systems: creation and removal, tampering, sizes that do not fit into
+//! 32 bits, holes, several writers, and every layer above, which need not know about stripes.
 
 mod common;
 
@@ -23,7 +22,7 @@ use dio_test::{TestFs, file_systems, resident_pages};
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-/// A place for a striped file over three directories.
+/// A directory for a striped file over three target directories.
 struct Place {
     _scratch: Box<dyn std::any::Any>,
     dir: PathBuf,
@@ -50,7 +49,7 @@ impl Place {
         }
     }
 
-    /// An empty striped file.
+    /// Makes an empty striped file.
     fn striped(&self, name: &str, stripe: u64) -> PathBuf {
         let path = self.path(name);
         create(&path, &self.plan(stripe)).unwrap();
@@ -104,7 +103,7 @@ fn a_file_is_made_and_removed_with_all_of_its_objects() {
         let error = create(&path, &place.plan(4096)).unwrap_err();
         assert_eq!(error.errno(), Errno::EXIST, "{error}");
         assert_eq!(remove(place.path("plain")).unwrap_err().errno(), Errno::INVAL);
-        // A second name keeps the bytes.
+        // The bytes stay as long as there is a second name.
         fs::hard_link(&path, place.path("link")).unwrap();
         remove(&path).unwrap();
         assert_eq!(place.objects().len(), 3);
@@ -146,8 +145,8 @@ fn what_cannot_be_made_leaves_nothing_behind() {
     assert_eq!(names.len(), 4, "three targets and a plain file: {names:?}");
 }
 
-/// An object that is missing, swapped, another file's, damaged or something else altogether is an
-/// error with its name; what `inspect` says of it agrees.
+/// If an object is missing, swapped, belongs to another file, is damaged or is something else, the
+/// error names it. The report of `inspect` agrees.
 #[test]
 fn tampered_objects_are_errors_that_name_them() {
     let place = first_place();
@@ -227,7 +226,8 @@ fn a_damaged_descriptor_is_an_error_and_a_plain_file_of_its_length_is_none() {
     assert_eq!(fs::read(&plain).unwrap()[..4096], [7; 4096]);
 }
 
-/// What a crash left behind the end is not seen, and is cut off by the first writer that is alone.
+/// Bytes that a crash left behind the end are not visible, and the first writer without other
+/// writers truncates them.
 #[test]
 fn what_lies_behind_the_end_is_cut_off_when_nobody_else_writes() {
     let place = first_place();
@@ -240,7 +240,7 @@ fn what_lies_behind_the_end_is_cut_off_when_nobody_else_writes() {
         object.write_all_at(by, object.metadata().unwrap().len()).unwrap();
     };
     let writer = read_write(Mode::Direct).open(&path).unwrap();
-    // Only who has begun to write leaves such bytes; of a file that is closed, they are damage.
+    // Such bytes exist only after a write; behind the end of a closed file they are damage.
     writer.write_at(&data[..1], 0).unwrap();
     grow(&[9; 5000]);
     assert!(inspect(&path).unwrap().unwrap().has_surplus());
@@ -251,7 +251,7 @@ fn what_lies_behind_the_end_is_cut_off_when_nobody_else_writes() {
         let count = options.read(true).mode(mode).open(&path).unwrap().read_at(&mut buffer, 0).unwrap();
         assert!(count == data.len() && !buffer[count..].contains(&9), "{mode:?}: bytes from behind the end");
     }
-    // While somebody writes, it may be his.
+    // While another writer has the file open, the bytes may belong to it.
     drop(read_write(Mode::Direct).open(&path).unwrap());
     assert!(inspect(&path).unwrap().unwrap().has_surplus());
     drop(writer);
@@ -289,8 +289,8 @@ fn offsets_beyond_32_bits_and_sizes_of_16_tib() {
     }
 }
 
-/// Several writers, each with stripes of its own, in one process and through handles of their own,
-/// all of them beyond what is the end at that time.
+/// Several writers in one process, each with its own handle and its own stripes, all of them beyond
+/// the current end.
 #[test]
 fn writers_of_disjoint_stripes_do_not_disturb_each_other() {
     let place = first_place();
@@ -316,7 +316,7 @@ fn writers_of_disjoint_stripes_do_not_disturb_each_other() {
     }
 }
 
-/// Copies, streams, queues and pipes of bytes, to a striped file and back.
+/// Copies, streams, queues and byte pipes, to a striped file and back.
 #[test]
 fn every_layer_takes_a_striped_file_for_a_file() {
     let place = first_place();
@@ -389,8 +389,8 @@ fn streams_of_programs_read_write_and_append() {
     }
 }
 
-/// More blocks are written behind to a striped file than a source lends chunks: they come through
-/// whole, and neither waits for the other.
+/// More blocks of a striped file are written behind than the source lends chunks: all data arrives,
+/// and source and target never wait for each other.
 #[test]
 fn chunks_of_a_source_come_through_to_many_targets() {
     let place = first_place();
@@ -399,7 +399,7 @@ fn chunks_of_a_source_come_through_to_many_targets() {
     let how = StreamOptions { block: 64 << 10, depth: 2, ..StreamOptions::default() };
     let path = place.path("file");
     create(&path, &StripePlan { count: Some(8), ..place.plan(64 << 10) }).unwrap();
-    // The file grows by the first, and is there for the second.
+    // The first pass extends the file; the second one overwrites it.
     for _ in 0..2 {
         let mut input = Input::open(place.path("plain"), &how).unwrap();
         let given = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -412,10 +412,10 @@ fn chunks_of_a_source_come_through_to_many_targets() {
     }
 }
 
-/// Direct and uncached I/O leave no page of any object behind.
+/// Direct and uncached I/O leave no page of any object in the cache.
 #[test]
 fn no_page_of_an_object_stays() {
-    // Where the page cache is the storage, pages stay.
+    // If the page cache is the storage, pages stay.
     for fs in file_systems().iter().filter(|fs| fs.name != "tmpfs") {
         let place = Place::on(fs);
         for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached] {
@@ -428,15 +428,15 @@ fn no_page_of_an_object_stays() {
             file.settle().unwrap();
             for object in object_paths(&path) {
                 let resident = resident_pages(&object);
-                // The header was made through the cache.
+                // The header was written through the cache.
                 assert!(resident <= 1, "{}: {resident} pages of {}, {mode:?}", fs.name, object.display());
             }
         }
     }
 }
 
-/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel takes away only after
-/// 45 seconds.
+/// The owner of a file may hold a lease on it (`fcntl(2)`), which the kernel breaks only after 45
+/// seconds.
 #[test]
 fn a_lease_keeps_those_waiting_who_open_the_file_and_not_those_who_look_at_it() {
     let place = first_place();

@@ -1,5 +1,5 @@
-//! How much of a striped file is under way at once, on simulated disks: something for every target,
-//! and a slow one stops the others only when the window is full.
+//! How many requests of a striped file are in flight at once, on simulated disks: every target has
+//! work, and a slow one stops the others only when the window is full.
 
 mod common;
 
@@ -15,13 +15,13 @@ use dio::stream::{ReadAhead, Reader, WriteBehind, Writer};
 use dio::transfer::{Copier, Job, NoWatch, blocks_for};
 use dio::{File, Limits, Mode, OpenOptions};
 
-/// Stripes of the files that are moved as a whole; one is a request.
+/// Stripe size of the files that are moved as a whole. One stripe is one request.
 const PIECE: usize = 64 << 10;
 
-/// What is under way of them at most where a file is not striped, in stripes.
+/// Largest number of stripes in flight for a file that is not striped.
 const PLAIN: usize = 8;
 
-/// Disks that serve one request at a time, in a millisecond, one of them perhaps in more.
+/// Disks that serve one request at a time, in a millisecond; optionally one of them takes longer.
 fn of_slow_disks(objects: usize, slow: Option<(usize, Duration)>) -> Rig {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
     let mut rig = Rig::with(objects, PIECE as u64, &model, 1, Limits::default());
@@ -32,7 +32,7 @@ fn of_slow_disks(objects: usize, slow: Option<(usize, Duration)>) -> Rig {
     rig
 }
 
-/// A plain file on a disk that is never waited for.
+/// A plain file on a disk so fast that it never causes waits.
 fn plain(rig: &Rig, contents: &[u8]) -> File {
     let model = SimDiskModel { service: Duration::from_micros(1), channels: 64, ..SimDiskModel::default() };
     let medium =
@@ -42,7 +42,7 @@ fn plain(rig: &Rig, contents: &[u8]) -> File {
     options.open_medium("plain", Arc::new(medium.file(contents)), sim_geometry(512)).unwrap()
 }
 
-/// Moves a file as a whole, which bytes are given; the bytes of memory for it.
+/// Moves a whole file with the given bytes. Returns the bytes of memory used.
 type Way = fn(&Rig, &Arc<File>, &[u8]) -> usize;
 
 fn copier(rig: &Rig, source: &File, target: &File, bytes: &[u8]) -> usize {
@@ -62,7 +62,7 @@ fn write(file: &Arc<File>, bytes: &[u8]) -> usize {
     writer.buffer_bytes()
 }
 
-/// Ways to write the inside of a file.
+/// Methods to write inside a file.
 const INSIDE: [(&str, Way); 2] = [
     ("a writer", |_, file, bytes| {
         file.allocate(0..bytes.len() as u64, true).unwrap();
@@ -74,7 +74,7 @@ const INSIDE: [(&str, Way); 2] = [
     }),
 ];
 
-/// Ways to read what is there.
+/// Methods to read what is there.
 const READING: [(&str, Way); 2] = [
     ("a reader", |_, file, bytes| {
         let ahead = ReadAhead { request: PIECE, min: PIECE, ..ReadAhead::for_file(file) };
@@ -92,17 +92,17 @@ const READING: [(&str, Way); 2] = [
     }),
 ];
 
-/// What the disks did in a while.
+/// The activity of the disks during a transfer.
 struct Seen {
-    /// Transfers of each: when they were handed to it, began and ended.
+    /// For each disk, its transfers: the times of submission, start and end.
     transfers: Vec<Vec<[Duration; 3]>>,
-    /// From the first of them to the last.
+    /// Time from the first transfer to the last.
     took: Duration,
     memory: usize,
 }
 
 impl Seen {
-    /// Moves a file of so many rows.
+    /// Moves a file of `rows` rows.
     fn of(rig: &Rig, rows: usize, way: Way, reads: bool) -> Seen {
         let bytes = tagged(3, 0, rows * rig.layout.row() as usize);
         let file = Arc::new(rig.open(Mode::Direct));
@@ -123,8 +123,8 @@ impl Seen {
         Seen { transfers, took, memory }
     }
 
-    /// The most that was under way at a time: requests to all disks, from when they were handed
-    /// over or served.
+    /// The largest number of requests to all disks at a time, counted from their submission or from
+    /// their start.
     fn most_at_once(&self, since: usize) -> usize {
         let all: Vec<_> = self.transfers.iter().flatten().collect();
         let at_once = |time: Duration| all.iter().filter(|it| it[since] <= time && time < it[2]).count();
@@ -137,8 +137,7 @@ impl Seen {
     }
 }
 
-/// However a file over sixteen targets is read or written, there is always something for each of
-/// them to do.
+/// However a file over sixteen targets is read or written, each target always has work.
 #[test]
 fn all_targets_are_busy_at_once() {
     let extending: (&str, Way) = ("a writer that extends", |_, file, bytes| write(file, bytes));
@@ -155,9 +154,9 @@ fn all_targets_are_busy_at_once() {
     }
 }
 
-/// One of eight disks is fifty times slower. The others are done with all that there is room for in
-/// the window before the slow one is done with its first request; from then on it is what everybody
-/// waits for, and never without work. What is under way never takes more memory than was set aside.
+/// One of eight disks is fifty times slower. The other disks finish everything that fits into the
+/// window before the slow disk finishes its first request. From then on the slow disk determines
+/// the speed, and always has work. The requests in flight never take more memory than was reserved.
 #[test]
 fn a_slow_target_stops_the_others_only_when_the_window_is_full() {
     let service = Duration::from_millis(50);
@@ -173,7 +172,8 @@ fn a_slow_target_stops_the_others_only_when_the_window_is_full() {
             let begin = seen.transfers.iter().flatten().map(|it| it[0]).min().unwrap();
             let done = |disk: usize| seen.transfers[disk].iter().filter(|it| it[2] <= then).count();
             let others: usize = (0..8).filter(|disk| *disk != slow).map(done).sum();
-            // Of a window of 32 all but the slow one's four, and those of the rows before.
+            // All stripes of a window of 32 except the four of the slow disk, and the stripes of
+            // the rows before.
             assert!(
                 others >= 28 + 7 * turn,
                 "{name}: {others} requests were done with request {nth} of slow disk{slow}"

@@ -1,5 +1,5 @@
-//! Striped files beyond what 32 bits count, and sparse ones of more than one object could be: what
-//! is written at the borders, where the holes are, what is cut off, and what is too large.
+//! Striped files beyond 32-bit sizes, and sparse ones larger than a single object could be: writes
+//! at boundaries, holes, truncations, and sizes that are too large.
 
 mod common;
 
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Bytes of a piece: no multiple of anything.
+/// Bytes of a piece, a multiple of nothing.
 const PIECE: usize = 300_001;
 
 /// An empty striped file over objects in one directory.
@@ -47,7 +47,7 @@ impl Striped {
         self.stripe * self.objects
     }
 
-    /// Bytes on the disks.
+    /// Bytes that are allocated on the disks.
     fn allocated(&self) -> u64 {
         inspect(&self.path).unwrap().unwrap().allocated()
     }
@@ -66,7 +66,7 @@ fn expect(file: &File, at: u64, bytes: &[u8], context: &str) {
     assert_eq!(first_difference(&found, bytes), None, "{context}: at {at}");
 }
 
-/// Borders at which an offset of the file, or one of an object, needs another bit; each is in the
+/// Boundaries at which an offset in the file, or in an object, needs one more bit. Each is in the
 /// middle of a piece.
 fn borders(striped: &Striped) -> Vec<u64> {
     let of_objects = [2 * GIB, 4 * GIB, 2 * TIB, 4 * TIB].map(|offset| offset / striped.stripe * striped.row());
@@ -89,7 +89,7 @@ fn pieces_over_every_border_of_offsets_are_where_they_were_written() {
                 expect(&file, *at, &piece(tag as u64), &context);
                 expect(&file, at - 8192, &[0; 8192], &context);
             }
-            // The same by who opens it anew, and only reads.
+            // The same through a new, read-only handle.
             drop(file);
             let file = File::open(&striped.path).unwrap();
             borders.iter().enumerate().for_each(|(tag, at)| expect(&file, *at, &piece(tag as u64), &context));
@@ -99,7 +99,7 @@ fn pieces_over_every_border_of_offsets_are_where_they_were_written() {
     }
 }
 
-/// The data of a file are found in whole rows of stripes, and what is between is a hole.
+/// The data of a file is reported in whole rows of stripes, and the space between is a hole.
 #[test]
 fn holes_of_a_huge_file_are_known() {
     for fs in file_systems() {
@@ -112,7 +112,7 @@ fn holes_of_a_huge_file_are_known() {
         for (tag, at) in places.iter().enumerate() {
             file.write_at(&piece(tag as u64), *at).unwrap();
         }
-        // What is in memory only need not count as data yet.
+        // Data that is only in memory need not be reported as data yet.
         file.sync_all().unwrap();
         let ranges = data_ranges(&file, size).unwrap();
         let within = |at: u64| at / row * row..(at + PIECE as u64).next_multiple_of(row).min(size);
@@ -121,7 +121,7 @@ fn holes_of_a_huge_file_are_known() {
             assert!(ranges.iter().any(held), "{}: nothing at {at} in {ranges:?}", fs.name);
         }
         for range in &ranges {
-            // File systems may count more around a piece as data, up to some hundred KiB.
+            // File systems may report more around a piece as data, up to some hundred KiB.
             let near = |at: &u64| range.start + 8 * row >= within(*at).start && range.end <= within(*at).end + 8 * row;
             assert!(places.iter().any(near), "{}: {range:?} holds no data", fs.name);
         }
@@ -133,7 +133,7 @@ fn holes_of_a_huge_file_are_known() {
     }
 }
 
-/// Cutting off at borders and growing again brings back zeros and nothing else.
+/// After a truncation at a boundary and an extension, the new part reads as zeros.
 #[test]
 fn a_huge_file_is_cut_off_to_the_byte() {
     for fs in file_systems() {
@@ -159,14 +159,14 @@ fn a_huge_file_is_cut_off_to_the_byte() {
     }
 }
 
-/// The whole may be larger than any object, up to what the file system allows those; beyond, the
-/// error names the object, and the file is as it was.
+/// The whole file may be larger than any object, up to the file system's limit for each object.
+/// Beyond that, the error names the object, and the file is unchanged.
 #[test]
 fn a_file_may_be_larger_than_an_object() {
     for fs in file_systems() {
         let striped = Striped::on(&fs, 1 << 20, 4);
         let file = striped.open(Mode::Direct);
-        // ext4 allows 16 TiB less a block to each.
+        // ext4 allows 16 TiB less a block for each object.
         let size = 4 * 15 * TIB;
         file.set_size(size).unwrap();
         file.write_at(&piece(1), size - PIECE as u64).unwrap();
@@ -191,7 +191,7 @@ fn a_file_may_be_larger_than_an_object() {
                 assert_eq!(error.errno(), Errno::FBIG, "{}: {error}", fs.name);
                 assert!(error.to_string().contains(".dio-"), "{}: {error}", fs.name);
                 assert_eq!(file.size().unwrap(), size, "{}", fs.name);
-                // It was refused before it was tried: the file can be used on.
+                // The request was refused before it was tried, so the file remains usable.
                 file.write_at(&piece(4), size - PIECE as u64).unwrap();
             }
         }

@@ -1,5 +1,5 @@
-//! Striped files on simulated disks: one target of many that fails, is full, is slow or loses its
-//! power; what is said of it, what stays, and how large the file is then.
+//! Striped files on simulated disks: one target of many fails, is full, is slow or loses power. The
+//! tests check the error, the remaining contents, and the size of the file.
 
 mod common;
 
@@ -20,9 +20,9 @@ fn named(error: &FileError) -> &str {
     error.detail().unwrap_or("no object")
 }
 
-/// Every way in which one target of four can refuse a write or a read inside the file: the error
-/// has the place of the first byte that failed and the name of the object; what the others were
-/// given is there.
+/// One target of four fails a write or a read inside the file, in every way: the error has the
+/// offset of the first byte that failed and the name of the object, and the writes to the other
+/// targets are there.
 #[test]
 fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
     let model = SimDiskModel { channels: 4, ..SimDiskModel::default() };
@@ -34,12 +34,11 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
             file.write_at(&tagged(1, 0, size), 0).unwrap();
             file.sync_data().unwrap();
             let (start, len) = (2 * STRIPE, 9 * STRIPE as usize);
-            // The question for the size comes first.
+            // The query of the size is the first operation.
             rig.disks[bad].set_faults(Faults::none().from(rig.disks[bad].operations() + 1, fault));
             let error = file.write_at(&tagged(2, start, len), start).unwrap_err();
             assert_eq!(Some(error.errno()), fault.errno(), "{error}");
-            // The request begins with stripe 2: where the first stripe of it is that the bad disk
-            // has.
+            // The request begins with stripe 2. This is the first of its stripes on the bad disk.
             let first = start + (bad as u64 + 4 - 2) % 4 * STRIPE;
             assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()), "{error}");
             rig.disks[bad].set_faults(Faults::none());
@@ -63,8 +62,8 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
     }
 }
 
-/// A full target: the file ends before the first byte that found no space, and what is before it is
-/// there.
+/// A full target: the file ends before the first byte that found no space, and everything before
+/// that byte is there.
 #[test]
 fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
     for full in 0..3 {
@@ -87,15 +86,15 @@ fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
             live.len()
         );
         assert_eq!(first_difference(&live, &bytes), None);
-        // Nothing of what is behind comes to light when the file grows again.
+        // No byte behind the end becomes visible when the file is extended.
         file.set_size(live.len() as u64 + 20 * STRIPE).unwrap();
         assert!(contents(&file)[live.len()..].iter().all(|byte| *byte == 0));
     }
 }
 
-/// A write that makes the file longer fails at one of its requests: the file ends where the first
-/// byte is missing, and never holds zeros that nobody wrote. With few bytes in a request there are
-/// many of them; with many, one holds more stripes of an object than a vector takes.
+/// If one request of an extending write fails, the file ends before the first missing byte, and
+/// never contains zeros that were not written. With small requests there are many of them; a large
+/// request holds more stripes of an object than one vector can.
 #[test]
 fn a_file_that_grows_holds_no_gap() {
     let model = SimDiskModel { channels: 4, reorder: true, ..SimDiskModel::default() };
@@ -119,7 +118,7 @@ fn a_file_that_grows_holds_no_gap() {
     }
 }
 
-/// A copy to a striped file that fails keeps what is complete, not the size that was reserved.
+/// A failed copy to a striped file keeps the complete part, not the reserved size.
 #[test]
 fn a_copy_that_fails_is_cut_to_what_is_complete() {
     let bytes = tagged(1, 0, 40 * STRIPE as usize + 100);
@@ -156,7 +155,7 @@ fn a_copy_that_fails_is_cut_to_what_is_complete() {
     assert!(cut > 20, "{cut}");
 }
 
-/// Space for a range is asked of all targets before the size changes.
+/// Space for a range is reserved on all targets before the size changes.
 #[test]
 fn a_target_without_space_leaves_the_size_as_it_was() {
     let mut rig = Rig::new(3, &SimDiskModel::default(), 3);
@@ -169,7 +168,7 @@ fn a_target_without_space_leaves_the_size_as_it_was() {
     assert_eq!(file.size().unwrap(), 10_000);
 }
 
-/// A target that refuses to become longer leaves no trace on the others: what is added later is
+/// If one target cannot be extended, the other targets keep no trace of the attempt: later data is
 /// added where the file ended.
 #[test]
 fn a_resize_that_fails_leaves_nothing_behind_the_end() {
@@ -184,7 +183,7 @@ fn a_resize_that_fails_leaves_nothing_behind_the_end() {
         if !failed {
             continue;
         }
-        // To the end of a stripe, behind which others may hold something.
+        // Up to the end of a stripe, behind which other objects may still hold something.
         for end in [STRIPE as usize * 2, STRIPE as usize * 3] {
             file.write_at(&bytes[5000..end], 5000).unwrap();
             assert_eq!(file.size().unwrap(), end as u64, "disk{refuses}, operation {later}");
@@ -193,8 +192,7 @@ fn a_resize_that_fails_leaves_nothing_behind_the_end() {
     }
 }
 
-/// A sync concerns every target; the one that fails is named, and nothing is acknowledged from then
-/// on.
+/// A sync covers every target. A failing one is named, and nothing is acknowledged from then on.
 #[test]
 fn a_sync_that_fails_on_one_target_fails() {
     for bad in 0..3 {
@@ -210,8 +208,8 @@ fn a_sync_that_fails_on_one_target_fails() {
     }
 }
 
-/// One request over eight targets takes as long as the part of one, not of eight; what follows on
-/// one target is one request.
+/// A request over eight targets takes as long as the part on one target. Adjacent parts on one
+/// target are one request.
 #[test]
 fn all_stripes_are_submitted_before_one_is_waited_for() {
     let model = SimDiskModel { service: Duration::from_millis(10), ..SimDiskModel::default() };
@@ -234,8 +232,8 @@ fn all_stripes_are_submitted_before_one_is_waited_for() {
     }
 }
 
-/// A disk that is fifty times slower than the others: they do all of their part before it is waited
-/// for.
+/// One disk is fifty times slower: the other disks finish all of their parts before the slow one is
+/// waited for.
 #[test]
 fn a_slow_target_does_not_stop_the_others() {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
@@ -246,7 +244,7 @@ fn a_slow_target_does_not_stop_the_others() {
     let file = Arc::new(rig.open(Mode::Concurrent));
     const DEPTH: usize = 8;
     file.allocate(0..DEPTH as u64 * rig.layout.row(), true).unwrap();
-    // An engine that has not room for all parts of the window at once.
+    // An engine without room for all parts of the window at once.
     let mut queue = Queue::new(&rig.io, rig.layout.row() as usize, DEPTH).unwrap();
     let start = rig.clock.now();
     for number in 0..DEPTH as u64 {
@@ -265,8 +263,8 @@ fn a_slow_target_does_not_stop_the_others() {
     }
 }
 
-/// As above with an engine that holds fewer operations than the window has parts: the places go to
-/// those who can use them.
+/// As above, with an engine that holds fewer operations than the window has parts: its slots go to
+/// the targets that are idle.
 #[test]
 fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
@@ -285,7 +283,7 @@ fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     assert_eq!(contents(&file), bytes);
 }
 
-/// Transient trouble on every target, all the time, does not show.
+/// Frequent transient faults on every target have no effect.
 #[test]
 fn transient_trouble_on_all_targets_does_not_show() {
     let seed = Seed::new();
@@ -316,23 +314,24 @@ fn transient_trouble_on_all_targets_does_not_show() {
     }
 }
 
-/// What a crash may leave of a change: a size between the two, or one of them only, and the bytes.
+/// Checks the state after a crash during a change: the size is the old or the new one, or with
+/// `between` any size between them, and the bytes are correct.
 fn check_after_cut(cut: &Rig, old: &[u8], new: &[u8], between: bool, context: &str) {
     let file = cut.open(Mode::Direct);
     let live = contents(&file);
     let (least, most) = (old.len().min(new.len()), old.len().max(new.len()));
     let allowed = live.len() == old.len() || live.len() == new.len() || between && (least..=most).contains(&live.len());
     assert!(allowed, "{context}: {} bytes after {} became {}", live.len(), old.len(), new.len());
-    // What both have in common was synced before.
+    // The part that both contents have in common was synced before.
     assert_eq!(first_difference(&live[..live.len().min(least)], &old[..live.len().min(least)]), None, "{context}");
-    // Nothing of what is behind the end comes to light when the file grows.
+    // No byte behind the end becomes visible when the file is extended.
     let end = live.len();
     file.set_size(end as u64 + 10 * STRIPE).unwrap();
     assert!(contents(&file)[end..].iter().all(|byte| *byte == 0), "{context}: old bytes behind the end");
 }
 
-/// The power goes at every operation of a truncation, on all disks at once: the size is the old one
-/// or the new one.
+/// The power fails on all disks at every operation of a truncation: the size is the old one or the
+/// new one.
 #[test]
 fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
     let seed = Seed::new();
@@ -341,8 +340,8 @@ fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
     }
 }
 
-/// A file is cut off and grows again, by a hole or by bytes, before anything is synced: nothing of
-/// what was cut off comes back as a part of what grew.
+/// A file is truncated and extended again, by a hole or by bytes, before a sync: no truncated byte
+/// comes back in the extended part.
 #[test]
 fn a_crash_after_cutting_off_and_growing_brings_nothing_back() {
     let seed = Seed::new();
@@ -367,8 +366,8 @@ fn a_crash_after_cutting_off_and_growing_brings_nothing_back() {
     }
 }
 
-/// The same for a file that grows, by a hole or by bytes: any size between, and no byte that was
-/// there is lost.
+/// The same for a file that is extended, by a hole or by bytes: any size between is possible, and
+/// no existing byte is lost.
 #[test]
 fn a_crash_while_extending_loses_nothing_that_was_there() {
     let seed = Seed::new();
@@ -381,7 +380,7 @@ fn a_crash_while_extending_loses_nothing_that_was_there() {
     }
 }
 
-/// Runs a change so often that each disk dies at each of its operations, and cuts the power then.
+/// Repeats a change so that each disk fails at each of its operations, and then cuts the power.
 fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn(&File) -> Result<(), FileError>) {
     let model = SimDiskModel { channels: 2, stale_after_cut: false, ..SimDiskModel::default() };
     let prepared = || {
@@ -410,7 +409,7 @@ fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn
     }
 }
 
-/// A synced write survives on every target; the fault trace is that of the sync of each of them.
+/// A synced write is durable on every target: the trace of each disk contains the sync.
 #[test]
 fn what_was_synced_is_durable_on_every_target() {
     let seed = Seed::new();

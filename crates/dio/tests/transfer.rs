@@ -1,5 +1,5 @@
-//! The copy loop in the simulator: both disks kept busy, faults reported or invisible, nothing
-//! wrong written.
+//! The copy loop in the simulator: both disks are kept busy, faults are reported or have no effect,
+//! and no wrong bytes are written.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct World {
     io: Io,
 }
 
-/// Two disks of half a millisecond and 1 GiB/s each, a source of `size` bytes on one of them.
+/// Two disks of 100 µs and 1 GiB/s each, with a source of `size` bytes on one of them.
 fn world(size: u64, seed: u64) -> World {
     let clock = SimClock::new();
     let model = SimDiskModel {
@@ -107,7 +107,7 @@ fn passing_troubles_at_any_operation_are_invisible() {
 fn lasting_troubles_are_reported_with_their_side_and_drained() {
     for number in 0..8 {
         let world = world(8 * MIB, 9);
-        // Operation 0 asks the size.
+        // Operation 0 queries the size.
         world.source_disk.set_faults(Faults::none().at(number + 1, Fault::Io));
         let error = world.copy(1 << 20, 3).unwrap_err();
         let TransferError::Source(error) = error else { panic!("{error}") };
@@ -123,8 +123,8 @@ fn lasting_troubles_are_reported_with_their_side_and_drained() {
     }
 }
 
-/// After a write that failed the target holds what is complete, and not the space that was reserved
-/// for the rest.
+/// After a failed write, the target has the complete part, and not the space that was reserved for
+/// the rest.
 #[test]
 fn a_copy_that_fails_is_cut_to_what_is_complete() {
     let size = 8 * MIB + 77;
@@ -152,7 +152,7 @@ fn a_source_that_shrinks_ends_the_copy() {
     assert!(matches!(error, TransferError::Shrunk { found, .. } if found == 4 * MIB), "{error}");
 }
 
-/// Asks to stop once so many bytes have been read.
+/// Requests a stop once this number of bytes has been read.
 struct StopAfter(u64, Cell<u64>);
 
 impl Watch for StopAfter {

@@ -1,13 +1,13 @@
-//! Compressed streams. What is decoded is compared with what another decoder makes of it.
+//! Compressed streams. The decoded bytes are compared with those of another decoder.
 
 use std::io::{self, Read, Write};
 
 use dio_cli::codec::{self, DecodeError, Moved};
 
-/// Most decompressed bytes: a few compressed ones can stand for very many.
+/// Largest number of decompressed bytes, because a few compressed bytes can stand for very many.
 const OUTPUT_MAX: usize = 5 << 20;
 
-/// Keeps what is written, up to a bound beyond which writing fails.
+/// Stores everything that is written, up to a limit beyond which writing fails.
 #[derive(Default)]
 struct Bounded(Vec<u8>);
 
@@ -25,16 +25,16 @@ impl Write for Bounded {
     }
 }
 
-/// What another decoder makes of a stream: the bytes, and whether all of it was sound; `None` for
-/// too many bytes.
+/// The result of another decoder for a stream: the bytes, and whether the whole stream was sound.
+/// Returns `None` if there are too many bytes.
 fn reference(decoder: impl Read) -> Option<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     let ended = decoder.take(OUTPUT_MAX as u64 + 1).read_to_end(&mut bytes);
     (bytes.len() <= OUTPUT_MAX).then(|| (bytes, ended.is_ok()))
 }
 
-/// Holds what was decoded against what another decoder made of it, as far as both are sound;
-/// `strict`: what the other one takes is sound.
+/// Compares the decoded bytes with those of another decoder, as far as both streams are sound. With
+/// `strict`, a stream that the other decoder accepts must be accepted here too.
 fn compare(strict: bool, decoded: &Result<Moved, DecodeError>, bytes: &[u8], other: Option<(Vec<u8>, bool)>) {
     let written = match decoded {
         Ok(moved) => Some(moved.written),
@@ -57,7 +57,8 @@ fn compare(strict: bool, decoded: &Result<Moved, DecodeError>, bytes: &[u8], oth
     }
 }
 
-/// gzip: alone and with workers the same, and the same as another decoder's.
+/// Decodes gzip: the result must be the same with and without workers, and the same as another
+/// decoder's.
 pub(super) fn gzip(input: &[u8]) {
     dio_cli::fuzz::gzip_header(input);
     let decode = |workers, keep_damaged| {
@@ -68,7 +69,7 @@ pub(super) fn gzip(input: &[u8]) {
     };
     let (decoded, bytes) = decode(0, false);
     compare(true, &decoded, &bytes, reference(flate2::bufread::MultiGzDecoder::new(input)));
-    // Threads cost more than all the rest: not for each input.
+    // Threads cost more than everything else, so they are not used for each input.
     if input.len() % 16 == 0 {
         let (beside, same) = decode(2, false);
         assert_eq!(format!("{decoded:?}"), format!("{beside:?}"));
@@ -78,9 +79,9 @@ pub(super) fn gzip(input: &[u8]) {
     }
 }
 
-/// Zstandard: the same as the library's own stream makes of it. The library takes some frames whole
-/// that it refuses in parts (one without contents that repeats a byte no times), so it may be
-/// stricter here.
+/// Decodes Zstandard: the result must be the same as that of the library's own stream. The library
+/// accepts some frames as a whole that it refuses in parts (one without contents that repeats a
+/// byte zero times), so the decoder may be stricter here.
 pub(super) fn zstd(input: &[u8]) {
     let how = codec::zstd::Decode { memory: 8 << 20, ..codec::zstd::Decode::default() };
     let mut output = Bounded::default();

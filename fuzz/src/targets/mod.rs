@@ -9,15 +9,15 @@ mod tar;
 mod wal;
 mod witness;
 
-/// A parser, or a few that read the same kind of input.
+/// A parser, or a few parsers that read the same kind of input.
 pub(crate) struct Target {
-    /// Also the name of the directory of its corpus.
+    /// Name of the target, and of the directory of its corpus.
     pub(crate) name: &'static str,
-    /// Runs it on one input; panics where something is wrong.
+    /// Runs the target on one input. Panics if it finds a defect.
     pub(crate) run: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "control-answer", run: mount::answer },
     Target { name: "control-request", run: mount::request },

@@ -1,5 +1,5 @@
-//! What a mount is told: by the kernel, by whoever asks it, by who mounts, and by the table of
-//! mounts.
+//! Input of a mount: messages of the kernel, requests to its control socket, its options, and the
+//! table of mounts.
 
 use std::cell::OnceCell;
 
@@ -10,14 +10,14 @@ thread_local! {
     static CONNECTION: OnceCell<Connection> = const { OnceCell::new() };
 }
 
-/// Messages of the kernel: each is answered once at most, by an answer with its number and the
-/// length that it says.
+/// Messages of the kernel: each gets at most one reply, with the message's number and a correct
+/// length.
 pub(super) fn fuse(input: &[u8]) {
     CONNECTION.with(|cell| cell.get_or_init(|| Connection::new().expect("there is a socket")).message(input));
 }
 
-/// Lines to the control socket: each has an answer of one line, in which is what was asked for or
-/// why not.
+/// Lines to the control socket: each gets a reply of one line, which contains the requested data or
+/// the reason for a refusal.
 pub(super) fn request(input: &[u8]) {
     for line in String::from_utf8_lossy(input).split('\n') {
         let change = |text: &str| {
@@ -31,8 +31,8 @@ pub(super) fn request(input: &[u8]) {
     }
 }
 
-/// Answers of a server, which may be anybody's who mounts: the counters in them are shown in all
-/// forms. A line feed divides an earlier answer from a later one.
+/// Replies of a server, which may belong to any user who mounts: their counters are shown in all
+/// forms. A line feed separates an earlier reply from a later one.
 pub(super) fn answer(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut snapshots = text.split('\n').filter_map(dio_mount::fuzz::snapshot);
@@ -43,8 +43,8 @@ pub(super) fn answer(input: &[u8]) {
     });
 }
 
-/// Options of a mount: the settings in them are the same when they are read from their own text,
-/// for a new mount and for one that is running.
+/// Options of a mount: the settings are the same when they are parsed again from their own text,
+/// for a new mount and for a running one.
 pub(super) fn options(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Ok(given) = options::parse(text) else { return };
@@ -56,7 +56,7 @@ pub(super) fn options(input: &[u8]) {
     assert_eq!(options::text_of(&changed), told);
 }
 
-/// Lines of `mountinfo`: the mount that holds a path holds it.
+/// Lines of `mountinfo`: the mount that is found for a path contains that path.
 pub(super) fn table(input: &[u8]) {
     dio_mount::fuzz::mount_table(input);
 }

@@ -2,7 +2,8 @@
 
 use dio_bench::page::{Page, read};
 
-/// A result that is read becomes a page, whose size the result bounds, and in which nothing runs.
+/// A result that can be read becomes a page whose size is bounded by the result, and which contains
+/// no script.
 pub(super) fn result(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(section) = read("result.json", &text) else { return };

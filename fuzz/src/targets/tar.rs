@@ -4,13 +4,13 @@ use dio_cli::commands::tar::format::{
     BLOCK, Entries, Entry, Format, FormatError, Kind, acl_from_text, acl_to_text, encode,
 };
 
-/// Most bytes of the contents of one entry that are read: a hole of any size costs nothing in an
-/// archive.
+/// Largest number of bytes of an entry's contents that are read, because a hole of any size takes
+/// no space in an archive.
 const CONTENT_MAX: u64 = 1 << 20;
 
-/// Entries: names without NULs, maps of sparse files that lead to as many bytes as the entry has,
-/// and the same entry from headers that are made of it. The checksums of header blocks are put
-/// right first, which chance does not find.
+/// Entries: names have no NULs, maps of sparse files add up to the size of the entry, and an entry
+/// is the same when it is read from its own headers. A second run corrects the checksums of header
+/// blocks first, because random changes never make them right.
 pub(super) fn archive(input: &[u8]) {
     read(input);
     let mut healed = input.to_vec();
@@ -20,7 +20,7 @@ pub(super) fn archive(input: &[u8]) {
     }
 }
 
-/// Puts the checksum of a header block right.
+/// Corrects the checksum of a header block.
 fn heal(block: &mut [u8]) {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
@@ -58,12 +58,13 @@ fn content(entries: &mut Entries<&[u8]>, entry: &Entry) -> Result<(), FormatErro
     Ok(())
 }
 
-/// The entry is the same when it is read from headers that are made of it.
+/// Checks that the entry is the same when it is read from headers that were made of it.
 fn comes_back(entry: &Entry) {
     for format in [Format::Pax, Format::Gnu] {
         let Ok(headers) = encode(entry, format) else { continue };
         assert_eq!(headers.len() % BLOCK, 0);
-        // What the format cannot say is left out, and positions are of another archive.
+        // Fields that the format cannot express are left out, and positions belong to another
+        // archive.
         if format == Format::Gnu || !is_plain(entry) {
             continue;
         }
@@ -73,7 +74,7 @@ fn comes_back(entry: &Entry) {
     }
 }
 
-/// Whether PAX has a form of its own for the entry.
+/// Whether PAX can express the entry.
 fn is_plain(entry: &Entry) -> bool {
     match entry.kind {
         Kind::Label | Kind::Continuation => false,
@@ -82,7 +83,7 @@ fn is_plain(entry: &Entry) -> bool {
     }
 }
 
-/// What has to be the same.
+/// The fields of an entry that must be the same.
 fn compared(entry: &Entry) -> Entry {
     let mut path = entry.path.clone();
     while entry.kind == Kind::Directory && path.ends_with(b"/") {
@@ -102,7 +103,8 @@ fn compared(entry: &Entry) -> Entry {
     }
 }
 
-/// Access control lists as text: what is understood has a text of its own that means the same.
+/// Access control lists as text: an accepted text is converted to a text of its own with the same
+/// meaning.
 pub(super) fn acl(input: &[u8]) {
     let _ = acl_to_text(input);
     for numeric in [false, true] {

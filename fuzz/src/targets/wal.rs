@@ -1,30 +1,32 @@
 //! Segments of a log.
 //!
-//! An input is the files of all segments, one behind the other. It is looked at twice: as it is,
-//! and with headers and checksums put right, which chance does not find. A record whose kind is
-//! above 127 keeps its wrong checksum then, so that damage is found too.
+//! An input consists of the files of all segments, one behind the other. It is run twice:
+//! unchanged, and with correct headers and checksums, which random changes never make. In the
+//! second run, a record whose kind is above 127 keeps its wrong checksum, so that damage occurs
+//! too.
 
 mod memory;
 
 use std::sync::Arc;
 
 use dio_wal::format::{
-    MARK_PAYLOAD_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, segment_name,
+    MARK_PAYLOAD_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
+    segment_name,
 };
 use dio_wal::{Identity, Layout, Log, Lsn, Options, Reader, WalError, format, salvage, verify};
 
 use memory::Memory;
 
-/// Largest segment, in bytes: what a header says beyond that, the input does not have.
+/// Largest segment in bytes: the input has no more, whatever a header says.
 const SEGMENT_MAX: u64 = 16 << 10;
 const SEGMENTS_MAX: usize = 8;
-/// Passes over damage by one reader: each goes on behind the last.
+/// Largest number of damaged parts that one reader skips.
 const PASSES_MAX: usize = 10_000;
 
 type Records = Vec<(Lsn, Vec<u8>)>;
 
-/// Reading never fails otherwise than by an error, salvage takes all that recovery takes, and a log
-/// that opens holds the same records, and one more, after it was written to.
+/// Reading never fails except by an error, salvage returns every record that recovery returns, and
+/// a log that opens has the same records, and one more, after a record was appended.
 pub(super) fn segments(input: &[u8]) {
     let (header, input) = (first_header(input), &input[..input.len().min(SEGMENTS_MAX * SEGMENT_MAX as usize)]);
     check(&header, input);
@@ -34,7 +36,7 @@ pub(super) fn segments(input: &[u8]) {
     }
 }
 
-/// What the first header says, checksum aside, as far as it makes sense.
+/// The contents of the first header, ignoring its checksum. Impossible values are replaced.
 fn first_header(input: &[u8]) -> SegmentHeader {
     let mut head = [0; SEGMENT_HEADER_BYTES];
     let there = input.len().min(SEGMENT_HEADER_BYTES);
@@ -49,7 +51,7 @@ fn first_header(input: &[u8]) -> SegmentHeader {
     }
 }
 
-/// The input with all headers and checksums put right.
+/// The input with all headers and checksums corrected.
 fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
     let (segment, block) = (first.layout.segment_bytes() as usize, first.layout.block_bytes() as usize);
     let mut bytes = input.to_vec();
@@ -66,7 +68,7 @@ fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
     with_header.collect()
 }
 
-/// Puts the records of a stream right that begins with the segment of this header.
+/// Corrects the records of a stream that begins with the segment of this header.
 fn heal(first: &SegmentHeader, stream: &mut [u8]) {
     let begin = first.layout.segment_start(first.number);
     let (mut at, mut previous) = (0, 0);
@@ -110,7 +112,7 @@ fn check(header: &SegmentHeader, bytes: &[u8]) {
     reopened(storage(), &salvaged);
 }
 
-/// Reads on behind damage, as far as it goes.
+/// Reads on behind damage until the reader finds nothing more.
 fn damaged(storage: Arc<Memory>) -> Result<(), WalError> {
     let mut reader = Reader::open_damaged_on(storage, Lsn(0))?;
     for _ in 0..PASSES_MAX {
@@ -130,7 +132,7 @@ fn reopened(storage: Arc<Memory>, salvaged: &Records) {
     let Ok(log) = open() else { return };
     let mut records = read(&log).expect("a log that was recovered can be read");
     assert!(records.iter().all(|record| salvaged.contains(record)), "salvage leaves out what recovery takes");
-    // At the end of the numbers there is no room; without it nothing changes.
+    // Near the largest LSN there is no space for a record; then the log does not change.
     let Ok(lsn) = log.append(b"one more") else { return };
     if log.commit(lsn).is_err() {
         return;

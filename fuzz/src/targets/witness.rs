@@ -1,5 +1,5 @@
-//! What a witness of `dio synctest` hears, what it has kept, and the blocks that are looked at
-//! afterwards.
+//! The lines that a witness of `dio synctest` receives, the files that it keeps, and the blocks
+//! that are checked afterwards.
 
 use std::fmt::{Debug, Display};
 use std::io::Write as _;
@@ -13,12 +13,12 @@ use dio_bench::synctest::witness::identity::Identity;
 use dio_bench::synctest::witness::protocol::{Reply, Request};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Lines that are understood come back from what is sent of them, in one line.
+/// An accepted line is the same when it is parsed from its own encoding, which is one line.
 pub(super) fn lines(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         for line in text.split('\n') {
             comes_back::<Request>(line);
-            // The words of an error are for people, and become one line.
+            // The text of an error is for users, and becomes one line.
             if !matches!(line.parse(), Ok(Reply::Error(_))) {
                 comes_back::<Reply>(line);
             }

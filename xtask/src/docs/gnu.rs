@@ -1,5 +1,4 @@
-//! What docs/gnu says of each tool's options, compared with the tables of options that the tools
-//! have.
+//! Compares the options that docs/gnu documents for each tool with the options that the tools have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +8,10 @@ use clap::{Arg, Command};
 use crate::Error;
 use crate::tool::root;
 
-/// Where the documents are, relative to the root.
+/// Directory of the documents, relative to the root.
 const GNU: &str = "docs/gnu";
 
-/// What is wrong with the documents: one line each.
+/// The errors in the documents, one line each.
 pub(super) fn differences(command: &Command) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(GNU))? {
@@ -37,7 +36,7 @@ fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
         };
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         if cells[0] == "option" {
-            // A column is about the tool that it names, or about that of the document.
+            // A column is about the tool that it names, or else about the tool of the document.
             let about = |cell: &&str| match *cell {
                 "supported" => Some(tool.to_owned()),
                 cell => cell.strip_prefix('`').and_then(|name| name.strip_suffix('`')).map(str::to_owned),
@@ -45,7 +44,7 @@ fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
             columns = cells.iter().skip(1).map(about).collect();
             continue;
         }
-        // Other rows are about something else than options.
+        // Other rows are not about options.
         if !cells[0].starts_with("`-") {
             continue;
         }
@@ -57,7 +56,7 @@ fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
                 _ => continue,
             };
             for option in options_in(cells[0]) {
-                // What is hidden may be there to be refused.
+                // A hidden option may exist only to be refused.
                 let is_there = arguments.iter().any(|arg| has(arg, &option) && (wanted || !arg.is_hide_set()));
                 if is_there != wanted {
                     let what = if wanted { "is no option" } else { "is an option" };
@@ -94,8 +93,8 @@ fn has(arg: &Arg, option: &str) -> bool {
 }
 
 /// The options in a text, `-x` and `--name`, each from its own pair of backticks, without the value
-/// behind the name. An option with a value of small letters (`-a sha2`) is one use of it, and
-/// `-NUMBER` is digits: both are passed over.
+/// behind the name. Two forms are left out: an option with a value in small letters (`-a sha2`),
+/// which is one use of it, and `-NUMBER`, which stands for digits.
 fn options_in(text: &str) -> impl Iterator<Item = String> {
     let spans = text.split('`').skip(1).step_by(2);
     let is_use =

@@ -1,8 +1,9 @@
-//! Which modules of a crate may name which: the layers in ARCHITECTURE.md, and circles of files.
+//! Checks which modules of a crate name which other modules: the layers in ARCHITECTURE.md, and
+//! circles of files.
 //!
-//! A module names only modules of layers below its own. A path is followed through re-exports to
-//! the file that defines what it names, so a parent that only re-exports its children may be named
-//! by them. Layers hold the modules of the first level below `src`, and each command of `commands`.
+//! A module may name only modules of lower layers. A path is followed through re-exports to the
+//! file that defines the item, so children may name a parent that only re-exports them. Layers
+//! contain the modules of the first level below `src`, and each command of `commands`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +12,30 @@ use super::source::Source;
 
 /// The document with the table of layers, relative to the root.
 pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
-/// The line that begins the table; a fence ends it.
+/// The line that begins the table. The next fence ends it.
 const FENCE: &str = "```layers";
 
-/// One file that is no test.
+/// One file that is not a test.
 struct File {
-    /// Relative to the root of the workspace, and to `src`.
+    /// Path relative to the root of the workspace; `inner` is relative to `src`.
     path: String,
     inner: String,
     module: Module,
     items: Vec<Item>,
 }
 
-/// One use of another file's names.
+/// One use of a name of another file.
 struct Import {
-    /// The file that names, and the file that is named.
+    /// The file that contains the use, and the file that defines the name.
     from: usize,
     to: usize,
     /// The line, from 0.
     line: usize,
-    /// The module of the layers that is named.
+    /// The module, as named in the layers, to which the name belongs.
     unit: String,
 }
 
-/// One crate's files and what they name.
+/// The files of one crate and the imports between them.
 struct Graph {
     files: Vec<File>,
     imports: Vec<Import>,
@@ -47,8 +48,8 @@ struct Layers {
     modules: Vec<(String, usize)>,
 }
 
-/// Appends modules without a layer, layers of modules that are not there, what names a module that
-/// does not stand below, and circles of files. `sources` are the paths and texts of all Rust files.
+/// Appends modules without a layer, layers whose modules do not exist, uses of modules that are not
+/// in a lower layer, and circles of files. `sources` are the paths and texts of all Rust files.
 pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Vec<String>) {
     let table = table(document);
     if table.is_empty() {
@@ -69,8 +70,9 @@ pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Ve
 }
 
 /// The crates of the table in its order. A line is a layer, from the top of its crate to the
-/// bottom; the first of a crate begins with the crate's name, the others with a space. `a/{b c}`
-/// stands for `a/b a/c`, and a line that ends within the braces goes on in the next one.
+/// bottom. The first line of a crate begins with the crate's name, the other lines with a space.
+/// `a/{b c}` stands for `a/b a/c`, and a line that ends within the braces continues in the next
+/// one.
 fn table(document: &str) -> Vec<Layers> {
     let mut crates: Vec<Layers> = Vec::new();
     let mut group: Option<String> = None;
@@ -150,7 +152,7 @@ impl Graph {
                     at + 1,
                     to + 1
                 );
-                // One `use` may name several things of a module.
+                // One `use` may name several items of a module.
                 if found.last() != Some(&message) {
                     found.push(message);
                 }
@@ -166,7 +168,7 @@ impl Graph {
         }
     }
 
-    /// What each of `files`, paths below `src`, names of the others.
+    /// The imports among these files, which are paths below `src`.
     fn imports_within(&self, files: &[&str]) -> Vec<String> {
         let inner = |at: usize| self.files[at].inner.as_str();
         let within =
@@ -197,7 +199,7 @@ impl Graph {
     }
 }
 
-/// Takes out the modules that only tests have, with what lies below them.
+/// Removes the modules that only tests have, with everything below them.
 fn drop_tests(files: &mut Vec<File>) {
     let tests: Vec<Module> = files
         .iter()
@@ -219,7 +221,7 @@ fn unit(module: &[String]) -> String {
     }
 }
 
-/// What a crate's modules are called, and what they import under which name.
+/// The modules of a crate, and the names that each module imports.
 struct Names<'a> {
     modules: BTreeMap<&'a [String], usize>,
     uses: BTreeMap<(&'a [String], &'a str), &'a [String]>,
@@ -246,8 +248,8 @@ impl<'a> Names<'a> {
         for item in &file.items {
             let (line, path) = match item {
                 Item::Use { line, path, .. } => (*line, path.clone()),
-                // A path that begins with a name stands for one below this module, or imported into
-                // it.
+                // A path that begins with a name refers to a module below this one, or to an
+                // imported name.
                 Item::Path { line, path, within } => match self.begin(within, &file.module, &path[0]) {
                     Some(mut whole) => {
                         whole.extend_from_slice(&path[1..]);
@@ -265,7 +267,7 @@ impl<'a> Names<'a> {
         imports
     }
 
-    /// The whole path of a first name in a module.
+    /// The whole path for the first name of a path in a module.
     fn begin(&self, within: &[String], file: &[String], name: &str) -> Option<Module> {
         let below: Module = within.iter().cloned().chain([name.to_owned()]).collect();
         if self.modules.contains_key(below.as_slice()) {
@@ -274,7 +276,8 @@ impl<'a> Names<'a> {
         self.uses.get(&(file, name)).map(|path| path.to_vec())
     }
 
-    /// The module that a path names as it is written; what the root re-exports is its definer's.
+    /// The module that a path names as written. An item that the root re-exports belongs to the
+    /// module that defines it.
     fn unit(&self, path: &[String], to: usize) -> String {
         let written = (0..=path.len()).rev().find_map(|n| self.modules.get_key_value(&path[..n]));
         match written {
@@ -283,7 +286,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The file that defines what a path names.
+    /// The file that defines the item of a path.
     fn resolve(&self, path: &[String], depth: usize) -> Option<usize> {
         for n in 0..path.len() {
             if self.modules.contains_key(&path[..=n]) {

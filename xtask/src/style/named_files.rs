@@ -1,16 +1,16 @@
-//! Files and folders that ARCHITECTURE.md names: each must be there, so that no sentence outlives a
-//! renamed module.
+//! Files and folders that ARCHITECTURE.md names: each must exist, so that the text follows when a
+//! module is renamed.
 
 use std::path::PathBuf;
 
 use super::imports::DOCUMENT;
 
-/// Appends each name between backticks that ends in `.rs` or `/` and is the end of no path in
+/// Appends each name between backticks that ends in `.rs` or `/` and is not the end of a path in
 /// `files`.
 pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) {
     let paths: Vec<String> = files.iter().map(|path| format!("/{}", path.display())).collect();
     for (number, line) in document.lines().enumerate() {
-        // Every second part of a line stands between backticks.
+        // Every second part of a line is between backticks.
         for name in line.split('`').skip(1).step_by(2) {
             let inner = format!("/{name}");
             let is_there =

@@ -1,11 +1,11 @@
-//! The paths that a source file names, with `crate`, `self` and `super` replaced by what they mean.
+//! The paths that a source file names, with `crate`, `self` and `super` resolved.
 
 use super::source::Source;
 
 /// The names from the root of a crate down to a module.
 pub(super) type Module = Vec<String>;
 
-/// What one file says about modules.
+/// The modules that one file defines or names.
 pub(super) enum Item {
     /// A whole path, and the name that a `use` of it gives in the module `within`.
     Use { line: usize, path: Module, name: Option<String>, within: Module },

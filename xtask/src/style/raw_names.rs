@@ -1,13 +1,13 @@
-//! Who may name files without `dio::names`: a call that does not know striped files leaves their
-//! objects behind, or cuts off their descriptor.
+//! Restricts calls that name files without `dio::names`: a call without support for striped files
+//! leaves their objects behind, or truncates their descriptor.
 
 use super::paths::{Item, items, module_of};
 use super::source::Source;
 
-/// The crates that name other people's files.
+/// The crates that work on the files of users.
 const CRATES: &[&str] = &["crates/dio-cli/src/", "crates/dio-mount/src/"];
 
-/// Functions of a module `fs` (of rustix and of std) that have one of the facade beside them.
+/// Functions of a module `fs` (of rustix and of std) for which the facade has a counterpart.
 const RAW: &[&str] = &[
     "ftruncate",
     "hard_link",
@@ -22,7 +22,7 @@ const RAW: &[&str] = &[
     "unlinkat",
 ];
 
-/// A file, or a directory of them, what it may name, and the reason.
+/// A file or a directory of files, the call that it may use, and the reason.
 const ALLOWED: &[(&str, &str, &str)] = &[
     (
         "crates/dio-cli/src/commands/cp/links.rs",
@@ -97,8 +97,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/dio-mount/src/serve/mod.rs", "dio::stripe", "says for whom a request follows descriptors"),
 ];
 
-/// Appends every use of a raw call, and of `dio::stripe`, that has no reason, and reasons without
-/// use.
+/// Appends every use of a raw call, or of `dio::stripe`, without a reason, and every reason without
+/// a use.
 pub(super) fn check(sources: &[(String, String)], found: &mut Vec<String>) {
     let mut used = vec![false; ALLOWED.len()];
     for (path, text) in sources {
@@ -119,7 +119,7 @@ pub(super) fn check(sources: &[(String, String)], found: &mut Vec<String>) {
     }
 }
 
-/// What a path names that the facade stands for.
+/// The raw call, or `dio::stripe`, that a path names.
 fn raw(path: &[String]) -> Option<&str> {
     if path.windows(2).any(|pair| pair[0] == "dio" && pair[1] == "stripe") {
         return Some("dio::stripe");

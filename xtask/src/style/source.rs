@@ -1,8 +1,9 @@
-//! Just enough understanding of Rust to tell code from comments, strings and tests.
+//! A minimal parser of Rust that separates code from comments, strings and tests.
 
 /// One source file.
 pub(super) struct Source {
-    /// The text, line for line, with comments and the insides of literals blanked.
+    /// The text, line for line, in which comments and the contents of literals are replaced by
+    /// blanks.
     pub(super) code: String,
     /// For each line, whether it belongs to a test.
     tests: Vec<bool>,
@@ -17,7 +18,7 @@ pub(super) struct Function {
 }
 
 impl Source {
-    /// Reads a file; its path tells whether all of it is a test.
+    /// Reads a file. Its path may show that all of it is a test.
     pub(super) fn new(path: &str, text: &str) -> Source {
         let code = blank(text);
         let all = is_test_path(path) || code.lines().any(|l| l.trim() == "#![cfg(test)]");
@@ -55,13 +56,13 @@ impl Source {
     }
 }
 
-/// Whether everything at this path is a test.
+/// Whether all files at this path are tests.
 fn is_test_path(path: &str) -> bool {
     ["tests/", "benches/", "examples/"].iter().any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
         || ["/tests.rs", "_tests.rs"].iter().any(|end| path.ends_with(end))
 }
 
-/// Whether the line begins with the qualifiers of a function and `fn`.
+/// Whether the line begins with `fn`, possibly behind qualifiers.
 fn starts_function(line: &str) -> bool {
     for word in line.split_whitespace() {
         match word {
@@ -133,7 +134,7 @@ fn literal_or_comment(chars: &[char], at: usize) -> usize {
     }
 }
 
-/// Block comments nest.
+/// The length of a block comment. Block comments nest.
 fn block_comment(chars: &[char]) -> usize {
     let mut depth = 0usize;
     let mut at = 0;
@@ -154,7 +155,8 @@ fn block_comment(chars: &[char]) -> usize {
     at
 }
 
-/// Characters up to and including the closing quote; a backslash hides the next one.
+/// The number of characters up to and including the closing quote. A backslash escapes the next
+/// character.
 fn quoted(chars: &[char], quote: char) -> usize {
     let mut at = 0;
     while at < chars.len() {
@@ -167,7 +169,7 @@ fn quoted(chars: &[char], quote: char) -> usize {
     chars.len()
 }
 
-/// `r"…"`, `r#"…"#` and so on; 0 for a raw identifier such as `r#type`.
+/// The length of `r"…"`, `r#"…"#` and so on; 0 for a raw identifier such as `r#type`.
 fn raw_string(chars: &[char]) -> usize {
     let hashes = chars[1..].iter().take_while(|c| **c == '#').count();
     if chars.get(1 + hashes) != Some(&'"') {

@@ -1,4 +1,5 @@
-//! Archives made by hand, header by header, so that they can say what no program would write.
+//! Archives made by hand, header by header, so that they can contain fields that no program would
+//! write.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -6,10 +7,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// When members were changed: long ago, so that it shows (2001-09-09).
+/// Modification time of the members: long ago, so that a restored time is recognisable
+/// (2001-09-09).
 pub const THEN: u64 = 1_000_000_000;
 
-/// An archive that grows.
+/// An archive that is built member by member.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     pub bytes: Vec<u8>,
@@ -20,7 +22,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// A header, with whatever size it claims.
+    /// Adds a header with the given size, whether or not that size is right.
     pub fn header(mut self, kind: u8, name: &[u8], link: &[u8], mode: u32, size: u64) -> Builder {
         let mut header = [0; 512];
         put(&mut header, 0, name);
@@ -43,7 +45,7 @@ impl Builder {
         self
     }
 
-    /// Bytes, and what pads them to whole blocks.
+    /// Adds bytes, and pads them with zeros to whole blocks.
     pub fn content(mut self, content: &[u8]) -> Builder {
         self.bytes.extend(content);
         self.bytes.resize(self.bytes.len().next_multiple_of(512), 0);
@@ -66,7 +68,8 @@ impl Builder {
         self.named(b'1', name, target, 0o644, "")
     }
 
-    /// A member; what does not fit into the header goes before it, as GNU tar does.
+    /// Adds a member. A name or link that is too long for the header goes into a header before it,
+    /// as GNU tar does.
     pub fn named(mut self, kind: u8, name: &str, link: &str, mode: u32, content: &str) -> Builder {
         for (long, kind) in [(name, b'L'), (link, b'K')] {
             if long.len() > 100 {
@@ -78,7 +81,7 @@ impl Builder {
         self.header(kind, &cut(name), &cut(link), mode, content.len() as u64).content(content.as_bytes())
     }
 
-    /// An extended header with these records.
+    /// Adds an extended header with these records.
     pub fn pax(self, records: &[(&str, &[u8])]) -> Builder {
         let mut text = Vec::new();
         for (key, value) in records {
@@ -94,7 +97,7 @@ impl Builder {
         self.header(b'x', b"PaxHeaders/x", b"", 0o644, text.len() as u64).content(&text)
     }
 
-    /// The archive, with its end.
+    /// Returns the archive with its end marker.
     pub fn end(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 1024, 0);
         self.bytes
@@ -112,8 +115,8 @@ pub fn sign(header: &mut [u8]) {
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// All that can be seen of everything at and below `root`, the change time included: nothing can be
-/// done to a file without changing that.
+/// All observable metadata of everything at and below `root`, the change time included: any change
+/// to a file changes that time.
 pub fn strict(root: &Path) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut open = vec![root.to_owned()];

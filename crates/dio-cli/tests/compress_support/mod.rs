@@ -1,5 +1,5 @@
-//! What the tests of `gzip` and `zstd` share: links to the program under test, directories with
-//! files to work on, and what can be seen of a run.
+//! Shared by the tests of `gzip` and `zstd`: links to the program under test, directories with
+//! files to work on, and the observable outcome of a run.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use dio_test::Rng;
 use tempfile::TempDir;
 
-/// A directory of links to the program under test, by the names that it has here.
+/// Returns a directory of links to the program under test, with all names that these tests use.
 pub fn links() -> &'static Path {
     crate::gnu::links(&["gzip", "gunzip", "zcat", "zstd", "unzstd", "zstdcat", "dio"])
 }
@@ -23,14 +23,14 @@ pub fn scratch() -> TempDir {
     tempfile::Builder::new().prefix("dio-compress-").tempdir_in(base).unwrap()
 }
 
-/// Whose programs a script finds.
+/// The programs that a script finds: the system's or dio's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     System,
     Ours,
 }
 
-/// A shell script in `dir`, in the C locale.
+/// Returns a command that runs a shell script in `dir`, in the C locale.
 pub fn script(whose: Whose, dir: &Path, text: &str) -> Command {
     let path = std::env::var("PATH").unwrap();
     let path = match whose {
@@ -44,7 +44,7 @@ pub fn script(whose: Whose, dir: &Path, text: &str) -> Command {
     command
 }
 
-/// Runs a script with our programs; it must succeed and say nothing on standard error.
+/// Runs a script with dio's programs. It must succeed and print nothing on standard error.
 #[track_caller]
 pub fn well(dir: &Path, text: &str) -> Vec<u8> {
     let output = script(Whose::Ours, dir, text).output().unwrap();
@@ -53,14 +53,14 @@ pub fn well(dir: &Path, text: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// What can be seen of a run.
+/// The observable outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     pub status: (Option<i32>, Option<i32>),
-    /// Decompressed where it is compressed.
+    /// Standard output, decompressed if it is compressed.
     pub out: String,
     pub err: String,
-    /// By name: what it is, its permissions and its time, and for files the contents, decompressed.
+    /// By name: file type, permissions and time, and for regular files the contents, decompressed.
     pub files: BTreeMap<String, String>,
 }
 
@@ -76,7 +76,8 @@ pub fn seen(mut command: Command, dir: &Path) -> Seen {
     }
 }
 
-/// Bytes to be compared, and shown where they differ: not all of many.
+/// Bytes as text for comparisons and messages. Long or binary contents are replaced by their length
+/// and a hash.
 fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() < 5000 => text.to_owned(),
@@ -91,7 +92,7 @@ pub fn differing(theirs: &Seen, ours: &Seen) -> String {
     pairs.filter(|(_, theirs, ours)| theirs != ours).map(|pair| format!("{pair:?}\n")).collect()
 }
 
-/// Times from here on are those of the run (2025-01-01).
+/// Times from here on (2025-01-01) were set by the run and are not compared.
 const NOW: i64 = 1_735_689_600;
 
 fn look(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) {
@@ -112,8 +113,8 @@ fn look(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What is compressed, also twice, decompressed by the system's program; what cannot be is as it
-/// is.
+/// Decompresses a file with the system's program, also if it is compressed twice. Returns bytes
+/// that cannot be decompressed unchanged.
 fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let program = match bytes.get(..4) {
         Some([0x1f, 0x8b, ..]) => "gzip",
@@ -125,7 +126,7 @@ fn plain(bytes: Vec<u8>) -> Vec<u8> {
     if output.is_empty() && !(empty && bytes.len() < 128) { bytes } else { plain(output) }
 }
 
-/// What a program of the system makes of its input.
+/// Returns the output of a program of the system for this input.
 pub fn piped(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .args(args)
@@ -136,7 +137,7 @@ pub fn piped(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
     std::thread::scope(|threads| {
-        // It may stop reading.
+        // The program may stop reading before the end.
         threads.spawn(move || std::io::Write::write_all(&mut pipe, input));
         child.wait_with_output().unwrap().stdout
     })
@@ -150,7 +151,7 @@ pub fn permit(path: &Path, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// Text that can be compressed, of so many bytes.
+/// Compressible text of at least `bytes` bytes.
 pub fn text(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 20);
     let mut number: u64 = 1;
@@ -164,7 +165,7 @@ pub fn text(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Inputs of all kinds: nothing, a byte, zeros, noise, text, and the program itself.
+/// Inputs of all kinds: no bytes, a byte, zeros, noise, text, and the program itself.
 pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
     let mut rng = dio_test::Seed::new().rng();
     let program = fs::read(env!("CARGO_BIN_EXE_dio")).unwrap();
@@ -180,12 +181,12 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A word for the shell.
+/// Quotes a text as one word for the shell.
 pub fn word(text: &str) -> String {
     format!("'{text}'")
 }
 
-/// Contents of a random kind; most are small, a few are about as long as a piece.
+/// Random contents of a random kind. Most are small; a few are about as long as a piece.
 pub fn contents(rng: &mut Rng) -> Vec<u8> {
     let size = match rng.range(0..40) {
         0 => (2 << 20) + rng.range_usize(0..5) - 2,
@@ -202,8 +203,8 @@ pub fn contents(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A compressed file with something behind it, or with something wrong, or neither. `member` makes
-/// one member or frame.
+/// A compressed file, sometimes with data behind it, sometimes damaged. `member` makes one member
+/// or frame.
 pub fn compressed(rng: &mut Rng, member: impl Fn(&mut Rng) -> Vec<u8>) -> Vec<u8> {
     let mut all = member(rng);
     match rng.range(0..12) {
@@ -224,16 +225,17 @@ pub fn compressed(rng: &mut Rng, member: impl Fn(&mut Rng) -> Vec<u8>) -> Vec<u8
     all
 }
 
-/// A random tree: files of the given names, some with other names, links to them, and a FIFO.
+/// A random tree: files with the given names, some of them under other names, links to them, and a
+/// FIFO.
 pub struct Tree {
     files: Vec<(String, Vec<u8>, u32)>,
     others: String,
-    /// The names, and some of nothing.
+    /// The names of the files, and some names that do not exist.
     pub names: Vec<String>,
 }
 
 impl Tree {
-    /// `file` gives the contents of a file of this name.
+    /// Makes a tree. `file` returns the contents of the file with the given name.
     pub fn new(rng: &mut Rng, pool: &[&str], mut file: impl FnMut(&mut Rng, &str) -> Vec<u8>) -> Tree {
         let mut tree = Tree { files: Vec::new(), others: String::new(), names: Vec::new() };
         for name in pool {
@@ -258,23 +260,23 @@ impl Tree {
         tree
     }
 
-    /// Whether a file of this name is made.
+    /// Whether a file with this name is made.
     pub fn has(&self, name: &str) -> bool {
         self.files.iter().any(|(own, ..)| own == name)
     }
 
-    /// Whether what was made under this name was written through a link that led nowhere.
+    /// Whether the file under this name was written through a link whose target did not exist.
     pub fn is_behind_link(&self, name: &str) -> bool {
         let last = name.rsplit('/').next().unwrap_or_default();
         !self.has(name) && self.others.contains(&format!("ln -s {last} "))
     }
 
-    /// What standard input is.
+    /// The file that standard input is redirected from.
     pub fn input(&self, rng: &mut Rng) -> String {
         if self.files.is_empty() || rng.bool(0.5) { "/dev/null".to_owned() } else { word(&rng.pick(&self.files).0) }
     }
 
-    /// Makes it in `dir`.
+    /// Makes the tree in `dir`.
     pub fn make(&self, dir: &Path) {
         fs::create_dir_all(dir.join("d/e")).unwrap();
         for (name, bytes, mode) in &self.files {
@@ -282,7 +284,7 @@ impl Tree {
             permit(&dir.join(name), *mode);
         }
         let script = format!("{} find . -exec touch -h -d 2020-01-01T00:00:00Z {{}} +", self.others);
-        // A link to what is not there may fail.
+        // `touch` may fail on a link whose target does not exist.
         Command::new("sh").args(["-c", &script]).current_dir(dir).stderr(Stdio::null()).status().unwrap();
     }
 }

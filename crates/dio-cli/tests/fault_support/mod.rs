@@ -1,5 +1,5 @@
-//! What the tests of faults share: a mount over a file system of its own that can be made to fail,
-//! and programs that write below it and know what they were promised.
+//! Shared by the tests of faults: a mount over a file system of its own that can be made to fail,
+//! and programs that write below the mount and record which data was acknowledged.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -22,7 +22,7 @@ use crate::own::{Mounted as Volume, PATIENCE};
 
 pub const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// `dio` with a command.
+/// Returns a `dio` command.
 pub fn dio(command: &str) -> Command {
     let mut dio = Command::new(DIO);
     dio.arg(command).env("LC_ALL", "C.UTF-8");
@@ -35,20 +35,20 @@ pub fn good(command: &mut Command) {
     assert!(output.status.success() && output.stderr.is_empty(), "{command:?}: {output:?}");
 }
 
-/// The error number of what failed.
+/// The error number of a failed operation.
 pub fn errno<T>(outcome: io::Result<T>) -> Option<Errno> {
     outcome.err().and_then(|error| Errno::from_io_error(&error))
 }
 
-/// The options of a mount in a mode. What is held back is little, so that it is held back on a
-/// small file system too.
+/// The mount options for a mode. The limit on held-back bytes is low, so that bytes are held back
+/// on a small file system too.
 pub fn options(mode: &str) -> String {
     format!("{mode},allow_other,limit=64M")
 }
 
-/// A file system on an image, to be mounted in a mode at a place elsewhere.
+/// A file system on an image, and a directory elsewhere where it is mounted in a mode.
 pub struct Scene {
-    /// For messages.
+    /// Name for messages.
     pub name: String,
     pub mode: String,
     pub volume: Volume,
@@ -69,13 +69,13 @@ impl Scene {
         self.volume.path.join("source")
     }
 
-    /// Mounts the source.
+    /// Mounts the source directory.
     #[track_caller]
     pub fn mount(&self) -> Mounted {
         Mounted::within(self.place.path(), DIO, self.source(), &options(&self.mode))
     }
 
-    /// The device of the file system.
+    /// The device that holds the file system.
     pub fn device(&self) -> PathBuf {
         let mut findmnt = Command::new("findmnt");
         let output = dio_test::run(findmnt.args(["-n", "-o", "SOURCE"]).arg(&self.volume.path));
@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// What a file of the test holds: bytes that follow from its number and their offset.
+/// The contents of a file of the test: bytes computed from the file's number and their offset.
 pub fn content(file: u64, range: Range<u64>) -> Vec<u8> {
     let word =
         |at: u64| (at ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93).to_le_bytes();
@@ -120,7 +120,7 @@ const KINDS: [Kind; 4] = [Kind::Records, Kind::Blocks, Kind::Durable, Kind::Page
 const PAGE: u64 = 8192;
 const PAGES: u64 = 64;
 
-/// Writers at work below a mount, until each of them fails.
+/// Writers that work below a mount until each of them fails.
 pub struct Load {
     name: String,
     clock: Arc<Clock>,
@@ -129,15 +129,15 @@ pub struct Load {
 
 #[derive(Default)]
 struct Clock {
-    /// Syncs that were answered.
+    /// Number of syncs that were acknowledged.
     synced: AtomicU64,
-    /// Answers count no more.
+    /// Acknowledgements no longer count as promises.
     late: AtomicBool,
     enough: AtomicBool,
 }
 
 impl Clock {
-    /// A sync was answered; `promised` notes what that means.
+    /// Counts an acknowledged sync. `promised` records what it makes durable.
     fn tick(&self, promised: impl FnOnce()) -> io::Result<()> {
         self.synced.fetch_add(1, Ordering::Relaxed);
         if !self.late.load(Ordering::SeqCst) {
@@ -147,11 +147,11 @@ impl Clock {
     }
 }
 
-/// What a writer was promised.
+/// The data that was acknowledged to a writer.
 struct Promise {
     kind: Kind,
-    /// Bytes in order that are durable, or for pages which version of which is at least there, and
-    /// which was tried last.
+    /// Number of bytes, from the start, that are durable. For pages: the version that each page has
+    /// at least, and the version that was last written to it.
     durable: u64,
     pages: Vec<(u64, u64)>,
     error: io::Error,
@@ -173,12 +173,12 @@ impl Load {
             std::thread::spawn(move || write(number as u64, kind, file, &clock))
         };
         let writers = KINDS.into_iter().enumerate().map(writer).collect();
-        // The names are durable before anything goes wrong, as a program that needs them has them.
+        // The names are made durable before anything fails, as a program that needs them would do.
         File::open(directory).unwrap().sync_all().unwrap();
         Load { name: name.to_owned(), clock, writers }
     }
 
-    /// Until some hundreds of syncs have been answered.
+    /// Waits until some hundreds of syncs have been acknowledged.
     #[track_caller]
     pub fn run_for_a_while(&self) {
         let (start, enough) = (Instant::now(), if judge_fully() { 20_000 } else { 300 });
@@ -189,25 +189,25 @@ impl Load {
         }
     }
 
-    /// Shuts the file system below down. Only what was answered before that is a promise: ext4 by
-    /// itself, without any mount of dio, answers some of the syncs well that are under way when it
-    /// is shut down, and has lost their bytes (seen in one of 25 runs on Linux 6.18). A power cut
-    /// leaves no time for such an answer.
+    /// Shuts down the file system below the mount. Only syncs that were acknowledged before that
+    /// count: even without a mount of dio, ext4 acknowledges some of the syncs that are under way
+    /// when it is shut down, and loses their bytes (seen in one of 25 runs on Linux 6.18). A power
+    /// cut leaves no time for such an acknowledgement.
     #[track_caller]
     pub fn shut_down(&self, volume: &Volume) {
         self.clock.late.store(true, Ordering::SeqCst);
         volume.shut_down();
     }
 
-    /// Waits until every writer has failed, with one of these errors.
+    /// Waits until every writer has failed with one of these errors.
     #[track_caller]
     pub fn end(self, expected: &[Errno]) -> Written {
         self.end_but(expected, |_| false)
     }
 
-    /// As [`Load::end`], where the kernel goes on without the server: it writes to the source
-    /// itself in cached mode, and whoever asks for no sync needs no answer. What such a writer was
-    /// promised is judged as of all others.
+    /// As [`Load::end`], for the case that the kernel continues without the server. In cached mode
+    /// the kernel writes to the source itself, and a writer that requests no sync needs no reply.
+    /// The data acknowledged to such a writer is checked like that of all other writers.
     #[track_caller]
     pub fn end_of_server(self, expected: &[Errno], mode: &str) -> Written {
         let cached = mode == "cached";
@@ -273,7 +273,7 @@ fn overwrite(file: &File, number: u64, pages: &mut [(u64, u64)], clock: &Clock) 
     let mut random = dio_test::Rng::new(number);
     for version in 1_u64.. {
         let page = random.range(0..PAGES);
-        // Tried, whatever comes of it.
+        // The version counts as written even if the write fails.
         pages[page as usize].1 = version;
         file.write_all_at(&version.to_le_bytes().repeat(PAGE as usize / 8), page * PAGE)?;
         if version % 2 == 0 {
@@ -284,14 +284,14 @@ fn overwrite(file: &File, number: u64, pages: &mut [(u64, u64)], clock: &Clock) 
     Ok(())
 }
 
-/// What was promised to the writers of a load.
+/// The data that was acknowledged to the writers of a load.
 pub struct Written {
     name: String,
     promises: Vec<Promise>,
 }
 
 impl Written {
-    /// Everything that is durable is in the files of this directory.
+    /// Checks that the files in this directory hold all data that must be durable.
     #[track_caller]
     pub fn verify(&self, directory: &Path) {
         for (number, promise) in self.promises.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! dio under the names of the system's programs, and all that can be seen of a run of either.
+//! Runs dio under the names of the system's programs, and compares the observable outcome with
+//! theirs.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -13,8 +14,8 @@ use std::process::{Command, Stdio};
 
 use parking_lot::Mutex;
 
-/// A directory with links to dio by these names and no others, to be searched for programs before
-/// all other directories.
+/// A directory with links to dio under these names and no others, to be put before all other
+/// directories of `PATH`.
 pub fn links(names: &[&str]) -> &'static Path {
     static MADE: Mutex<BTreeMap<PathBuf, &'static Path>> = Mutex::new(BTreeMap::new());
     let name = format!("links-{}-{}", env!("CARGO_CRATE_NAME"), names.join("-"));
@@ -22,7 +23,8 @@ pub fn links(names: &[&str]) -> &'static Path {
     MADE.lock().entry(links).or_insert_with_key(|links| {
         fs::create_dir_all(links).unwrap();
         for name in names {
-            // The same tests may be running elsewhere: a link is never missing.
+            // The same tests may run at the same time in another process, so a link is replaced
+            // atomically and never missing.
             let own = links.join(format!(".{name}-{}", std::process::id()));
             let _ = fs::remove_file(&own);
             symlink(env!("CARGO_BIN_EXE_dio"), &own).unwrap();
@@ -32,7 +34,7 @@ pub fn links(names: &[&str]) -> &'static Path {
     })
 }
 
-/// What can be seen of a run.
+/// The observable outcome of a run.
 #[derive(PartialEq, Eq)]
 pub struct Seen {
     /// The exit status, or the signal that ended it.
@@ -44,7 +46,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Runs `command` in `directory`, to its end; `stdin` comes through a pipe, if there is any.
+    /// Runs `command` in `directory` to its end. `stdin`, if there is any, is passed through a
+    /// pipe.
     pub fn of(command: &mut Command, directory: &Path, stdin: Option<&[u8]>) -> Seen {
         command.current_dir(directory).stdout(Stdio::piped()).stderr(Stdio::piped());
         if stdin.is_some() {
@@ -55,7 +58,7 @@ impl Seen {
         let output = std::thread::scope(|threads| {
             if let (Some(mut pipe), Some(bytes)) = (pipe, stdin) {
                 threads.spawn(move || {
-                    // Pieces of odd sizes; a program that stops reading is its own affair.
+                    // Pieces of odd sizes. A program may stop reading before the end.
                     for part in bytes.chunks(3 * 4096 + 17) {
                         if pipe.write_all(part).is_err() {
                             return;
@@ -69,7 +72,8 @@ impl Seen {
         Seen { status, out: output.stdout, err: output.stderr, files: files(directory) }
     }
 
-    /// Where the system's run, which this is, differs from dio's.
+    /// Describes how the outcome of dio differs from this outcome, which is that of the system's
+    /// program.
     pub fn differences(&self, dio: &Seen) -> String {
         let mut text = format!("GNU {:?}, dio {:?}\n", self.status, dio.status);
         let mut tell = |what: &str, gnu: &[u8], dio: &[u8]| {

@@ -1,4 +1,5 @@
-//! What the judges of the mount share: a source on one file system, mounted in one mode.
+//! Shared by the tests that judge the mount with other programs: a source on one file system,
+//! mounted in one mode.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -15,7 +16,7 @@ pub const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
 /// A directory on a file system, mounted in a mode for all users.
 pub struct Stage {
-    /// For messages: mode and file system.
+    /// Name for messages: mode and file system.
     pub name: String,
     pub mounted: Mounted,
     options: String,
@@ -32,8 +33,8 @@ impl Stage {
         Stage::over(source, scratch, format!("{options} on {}", fs.name), &options)
     }
 
-    /// On a source that lies elsewhere, with everything else in a scratch directory; mounted with
-    /// `options` for all users.
+    /// As `new`, with a source that is outside the scratch directory, mounted with `options` for
+    /// all users.
     pub fn over(source: PathBuf, scratch: TempDir, name: String, options: &str) -> Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
@@ -43,31 +44,31 @@ impl Stage {
         Stage { name, mounted, options, source, scratch }
     }
 
-    /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was
-    /// taken away.
+    /// Mounts the source again at a new mount point, after its server was killed and the dead mount
+    /// was removed.
     pub fn mount_again(&mut self) {
         assert_eq!(dio_test::mount_type(self.mounted.path()), None, "{}", self.name);
         self.mounted = Mounted::within(self.scratch.path(), DIO, &self.source, &self.options);
     }
 
-    /// A path through the mount.
+    /// The path of a file through the mount.
     pub fn at(&self, name: &str) -> PathBuf {
         self.mounted.path().join(name)
     }
 
-    /// The same file below the mount.
+    /// The path of the same file below the mount.
     pub fn below(&self, name: &str) -> PathBuf {
         self.source.join(name)
     }
 
-    /// A directory beside source and mount.
+    /// Makes a directory outside of the source and the mount.
     pub fn beside(&self, name: &str) -> PathBuf {
         let path = self.scratch.path().join(name);
         std::fs::create_dir_all(&path).unwrap();
         path
     }
 
-    /// A directory through the mount that belongs to a user.
+    /// Makes a directory through the mount that belongs to a user.
     pub fn directory_of(&self, user: &str, name: &str) -> PathBuf {
         let path = self.at(name);
         std::fs::create_dir(&path).unwrap();
@@ -75,22 +76,23 @@ impl Stage {
         path
     }
 
-    /// Unmounts; what is below is then judged without dio. The scratch directory goes with the
-    /// value that is returned.
+    /// Unmounts, so that the source can be checked without dio. The scratch directory is removed
+    /// when the returned value is dropped.
     pub fn unmount(self) -> Below {
         self.mounted.unmount();
         Below { name: self.name, source: self.source, _scratch: self.scratch }
     }
 }
 
-/// What a mount left behind.
+/// The source of a mount after unmounting.
 pub struct Below {
     pub name: String,
     pub source: PathBuf,
     _scratch: TempDir,
 }
 
-/// Judges each mode on its file system; says so where there is nobody who may mount.
+/// Runs `judge` for each mode on its file system. If the test may not mount, prints that it is
+/// skipped.
 pub fn each_mode(judge: impl Fn(Stage)) {
     if !is_root() {
         skip!("the judges need root");
@@ -101,7 +103,7 @@ pub fn each_mode(judge: impl Fn(Stage)) {
     }
 }
 
-/// A judge of crates.io, or a skip said aloud.
+/// Returns the path of a judge from crates.io. If it is not built, prints that the test is skipped.
 pub fn built(name: &str) -> Option<PathBuf> {
     let found = dio_test::judge(name);
     if found.is_none() {
@@ -110,7 +112,7 @@ pub fn built(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// What a command printed; it must succeed.
+/// Runs a command, which must succeed, and returns its output.
 #[track_caller]
 pub fn succeeds(command: &mut Command, name: &str) -> String {
     let output = dio_test::run(command);
@@ -134,17 +136,18 @@ pub fn shell(directory: &Path, script: &str, name: &str) -> String {
     succeeds(&mut command, name)
 }
 
-/// A command whose input is a text.
+/// Starts a command with a text as its input.
 pub fn fed(command: &mut Command, text: &str) -> std::process::Child {
     fed_as_it_is(command.stdout(Stdio::piped()).stderr(Stdio::piped()), text)
 }
 
-/// The same with the outputs that the command has.
+/// As `fed`, but keeps the outputs of the command.
 pub fn fed_as_it_is(command: &mut Command, text: &str) -> std::process::Child {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, text) = (child.stdin.take().unwrap(), text.to_owned());
-    // Beside it, as it may print more than a pipe holds before it has read everything.
+    // The text is written by another thread, because the command may print more than a pipe holds
+    // before it has read everything.
     std::thread::spawn(move || stdin.write_all(text.as_bytes()));
     child
 }

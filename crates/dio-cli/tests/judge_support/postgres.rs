@@ -8,19 +8,19 @@ use dio_test::as_user;
 
 use super::{Stage, succeeds};
 
-/// The user by whose hands Debian runs it; it refuses to be root.
+/// The user as which Debian runs PostgreSQL, which refuses to run as root.
 pub const USER: &str = "postgres";
 
-/// How long starting, and recovering, may take.
+/// Longest time that a start, including recovery, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Debian's directory of the programs, by version; the newest.
+/// Debian's directory of the programs of the newest version.
 pub fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     versions.flatten().map(|entry| entry.path().join("bin")).filter(|bin| bin.join("initdb").is_file()).max()
 }
 
-/// A postmaster; one that a failed test leaves is killed.
+/// A postmaster. It is killed when this is dropped, for example by a failed test.
 pub struct Postmaster(pub Child);
 
 impl Drop for Postmaster {
@@ -32,16 +32,16 @@ impl Drop for Postmaster {
 
 /// A cluster below the mount.
 pub struct Cluster {
-    /// For messages.
+    /// Name for messages.
     pub name: String,
     pub programs: PathBuf,
     pub data: PathBuf,
-    /// Of the sockets, beside the mount.
+    /// Directory of the sockets, outside of the mount.
     pub sockets: PathBuf,
 }
 
 impl Cluster {
-    /// One below a mount, which initdb has made.
+    /// Makes a cluster below a mount by initdb.
     pub fn create(stage: &Stage, programs: &Path) -> Cluster {
         let sockets = stage.beside("s");
         succeeds(Command::new("chown").arg(USER).arg(&sockets), &stage.name);
@@ -59,8 +59,9 @@ impl Cluster {
         command
     }
 
-    /// Starts the postmaster and waits until it has recovered. One that was killed leaves others
-    /// who hold its shared memory for a moment: then it is started again.
+    /// Starts the postmaster and waits until it has recovered. For a moment after a kill, other
+    /// processes still use the shared memory of the killed postmaster; the start is then tried
+    /// again.
     pub fn start(&self) -> Postmaster {
         let patience = Instant::now() + PATIENCE;
         loop {
@@ -95,13 +96,13 @@ impl Cluster {
         pgbench
     }
 
-    /// One line of numbers.
+    /// Returns the numbers that a query prints in one line.
     pub fn ask(&self, query: &str) -> Vec<i64> {
         let answer = succeeds(self.program("psql").args(["-XAt", "-F", " ", "-c", query]), &self.name);
         answer.split_whitespace().map(|number| number.parse().unwrap()).collect()
     }
 
-    /// Fast shutdown.
+    /// Stops the postmaster by a fast shutdown.
     pub fn stop(&self, mut postmaster: Postmaster) {
         succeeds(Command::new("kill").args(["-INT", &postmaster.0.id().to_string()]), &self.name);
         let status = postmaster.0.wait().unwrap();
@@ -109,15 +110,15 @@ impl Cluster {
     }
 }
 
-/// Transactions whose end was told to a client.
+/// The number of transactions whose end was reported to a client.
 pub fn acknowledged(report: &str) -> i64 {
     let line = report.lines().find_map(|line| line.strip_prefix("number of transactions actually processed: "));
     let number = line.and_then(|line| line.split('/').next()).unwrap_or_else(|| panic!("no count in {report}"));
     number.trim().parse().unwrap()
 }
 
-/// Of the transactions of pgbench, `told` were acknowledged to so many clients: those are there, at
-/// most one more of each, and all sums agree.
+/// Checks the transactions of pgbench. `told` transactions were acknowledged to `clients` clients
+/// in all: they are there, and at most one more of each client, and all sums agree.
 #[track_caller]
 pub fn adds_up(cluster: &Cluster, told: i64, clients: i64) {
     let sums = "SELECT (SELECT count(*) FROM pgbench_history), (SELECT coalesce(sum(delta), 0) FROM pgbench_history),

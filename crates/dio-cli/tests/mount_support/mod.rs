@@ -1,5 +1,5 @@
-//! What the tests of `dio mount` share: a source and a mount point, servers, and what the table of
-//! mounts says.
+//! Shared by the tests of `dio mount`: a source and a mount point, servers, and the table of
+//! mounts.
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
@@ -14,8 +14,8 @@ pub use dio_test::{PATIENCE, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-/// A source with a file, and a mount point beside it. Whatever is mounted there at the end is
-/// detached.
+/// A source with a file, and a mount point beside it. When this is dropped, anything mounted there
+/// is detached.
 pub struct Scene {
     pub dir: TempDir,
     pub source: PathBuf,
@@ -23,7 +23,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// `None`, said aloud, where nothing can be mounted.
+    /// Returns `None`, and prints that the test is skipped, if nothing can be mounted.
     pub fn new() -> Option<Scene> {
         if !geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
             skip!("mounting needs root and /dev/fuse");
@@ -42,15 +42,16 @@ impl Scene {
         self.dir.path().join(name)
     }
 
-    /// `dio mount` with flags, on this scene's source and mount point.
+    /// Returns a `dio mount` command with flags, on this scene's source and mount point.
     pub fn mount(&self, flags: &str) -> Command {
         let mut command = dio("mount", flags);
         command.args([&self.source, &self.at]);
         command
     }
 
-    /// The server in the foreground, once it says that it is ready: until then it asks the mount
-    /// for its attributes itself, and whoever unmounts meanwhile finds the mount in use.
+    /// Starts the server in the foreground and waits until it reports that it is ready. Until then
+    /// the server itself asks the mount for its attributes, so an unmount would find the mount in
+    /// use.
     #[track_caller]
     pub fn foreground(&self, command: &mut Command) -> Server {
         let own = command.get_envs().all(|(name, value)| name != "NOTIFY_SOCKET" || value.is_none());
@@ -82,7 +83,7 @@ impl Drop for Scene {
     }
 }
 
-/// A server of ours; killed when dropped.
+/// A server that a test has started. It is killed when this is dropped.
 pub struct Server(pub Option<Child>);
 
 impl Server {
@@ -98,7 +99,7 @@ impl Server {
         self.0.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
-    /// Waits for its end.
+    /// Waits until the server ends, and returns its output.
     #[track_caller]
     pub fn take(&mut self) -> Output {
         let output = self.0.take().expect("it was not waited for").wait_with_output().unwrap();
@@ -122,7 +123,8 @@ pub fn dio(command: &str, flags: &str) -> Command {
     dio
 }
 
-/// Mount points and types, in the order of the table; names with escapes are none of ours.
+/// Mount points and types, in the order of the table. Names with escapes are not decoded, because
+/// no test uses them.
 pub fn mounts() -> Vec<(PathBuf, String)> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = |line: &str| {
@@ -151,8 +153,7 @@ pub fn server_of(at: &Path) -> Pid {
     Pid::from_raw(found[0]).unwrap()
 }
 
-/// Whether a process, given by its directory in /proc, is gone, or nobody has asked for its status
-/// yet.
+/// Whether a process, given by its directory in /proc, is gone or is a zombie.
 pub fn has_ended(process: &Path) -> bool {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))

@@ -1,5 +1,5 @@
-//! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat,
-//! cmp).
+//! Runs `dio cp` as a user does, and examines the result with the system's own tools (fincore,
+//! stat, cmp).
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub const MIB: u64 = 1 << 20;
 
-/// `dio cp`, in the C locale and with no engine forced.
+/// Returns a `dio cp` command, in the C locale and with no engine forced.
 pub fn cp() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
     command.arg("cp").env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0").env_remove("DIO_ENGINE");
@@ -30,17 +30,17 @@ pub fn run(flags: &str, operands: &[&Path]) -> Output {
     dio_test::run(cp().args(flags.split_whitespace()).args(operands))
 }
 
-/// Runs it and expects that all goes well and nothing is said.
+/// Runs `dio cp`, which must succeed and print nothing.
 #[track_caller]
 pub fn good(flags: &str, operands: &[&Path]) -> Output {
     let output = run(flags, operands);
-    // That is told where the page cache is the storage.
+    // This line is printed where the page cache is the storage.
     let silent = output.stderr.lines().all(|line| line.contains("verified through the page cache"));
     assert!(output.status.success() && silent, "cp {flags} {operands:?}: {output:?}");
     output
 }
 
-/// Runs it and expects status 1 and these words on standard error.
+/// Runs `dio cp`, which must end with status 1 and print these words on standard error.
 #[track_caller]
 pub fn bad(flags: &str, operands: &[&Path], words: &str) -> Output {
     let output = run(flags, operands);
@@ -49,7 +49,7 @@ pub fn bad(flags: &str, operands: &[&Path], words: &str) -> Output {
     output
 }
 
-/// Runs it with a receipt and returns that.
+/// Runs `dio cp` with a receipt, and returns the receipt.
 #[track_caller]
 pub fn receipt(flags: &str, operands: &[&Path]) -> Value {
     let output = run(&format!("--receipt - {flags}"), operands);
@@ -62,14 +62,14 @@ pub fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
-/// A number in a receipt: `read.direct`.
+/// A number in a receipt, by a path such as `read.direct`.
 #[track_caller]
 pub fn number(receipt: &Value, path: &str) -> u64 {
     let found = path.split('.').fold(receipt, |value, key| &value[key]);
     found.as_u64().unwrap_or_else(|| panic!("{path} is {found} in {receipt:#}"))
 }
 
-/// The line of a file in a receipt, by role and the end of its path.
+/// The entry of a file in a receipt, by role and the end of its path.
 #[track_caller]
 pub fn line<'a>(receipt: &'a Value, role: &str, name: &str) -> &'a Value {
     let files = receipt["files"].as_array().expect("files is a list");
@@ -87,7 +87,7 @@ pub fn cold(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// Writes a file back and reads it wholly into the page cache.
+/// Writes a file back and reads all of it into the page cache. Returns its resident pages.
 #[track_caller]
 pub fn warm(path: &Path) -> u64 {
     File::open(path).unwrap().sync_all().unwrap();
@@ -97,7 +97,7 @@ pub fn warm(path: &Path) -> u64 {
     pages
 }
 
-/// A file of random bytes that is on the disk and not in the cache.
+/// Makes a file of random bytes that is on the disk and not in the cache.
 #[track_caller]
 pub fn source(dir: &Path, name: &str, len: u64) -> PathBuf {
     let path = dir.join(name);
@@ -115,13 +115,14 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Whether the page cache is the storage itself, so that nothing can leave it.
+/// Whether the page cache is the storage itself, so that pages cannot be evicted.
 pub fn in_memory(fs: &TestFs) -> bool {
     let found = rustix::fs::statfs(&fs.path).unwrap().f_type as u64;
     found == 0x0102_1994
 }
 
-/// Whether direct I/O of both kinds bypasses the cache here: the file systems where that is known.
+/// Whether direct reads and writes bypass the cache here. Returns `true` only for file systems
+/// where that is certain.
 pub fn is_direct(fs: &TestFs) -> bool {
     matches!(fs.name.as_str(), "ext4" | "xfs")
 }
@@ -130,7 +131,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A running `dio cp`; killed when dropped.
+/// A running `dio cp`. It is killed when this is dropped.
 pub struct Running(Option<Child>);
 
 impl Running {
@@ -157,7 +158,7 @@ impl Running {
         self.0.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends, and returns its output.
     #[track_caller]
     pub fn end(mut self) -> Output {
         let output = self.0.take().expect("it is waited for once").wait_with_output().unwrap();
@@ -172,19 +173,19 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Which signal ended it.
+/// The signal that ended the process.
 pub fn signal_of(output: &Output) -> Option<i32> {
     output.status.signal()
 }
 
-/// A mask of signals of a process, a bit each from signal 1 on (proc_pid_status(5)).
+/// A signal mask of a process, with one bit for each signal from 1 on (proc_pid_status(5)).
 fn signals(pid: Pid, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -207,8 +208,8 @@ pub fn until_ignored(pid: Pid, signal: Signal) {
     until("the signal is ignored", || signals(pid, "SigIgn") & bit(signal) != 0);
 }
 
-/// Waits until the process has taken a signal that was sent, so that the next one comes on top of
-/// it.
+/// Waits until no signal of this kind is pending in the process any more, so that the next signal
+/// is delivered as a second one.
 #[track_caller]
 pub fn until_taken(pid: Pid, signal: Signal) {
     until("the signal is taken", || (signals(pid, "ShdPnd") | signals(pid, "SigPnd")) & bit(signal) == 0);
@@ -221,20 +222,20 @@ pub fn until_asleep(pid: Pid) {
     until("it waits", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")));
 }
 
-/// Bytes in a pipe that nobody has read yet, asked at either end.
+/// Bytes in a pipe that have not been read yet. Either end can be passed.
 pub fn waiting(pipe: impl std::os::fd::AsFd) -> u64 {
     rustix::io::ioctl_fionread(pipe).unwrap()
 }
 
-/// Bytes of a file that are really stored: its size, where blocks were written and not only
-/// allocated.
+/// The size of a file, which is the number of bytes written if space is allocated without changing
+/// the size.
 pub fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
 /// Waits until a file that the process has open for writing, whether or not it has a name, holds
-/// the last of so many bytes, which are not zeros. Its size does not say that: space is allocated
-/// first.
+/// the last of `bytes` bytes, which are not zeros. Its size does not show that, because space is
+/// allocated first.
 #[track_caller]
 pub fn until_moved(running: &Running, bytes: u64) {
     let process = PathBuf::from(format!("/proc/{}", running.pid().as_raw_nonzero()));
@@ -243,7 +244,7 @@ pub fn until_moved(running: &Running, bytes: u64) {
         entries.map_while(Result::ok).any(|entry| {
             let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default();
-            // In octal; the lowest two bits say for what it is open (open(2)).
+            // In octal. The lowest two bits are the access mode (open(2)).
             let writes = u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 3 != 0);
             let found = std::fs::metadata(entry.path());
             let mut last = [0; 16];
@@ -253,7 +254,7 @@ pub fn until_moved(running: &Running, bytes: u64) {
     });
 }
 
-/// A mount of its own over a loop image; undone when dropped.
+/// A mount of a file system on a loop image. It is unmounted when this is dropped.
 pub struct Mounted {
     pub path: PathBuf,
     pub image: PathBuf,
@@ -261,8 +262,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Formats an image of `size` bytes and mounts it; `None`, said aloud, where that cannot be
-    /// done.
+    /// Formats an image of `size` bytes and mounts it. Returns `None`, and prints that the test is
+    /// skipped, if that is not possible.
     #[track_caller]
     pub fn new(format: &[&str], size: u64) -> Option<Mounted> {
         if !is_root() {
@@ -272,7 +273,7 @@ impl Mounted {
         Mounted::within(file_systems()[0].dir(), format, size)
     }
 
-    /// The same with the image in this directory; takes root.
+    /// As `new`, with the image in this directory; needs root.
     #[track_caller]
     pub fn within(dir: tempfile::TempDir, format: &[&str], size: u64) -> Option<Mounted> {
         let (image, path) = (dir.path().join("image"), dir.path().join("mounted"));
@@ -295,8 +296,9 @@ impl Mounted {
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     }
 
-    /// EBUSY passes: a child that another test is just starting has copies of this process's
-    /// descriptors until it executes its program, and one of them may be open for writing here.
+    /// Remounts read-only. EBUSY passes: a child that another test is just starting has copies of
+    /// this process's descriptors until it executes its program, and one of them may be open for
+    /// writing here.
     #[track_caller]
     pub fn remount_read_only(&self) {
         until("it can be remounted", || {
@@ -312,20 +314,21 @@ impl Mounted {
         self.come_back();
     }
 
-    /// The rest of [`Mounted::cut_power`], after [`Mounted::shut_down`].
+    /// The second part of [`Mounted::cut_power`], after [`Mounted::shut_down`].
     #[track_caller]
     pub fn come_back(&self) {
         until("it can be unmounted", || self.unmount());
         self.mount_again();
     }
 
-    /// Mounts it after it was unmounted.
+    /// Mounts the file system after it was unmounted.
     #[track_caller]
     pub fn mount_again(&self) {
         self.mount("loop").unwrap();
     }
 
-    /// `shutdown` of xfs_io without `-f` is the ioctl with "no log flush", on ext4 too.
+    /// Stops the file system at once. `shutdown` of xfs_io without `-f` is the ioctl with "no log
+    /// flush", on ext4 too.
     #[track_caller]
     pub fn shut_down(&self) {
         let output = dio_test::run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.path));
@@ -349,7 +352,7 @@ impl Drop for Mounted {
     }
 }
 
-/// An operand that is not a path.
+/// Turns an operand that is not a path into a path.
 pub fn os(text: &str) -> &Path {
     Path::new(OsStr::new(text))
 }

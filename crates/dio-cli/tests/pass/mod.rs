@@ -1,5 +1,5 @@
-//! Runs shell scripts with the system's `cat` and `tee` and with dio's, called by links of those
-//! names, and compares what was printed, the status, and every file that was left.
+//! Runs shell scripts with the system's `cat` and `tee` and with dio's, called by links with those
+//! names, and compares the output, the status, and every file that is left.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -18,14 +18,14 @@ pub fn links() -> &'static Path {
     crate::gnu::links(&["cat", "tee", "uniq"])
 }
 
-/// A tool of dio by its link.
+/// Returns a command that runs a tool of dio by its link.
 pub fn tool(name: &str) -> Command {
     let mut command = Command::new(links().join(name));
     command.env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
     command
 }
 
-/// The search path under which the tools are the system's, or dio's.
+/// The search path for the system's tools, or for dio's.
 fn path(ours: bool) -> OsString {
     let mut path = OsString::new();
     if ours {
@@ -46,7 +46,8 @@ pub fn run(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, ours: bool) -> Seen
     Seen::of(&mut bash, dir.path(), None)
 }
 
-/// Runs a script both ways on one file system and expects no difference.
+/// Runs a script with both sets of tools on one file system, and checks that the outcomes are the
+/// same.
 #[track_caller]
 pub fn same_on(fs: &TestFs, setup: &dyn Fn(&Path), script: &str) {
     let gnu = run(fs, setup, script, false);
@@ -54,7 +55,7 @@ pub fn same_on(fs: &TestFs, setup: &dyn Fn(&Path), script: &str) {
     assert!(gnu == dio, "on {}: {script}\n{}", fs.name, gnu.differences(&dio));
 }
 
-/// Runs a script both ways and expects no difference.
+/// Runs a script with both sets of tools, and checks that the outcomes are the same.
 #[track_caller]
 pub fn same(setup: &dyn Fn(&Path), script: &str) {
     same_on(&file_systems()[0], setup, script);
@@ -77,13 +78,13 @@ pub fn text(rng: &mut Rng, length: usize) -> Vec<u8> {
     text
 }
 
-/// Starts a tool with pipes at all ends.
+/// Starts a tool with pipes as all standard streams.
 pub fn start(command: &mut Command) -> Started {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Started(command.spawn().unwrap())
 }
 
-/// A running tool; killed when dropped.
+/// A running tool. It is killed when this is dropped.
 pub struct Started(pub Child);
 
 impl Started {
@@ -98,7 +99,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The tool may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

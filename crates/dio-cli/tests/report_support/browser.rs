@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Programs that will do.
+/// Browsers that can be used, in order of preference.
 const PROGRAMS: [&str; 3] = ["chromium-headless-shell", "chromium", "google-chrome"];
 
 /// A browser with one page.
@@ -28,7 +28,7 @@ pub(crate) struct Browser {
     _home: TempDir,
 }
 
-/// How a page is looked at.
+/// The viewport and colour scheme in which a page is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) width: u32,
@@ -36,7 +36,7 @@ pub(crate) struct View {
 }
 
 impl Browser {
-    /// `None`, said aloud, where there is none.
+    /// Starts a browser. Returns `None`, and prints that the test is skipped, if none is installed.
     pub(crate) fn start() -> Option<Browser> {
         let there = |name: &&&str| {
             let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -48,7 +48,7 @@ impl Browser {
         };
         let home = tempfile::tempdir().unwrap();
         let mut child = Command::new("sh")
-            // The protocol has descriptors 3 and 4.
+            // The protocol uses descriptors 3 and 4.
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", program])
             .args(["--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"])
             .args(["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"])
@@ -100,7 +100,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file and waits until it is there; what was told of pages before is forgotten.
+    /// Opens a file and waits until it is loaded. Events of earlier pages are discarded.
     pub(crate) fn open(&mut self, path: &Path, view: View) {
         let size = json!({"width": view.width, "height": 900, "deviceScaleFactor": 1, "mobile": view.width < 600});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -117,7 +117,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true});
         let mut answer = self.call("Runtime.evaluate", params);
@@ -125,19 +125,19 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// Addresses that were asked for since the page was opened.
+    /// URLs that were requested since the page was opened.
     pub(crate) fn requests(&self) -> Vec<&str> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect()
     }
 
-    /// What was complained of since the page was opened.
+    /// Log entries, console messages and exceptions since the page was opened.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let kinds = ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"];
         self.events.iter().filter(|event| kinds.iter().any(|kind| event["method"] == *kind)).collect()
     }
 
-    /// A picture of the whole page, in base64, as PNG; for people who want to look at it.
+    /// A picture of the whole page as PNG in base64, for manual inspection.
     pub(crate) fn picture(&mut self) -> String {
         let params = json!({"format": "png", "captureBeyondViewport": true});
         self.call("Page.captureScreenshot", params)["data"].as_str().unwrap().to_owned()

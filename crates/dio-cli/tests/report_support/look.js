@@ -1,4 +1,4 @@
-// What is to be seen of a page: an object of lists of faults, and of counts.
+// Examines a page. Returns an object with lists of faults and with counts.
 (() => {
   const faults = [];
   const say = (what, where) => faults.push(`${what}: ${where}`);

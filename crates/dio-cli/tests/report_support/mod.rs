@@ -1,4 +1,4 @@
-//! What the tests of `dio report` need: results, and a browser to look at pages.
+//! Shared by the tests of `dio report`: results, and a browser that shows pages.
 
 pub(crate) mod browser;
 pub(crate) mod results;

@@ -28,12 +28,12 @@ const MEASUREMENTS: [(&str, &str); 9] = [
     ("locks", "locks --json -- ls"),
 ];
 
-/// The program.
+/// Returns a command that runs the program.
 pub(crate) fn dio() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dio"))
 }
 
-/// Runs one measurement; what could not be cold here gives none.
+/// Runs one measurement. Returns `None` if the files could not be made cold here.
 fn measure(line: &str, directory: &Path) -> Option<Value> {
     let output = dio().arg("bench").args(line.split_whitespace()).arg(directory).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -45,8 +45,8 @@ fn measure(line: &str, directory: &Path) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("standard output is JSON"))
 }
 
-/// Results of all benchmarks by their names. That of `oltp` has all storages, that of `stripe`
-/// modelled disks; `disks` is made up.
+/// Results of all benchmarks by name. The result of `oltp` has all storages and that of `stripe`
+/// has modelled disks; the result of `disks` is invented.
 pub(crate) fn results() -> &'static [(&'static str, Value)] {
     static RESULTS: OnceLock<Vec<(&'static str, Value)>> = OnceLock::new();
     RESULTS.get_or_init(|| {
@@ -68,8 +68,8 @@ pub(crate) fn results() -> &'static [(&'static str, Value)] {
     })
 }
 
-/// Makes a result of the bare files into one with every storage, as it takes root and time to
-/// measure.
+/// Extends a result of the bare files to one with every storage, because measuring that needs root
+/// and time.
 fn as_all_storages(result: &mut Value) {
     let bare = result["rows"][0].clone();
     let named = |(name, factor): (&str, f64)| {
@@ -96,7 +96,8 @@ fn as_all_storages(result: &mut Value) {
     result["rows"] = storages.map(named).to_vec().into();
 }
 
-/// Adds modelled disks, which take root and time to measure, of the default sizes and layouts.
+/// Adds modelled disks of the default sizes and layouts, because measuring them needs root and
+/// time.
 fn with_modelled_disks(result: &mut Value) {
     let mut rows = Vec::new();
     for stripes in [1u64, 2, 4, 8] {
@@ -124,8 +125,8 @@ fn with_modelled_disks(result: &mut Value) {
     result["copy"] = json!({"bytes": 192 << 20, "dio_cp_mib_s": 46.3, "dd_mib_s": 24.0, "gain": gain});
 }
 
-/// A result over up to eight disks, which take root and minutes to measure: what each way reaches
-/// of the limits, and its CPU.
+/// An invented result over up to eight disks, because measuring it needs root and minutes: the
+/// share of the limits that each variant reaches, and its CPU time.
 fn disks(environment: &Value) -> Value {
     const LIMIT: f64 = (100 << 20) as f64;
     const BYTES: f64 = (300 << 20) as f64;

@@ -1,4 +1,4 @@
-//! What the tests of `dio run` share.
+//! Shared by the tests of `dio run`.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
-/// A directory that anybody may enter, with the directory `d` in it.
+/// A directory that any user may enter, with the directory `d` in it.
 pub struct Scratch(pub TempDir);
 
 impl Scratch {
@@ -32,7 +32,7 @@ impl Scratch {
         self.0.path().canonicalize().unwrap().join(name)
     }
 
-    /// `dio run --dir d …`, from the scratch directory.
+    /// Returns the command `dio run --dir d …`, run in the scratch directory.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(DIO);
         command.args(["run", "--dir", "d"]).args(words).current_dir(self.at("")).env("LC_ALL", "C");
@@ -50,13 +50,13 @@ impl Scratch {
         run(&mut self.command(&["--", "sh", "-c", script]))
     }
 
-    /// Mounts of dio below it that everybody sees.
+    /// Number of mounts of dio below this directory that are visible outside of the command.
     pub fn mounted(&self) -> usize {
         let place = self.at("");
         mounts().lines().filter(|line| line.contains("fuse.dio") && line.contains(place.to_str().unwrap())).count()
     }
 
-    /// Servers of this directory, by their command lines.
+    /// Process IDs of the servers of this directory, found by their command lines.
     pub fn servers(&self) -> Vec<u32> {
         let place = self.at("d");
         let ours = |pid: &u32| {
@@ -68,7 +68,7 @@ impl Scratch {
         names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
     }
 
-    /// Waits until no server is left; that is to be a matter of moments.
+    /// Waits until no server is left, which should take only moments.
     #[track_caller]
     pub fn no_server_stays(&self) {
         let patience = Instant::now() + Duration::from_secs(20);
@@ -83,7 +83,7 @@ pub fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap()
 }
 
-/// Where these tests cannot mount at all they say so.
+/// Whether these tests can mount. If not, prints that they are skipped.
 pub fn can_mount() -> bool {
     if !is_root() {
         skip!("private mounts need root here");

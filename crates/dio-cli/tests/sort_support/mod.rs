@@ -1,5 +1,5 @@
-//! Runs `dio sort`, under the name `sort`, and the system's `sort` in directories of their own and
-//! compares everything that can be seen: the files, what was printed, the status.
+//! Runs `dio sort`, under the name `sort`, and the system's `sort` in directories of their own, and
+//! compares the observable outcome: the files, the output, the status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -11,31 +11,31 @@ use std::sync::OnceLock;
 
 use crate::gnu::{Seen, links};
 
-/// The system's program, wherever it is.
+/// The system's program, found by `PATH`.
 pub const GNU: &str = "sort";
 
-/// A link called `sort` to the program under test.
+/// A link named `sort` to the program under test.
 pub fn dio() -> &'static Path {
     static LINK: OnceLock<PathBuf> = OnceLock::new();
     LINK.get_or_init(|| links(&["sort"]).join("sort"))
 }
 
-/// A run.
+/// A run of the program.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub args: Vec<OsString>,
-    /// Files that are there.
+    /// Files that exist before the run.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What comes through a pipe; nothing if there is none.
+    /// Standard input, passed through a pipe. With `None` there is no pipe.
     pub stdin: Option<Vec<u8>>,
     /// Shell commands that prepare the directory.
     pub setup: String,
     pub locale: &'static str,
-    /// The file system to run on.
+    /// The directory of the file system to run on.
     pub place: PathBuf,
 }
 
-/// A run with the words of `args`.
+/// A run with the arguments `args`, separated by blanks.
 pub fn case(args: &str) -> Case {
     Case {
         args: args.split_whitespace().map(OsString::from).collect(),

@@ -1,5 +1,5 @@
-//! Runs `dio split`, under the name `split`, and the system's `split` in directories of their own
-//! and compares everything that can be seen: the files, what was printed, the status.
+//! Runs `dio split`, under the name `split`, and the system's `split` in directories of their own,
+//! and compares the observable outcome: the files, the output, the status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 
 use crate::gnu::{Seen, links};
 
-/// The system's program, wherever it is.
+/// The system's program, found by `PATH`.
 pub const GNU: &str = "split";
 
-/// A link called `split` to the program under test.
+/// A link named `split` to the program under test.
 pub fn dio() -> &'static Path {
     static LINK: OnceLock<PathBuf> = OnceLock::new();
     LINK.get_or_init(|| links(&["split"]).join("split"))
@@ -23,31 +23,31 @@ pub fn dio() -> &'static Path {
 /// How the input reaches the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// A file of the name `in`, named on the command line.
+    /// The file `in`, named on the command line.
     File,
-    /// The same as standard input.
+    /// The file `in` as standard input.
     Redirected,
     /// Standard input is a pipe.
     Pipe,
 }
 
-/// A run.
+/// A run of the program.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub args: Vec<OsString>,
-    /// What comes after the input on the command line.
+    /// The operand behind the input on the command line.
     pub prefix: Option<OsString>,
     pub input: Vec<u8>,
     pub from: From,
-    /// Shell commands that prepare the directory, which has the file `in` already.
+    /// Shell commands that prepare the directory, which already contains the file `in`.
     pub setup: String,
     pub locale: &'static str,
     pub env: Vec<(&'static str, &'static str)>,
-    /// The file system to run on.
+    /// The directory of the file system to run on.
     pub place: PathBuf,
 }
 
-/// A run with the words of `args`, on `input`.
+/// A run with the arguments `args`, separated by blanks, on `input`.
 pub fn case(args: &str, input: impl AsRef<[u8]>) -> Case {
     Case {
         args: args.split_whitespace().map(OsString::from).collect(),

@@ -1,4 +1,4 @@
-//! A plain and a striped file with the same contents, and tools run on both.
+//! A plain and a striped file with the same contents, on which the same tools run.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use dio_test::{Output, TestFs};
 
-/// Two directories, each with a file called `file`: plain in one, striped in the other.
+/// Two directories, each with a file named `file`, which is plain in one and striped in the other.
 pub struct Pair {
     _scratch: Box<dyn std::any::Any>,
     pub dir: PathBuf,
@@ -18,7 +18,7 @@ pub fn dio(dir: &Path, args: &[&str]) -> Output {
     dio_test::run(Command::new(env!("CARGO_BIN_EXE_dio")).args(args).current_dir(dir).env("LC_ALL", "C.UTF-8"))
 }
 
-/// The same, which must succeed.
+/// As `dio`; the command must succeed.
 #[track_caller]
 pub fn good(dir: &Path, args: &[&str]) -> Output {
     let output = dio(dir, args);
@@ -26,7 +26,7 @@ pub fn good(dir: &Path, args: &[&str]) -> Output {
     output
 }
 
-/// Runs a script in which each tool is that of dio; output and status.
+/// Runs a script in which each tool is dio's. Returns standard output, status and standard error.
 pub fn script(dir: &Path, text: &str) -> (Vec<u8>, Option<i32>, Vec<u8>) {
     let names =
         ["cp", "cat", "dd", "tee", "split", "sort", "uniq", "tar", "gzip", "zstd", "cksum", "md5sum", "sha256sum"];
@@ -39,7 +39,7 @@ pub fn script(dir: &Path, text: &str) -> (Vec<u8>, Option<i32>, Vec<u8>) {
 }
 
 impl Pair {
-    /// With `contents` in both.
+    /// Makes both files with `contents`.
     pub fn on(fs: &TestFs, contents: &[u8]) -> Pair {
         let scratch = fs.dir();
         let dir = scratch.path().to_owned();
@@ -50,7 +50,7 @@ impl Pair {
         pair
     }
 
-    /// Makes both anew.
+    /// Makes both files again.
     pub fn again(&self) {
         let (plain, striped) = (self.dir.join("plain"), self.dir.join("striped"));
         for dir in [&plain, &striped] {
@@ -62,7 +62,7 @@ impl Pair {
         good(&self.dir, &["cp", "contents", "striped/file"]);
     }
 
-    /// The script does the same in both directories.
+    /// Checks that the script has the same outcome in both directories.
     #[track_caller]
     pub fn same(&self, text: &str) {
         let [plain, striped] = ["plain", "striped"].map(|name| script(&self.dir.join(name), text));
@@ -79,7 +79,7 @@ impl Pair {
     }
 }
 
-/// Lines of text, with repetitions, that no stripe fits evenly.
+/// Lines of text with repetitions. Their lengths do not fit into whole stripes.
 pub fn lines(bytes: usize) -> Vec<u8> {
     let mut text = Vec::new();
     for number in 0u64.. {

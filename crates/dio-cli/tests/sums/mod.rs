@@ -1,5 +1,5 @@
-//! Runs a GNU tool and dio under its name in the same directory, and compares what they print and
-//! return.
+//! Runs a GNU tool, and dio under that tool's name, in the same directory, and compares output and
+//! status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run printed and returned.
+/// Output and status of a run.
 #[derive(PartialEq, Eq)]
 pub struct Outcome {
     pub status: Option<i32>,
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// A directory with files, and dio under the names of the tools.
+/// A directory with files, and a directory with links to dio under the names of the tools.
 pub struct Place {
     files: tempfile::TempDir,
     names: tempfile::TempDir,
@@ -62,17 +62,17 @@ impl Place {
         self
     }
 
-    /// What the system's tool does.
+    /// Runs the system's tool.
     pub fn gnu(&self, command: &str, args: &[OsString], stdin: &[u8]) -> Outcome {
         self.execute(Command::new(command), args, stdin)
     }
 
-    /// What dio does under the tool's name.
+    /// Runs dio under the tool's name.
     pub fn own(&self, command: &str, args: &[OsString], stdin: &[u8]) -> Outcome {
         self.execute(Command::new(self.names.path().join(command)), args, stdin)
     }
 
-    /// What `dio` does with a command line of words.
+    /// Runs `dio` with a command line, whose arguments are separated by blanks.
     pub fn dio(&self, line: &str) -> Outcome {
         self.execute(Command::new(env!("CARGO_BIN_EXE_dio")), &words(line), b"")
     }
@@ -83,14 +83,14 @@ impl Place {
         let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         let output = std::thread::scope(|scope| {
-            // A program that reads nothing may be gone before all is written.
+            // A program that reads no input may end before all of it is written.
             scope.spawn(move || pipe.write_all(stdin));
             child.wait_with_output().unwrap()
         });
         Outcome { status: output.status.code(), out: output.stdout, err: output.stderr }
     }
 
-    /// Both do the same with the words of a line, the first of which is the tool.
+    /// Compares both programs for a command line, whose first word is the tool.
     pub fn same(&self, line: &str) {
         self.same_with(line, &[], b"");
     }
@@ -109,7 +109,7 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(|word| OsStr::from_bytes(word.as_bytes()).to_owned()).collect()
 }
 
-/// Bytes that look like nothing in particular, the same every time.
+/// Bytes without a pattern, the same in every run.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! Runs `dio cp` and the system's `cp` on identical trees and compares everything that can be seen:
-//! contents, types, modes, owners, times, links, extended attributes, what was printed, the status.
+//! Runs `dio cp` and the system's `cp` on identical trees and compares the observable outcome:
+//! contents, types, modes, owners, times, links, extended attributes, the output, the status.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -12,10 +12,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Times at or after this are "now": they come from the run itself (2025-01-01).
+/// Times from here on (2025-01-01) were set by the run itself and count as "now".
 const NOW: i64 = 1_735_689_600;
 
-/// A situation: how the tree is made and what is run in it.
+/// A test case: how the tree is made, and which command runs in it.
 #[derive(Clone, Debug)]
 pub struct Case {
     setup: String,
@@ -26,7 +26,8 @@ pub struct Case {
     directory: &'static str,
 }
 
-/// A case that runs with the words of `args`, in a tree made by the shell commands `setup`.
+/// A case with the arguments `args`, separated by blanks, in a tree made by the shell commands
+/// `setup`.
 pub fn case(setup: &str, args: &str) -> Case {
     let args = args.split_whitespace().map(OsString::from).collect();
     Case { setup: setup.into(), args, stdin: "", umask: "022", nobody: false, directory: "." }
@@ -47,12 +48,12 @@ impl Case {
         Self { umask, ..self }
     }
 
-    /// Runs the copy without any privilege; the tree is made by root all the same.
+    /// Runs the copy without privileges. The tree is still made by root.
     pub fn nobody(self) -> Self {
         Self { nobody: true, ..self }
     }
 
-    /// Compares both programs.
+    /// Checks that both programs have the same outcome.
     pub fn same(&self) {
         if !is_root() && self.nobody {
             eprintln!("SKIPPED (needs root): {:?}", self.args);
@@ -63,13 +64,14 @@ impl Case {
         if gnu != dio {
             let report =
                 format!("{:?} umask {} nobody {}\n{}", self.args, self.umask, self.nobody, gnu.differences(&dio));
-            // To see all that differ at once.
+            // Allows a run that shows all differences at once.
             assert!(std::env::var_os("DIO_TEST_KEEP_GOING").is_some(), "{report}\nin a tree made by\n{}", self.setup);
             eprintln!("DIFFERS {report}");
         }
     }
 
-    /// Compares what both programs say, where they leave different trees on purpose.
+    /// Compares the output and the status of both programs when they leave different trees on
+    /// purpose.
     pub fn same_words(&self) {
         let (gnu, dio) = (self.gnu(), self.dio());
         assert_eq!((&gnu.status, &gnu.out, &gnu.err), (&dio.status, &dio.out, &dio.err), "{:?}", self.args);
@@ -113,24 +115,24 @@ impl Case {
         sh.current_dir(tree.join(self.directory)).env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0");
         sh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = sh.spawn().unwrap();
-        // A program that asks nothing may be gone before it is answered.
+        // A program that asks no question may end before it gets the answer.
         let _ = child.stdin.take().unwrap().write_all(self.stdin.as_bytes());
         child.wait_with_output().unwrap()
     }
 }
 
-/// What a run left behind.
+/// The outcome of a run.
 #[derive(PartialEq, Eq)]
 pub struct Outcome {
     pub status: Option<i32>,
-    /// Sorted, with the program's name replaced by `cp`.
+    /// Sorted lines, in which the program's name is replaced by `cp`.
     pub out: Vec<String>,
     pub err: Vec<String>,
     pub tree: BTreeMap<String, String>,
 }
 
 impl Outcome {
-    /// What `self`, the model, and `other` do not have in common.
+    /// Describes how `other` differs from `self`, which is the model's outcome.
     pub fn differences(&self, other: &Self) -> String {
         let mut text = String::new();
         if self.status != other.status {
@@ -167,7 +169,7 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
-/// A directory that anybody may use, removed at the end.
+/// A directory that every user may use. It is removed when this is dropped.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -182,8 +184,8 @@ impl Scratch {
         self.0.path()
     }
 
-    /// The program, where an unprivileged user can run it: the build directory may be closed to
-    /// others.
+    /// A copy of the program that an unprivileged user can run. The build directory may be closed
+    /// to other users.
     pub fn dio(&self) -> PathBuf {
         let here = self.path().join("dio");
         if !here.exists() {
@@ -209,7 +211,7 @@ fn lines(output: &[u8], name: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Everything below `root`, by name.
+/// Descriptions of everything below `root`, by name.
 pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
     let mut tree = BTreeMap::new();
     let mut first: HashMap<u64, String> = HashMap::new();
@@ -289,7 +291,7 @@ pub fn bytes(name: &[u8]) -> OsString {
     OsString::from_vec(name.to_vec())
 }
 
-/// Compares both programs for every set of options in one situation.
+/// Compares both programs with each set of options.
 pub fn each(setup: &str, options: &[&str], operands: &str) {
     for option in options {
         case(setup, &format!("{option} {operands}")).same();

@@ -1,4 +1,4 @@
-//! Archives read through the library, and scripts.
+//! Reads archives through the library, and runs scripts.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
@@ -8,14 +8,14 @@ use std::process::Command;
 
 use dio_cli::commands::tar::format::{Entries, Entry, FormatError, Notice};
 
-/// An entry, its content with holes, and its data as the archive has it.
+/// An entry, its content with holes, and its data as stored in the archive.
 pub struct Member {
     pub entry: Entry,
     pub content: Vec<u8>,
     pub stored: Vec<u8>,
 }
 
-/// Everything in an archive, or what stopped the reader.
+/// All members of an archive, up to the error that stopped the reader.
 pub fn read(archive: &[u8]) -> (Vec<Member>, Vec<Notice>, Option<FormatError>) {
     let (mut whole, mut raw) = (Entries::new(Cursor::new(archive)), Entries::new(Cursor::new(archive)));
     let mut members = Vec::new();

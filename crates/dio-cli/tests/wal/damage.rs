@@ -1,6 +1,5 @@
-//! Damage at random: what `verify`, `dump`, `salvage`, `tail`, `archive` and the library's own
-//! recovery say of it agrees, nothing is made up, and no loss that can be noticed ends with status
-//! 0.
+//! Random damage: the reports of `verify`, `dump`, `salvage`, `tail`, `archive` and of the
+//! library's own recovery agree, no record is invented, and no detectable loss ends with status 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,23 +14,24 @@ use super::{lines, record, wal};
 /// Records by LSN.
 type Records = BTreeMap<u64, Vec<u8>>;
 
-/// A log and what is known of it.
+/// A log and its expected contents.
 struct Known {
     options: Options,
-    /// Everything that was ever appended.
+    /// All records that were ever appended.
     written: Records,
-    /// What was committed and not truncated.
+    /// The records that were committed and not truncated.
     expected: Records,
     /// The log ends with a mark.
     closed: bool,
-    /// A copy of the directory, taken earlier.
+    /// A copy of the directory that was made earlier.
     yesterday: PathBuf,
 }
 
-/// What was done to a log.
+/// The damage that was done to a log.
 struct Damage {
     words: String,
-    /// The evidence may be gone with the records: the log may end earlier, and nothing can tell.
+    /// The evidence may have gone with the records: the log may end earlier, and no tool can detect
+    /// it.
     silent: bool,
 }
 
@@ -39,14 +39,14 @@ fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // Spares come and go.
+        // Spare segments may appear and disappear at any time.
         if segments(from).contains(&entry.path()) {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
 }
 
-/// A log with some history in `dir/log`.
+/// Makes a log with a random history in `dir/log`.
 fn history(dir: &Path, rng: &mut Rng) -> Known {
     let (work, log_dir, yesterday) = (dir.join("work"), dir.join("log"), dir.join("yesterday"));
     let mut options = Options::new();
@@ -55,7 +55,7 @@ fn history(dir: &Path, rng: &mut Rng) -> Known {
     let mut known =
         Known { options, written: Records::new(), expected: Records::new(), closed: rng.bool(0.8), yesterday };
     std::fs::create_dir(&work).unwrap();
-    // Until the snapshot there is none.
+    // The directory is empty until the snapshot is made.
     std::fs::create_dir(dir.join("log")).unwrap();
     let openings = rng.range(1..4);
     let snapshot = rng.range(0..openings);
@@ -104,7 +104,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Does one thing to a log.
+/// Damages a log in one way.
 fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
     let files = segments(log);
     let last = files.last().unwrap();
@@ -140,7 +140,7 @@ fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
             return told("no", file == *last || files.first() == Some(&file));
         }
         11 => {
-            // Of the middle, so that evidence is before the gap and behind it.
+            // Segments from the middle, so that evidence is before the gap and behind it.
             let inner = &files[1.min(files.len() - 1)..];
             let gone: Vec<&PathBuf> =
                 inner.iter().skip(rng.range_usize(0..inner.len())).take(rng.range_usize(1..5)).collect();
@@ -180,7 +180,7 @@ fn unhex(digits: &str) -> Vec<u8> {
     (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
-/// The status of a command and the records that it printed.
+/// The status of a command, and the records that it printed.
 fn shown(words: &str, path: &Path) -> (i32, Records) {
     let output = wal(words, &[path]);
     let records = lines(&output).into_iter().filter(|line| line["type"] == "record");
@@ -188,7 +188,8 @@ fn shown(words: &str, path: &Path) -> (i32, Records) {
     (output.status.code().unwrap(), each.collect())
 }
 
-/// What the library's recovery finds in a copy; `None` when it refuses the log.
+/// The records that the library's recovery finds in a copy, or the error by which it refuses the
+/// log.
 fn recovered(log: &Path, to: &Path, options: &Options) -> Result<Records, String> {
     copy_dir(log, to);
     let log = Log::open(to, options).map_err(|error| error.to_string())?;
@@ -200,7 +201,7 @@ fn recovered(log: &Path, to: &Path, options: &Options) -> Result<Records, String
     Ok(records)
 }
 
-/// Asks everybody about a log; what they say must agree.
+/// Runs all commands on a log, and checks that their results agree.
 fn judge(dir: &Path, known: &Known, damage: &Damage) {
     let log = dir.join("log");
     let verify = wal("verify --json", &[&log]);
@@ -243,7 +244,7 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     }
 }
 
-/// Archives a log; what was copied is a log in itself.
+/// Archives a log. The copies must be a log by themselves.
 fn archive(dir: &Path, log: &Path, known: &Known, made_up: &impl Fn(&Records)) -> i32 {
     let to = dir.join("archive");
     std::fs::create_dir(&to).unwrap();
@@ -251,8 +252,8 @@ fn archive(dir: &Path, log: &Path, known: &Known, made_up: &impl Fn(&Records)) -
     if !segments(&to).is_empty() {
         let (status, records) = shown("dump --json --hex", &to);
         made_up(&records);
-        // Copies that begin behind the beginning miss it, unless they reach a mark that says that
-        // it was truncated.
+        // Copies that begin behind the beginning of the log lack it, unless they reach a mark that
+        // says that it was truncated.
         let whole = known.written.keys().next() == known.expected.keys().next();
         if output.status.code() == Some(0) && whole {
             assert_eq!(status, 0, "what was archived: {output:?}");
@@ -261,7 +262,7 @@ fn archive(dir: &Path, log: &Path, known: &Known, made_up: &impl Fn(&Records)) -
     output.status.code().unwrap()
 }
 
-/// Says what was done when the case fails.
+/// Prints the damage when the case fails.
 struct Told(Vec<String>);
 
 impl Drop for Told {
@@ -290,7 +291,7 @@ fn soak_damage_is_told_by_all_or_by_none() {
             told.0.push(damage.words);
         }
         if segments(&dir.path().join("log")).is_empty() {
-            // There is no log any more, and who opens one makes it.
+            // Without segments there is no log, and opening one would make a new one.
             assert_ne!(wal("verify", &[&dir.path().join("log")]).status.code(), Some(0));
             continue;
         }

@@ -1,4 +1,5 @@
-//! `dio wal`, as a user meets it: on logs that are sound, damaged, being written, and none at all.
+//! `dio wal` as a user runs it: on logs that are sound, damaged or being written, and without a
+//! log.
 
 mod damage;
 
@@ -41,7 +42,7 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Appends records with these numbers and commits each.
+/// Appends records with these numbers, and commits each one.
 fn fill(path: &Path, numbers: std::ops::Range<u64>) -> Vec<Lsn> {
     let log = Log::open(path, &options()).unwrap();
     let lsns = numbers.map(|number| log.append(&record(number)).inspect(|lsn| log.commit(*lsn).unwrap()).unwrap());
@@ -141,13 +142,13 @@ fn a_missing_segment_is_named_and_the_sound_ones_on_both_sides_are_shown() {
     };
     let dumped = shown("dump --json");
     let (start, end) = (Lsn(layout.segment_start(5)), Lsn(layout.segment_start(6)));
-    // The last record before may reach into what is missing.
+    // The last record before the gap may reach into it.
     let before = lsns.partition_point(|lsn| *lsn < start) - 1;
     assert_eq!(dumped[..before], lsns[..before].iter().map(|lsn| lsn.0).collect::<Vec<_>>());
     assert_eq!(dumped.last(), lsns.last().map(|lsn| &lsn.0));
     assert!(dumped.iter().all(|lsn| *lsn < start.0 || *lsn >= end.0));
     assert_eq!(shown("tail --from 0 --json"), dumped.iter().copied().filter(|lsn| *lsn < start.0).collect::<Vec<_>>());
-    // Who asks for the end only, or for what is behind the gap, reads nothing of it.
+    // Commands that read only the end, or only records behind the gap, do not notice the gap.
     status(&wal("tail -n 2", &[dir.path()]), 0);
     let behind = wal(&format!("dump --json --from {}", lsns[280]), &[dir.path()]);
     assert_eq!(lines(status(&behind, 0)).len(), 20);
@@ -157,7 +158,8 @@ fn a_missing_segment_is_named_and_the_sound_ones_on_both_sides_are_shown() {
     assert!(copies.path().join(dio_wal::format::segment_name(3)).exists());
 }
 
-/// Whoever may write to the directory of copies can have made a name first, and have it open.
+/// Any user who may write to the directory of copies can have created the name before and have it
+/// open.
 #[test]
 fn what_has_the_name_of_a_copy_is_not_written_into() {
     let (dir, copies) = (dio_test::file_systems()[0].dir(), dio_test::file_systems()[0].dir());
@@ -263,7 +265,7 @@ fn a_damaged_header_is_passed_over_and_told() {
     assert!(status(&none, 2).stderr.contains("holds no log"), "{none:?}");
 }
 
-/// The last segment was cut short: no record behind the cut is there, and no mark.
+/// If the last segment was cut short, no record and no mark behind the cut is left.
 #[test]
 fn a_last_segment_that_was_cut_short_is_told_by_all() {
     for left in [0, 512, 20_000, 65_024] {
@@ -286,7 +288,7 @@ fn a_last_segment_that_was_cut_short_is_told_by_all() {
     }
 }
 
-/// The names of what salvage makes are durable: their directories are synced after they are made.
+/// The names of everything that salvage makes are durable: their directories are synced afterwards.
 #[test]
 fn salvage_syncs_the_directories_of_what_it_makes() {
     let dir = dio_test::file_systems()[0].dir();
@@ -314,7 +316,7 @@ fn fill_count(path: &Path) -> usize {
     lines(status(&wal("dump --json", &[path]), 0)).len()
 }
 
-/// A command that runs until it is dropped.
+/// A command that runs until this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -373,13 +375,13 @@ fn tail_follows_a_log_that_is_being_written() {
         let lsn = log.append(&record(number)).unwrap();
         log.commit(lsn).unwrap();
         if number % 10 == 0 {
-            // Each is printed while the writer goes on.
+            // Each record is printed while the writer continues.
             while told.next().unwrap()["lsn"] != lsn.0 {}
         }
     }
 }
 
-/// A writer that is faster than the reader keeps no command from its end that does not follow.
+/// A command that does not follow the log ends, even if the writer is faster than the reader.
 #[test]
 fn what_does_not_follow_ends_on_a_log_that_grows() {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -397,7 +399,7 @@ fn what_does_not_follow_ends_on_a_log_that_grows() {
         let ended = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
-                    // Small ones: appending them takes less time than showing them.
+                    // Small records: appending them takes less time than printing them.
                     let mut last = Lsn(0);
                     for _ in 0..20_000 {
                         last = log.append(b"small").unwrap();
@@ -433,7 +435,7 @@ fn archive_copies_finished_segments_for_good() {
     assert_eq!(told[finished as usize]["copied"], finished);
     let again = wal("archive --json", &[&log, &to]);
     assert_eq!(lines(status(&again, 0))[0]["copied"], 0);
-    // What was interrupted is begun again.
+    // An interrupted copy is started again.
     let name = dio_wal::format::segment_name(2);
     std::fs::rename(to.join(&name), to.join(format!("{name}.part"))).unwrap();
     for number in 3..finished {
@@ -446,10 +448,10 @@ fn archive_copies_finished_segments_for_good() {
         dio_test::same_bytes(log.join(&name), to.join(&name));
     }
     assert_eq!(std::fs::read_dir(&to).unwrap().count() as u64, finished);
-    // A log in itself, as far as it goes.
+    // The copies are a log by themselves, as far as they go.
     status(&wal("verify", &[&to]), 0);
 
-    // Of what is damaged no copy gets a name.
+    // A copy of a damaged segment does not get its final name.
     let other = dir.path().join("other");
     std::fs::create_dir(&other).unwrap();
     let name = damage(&log, lsns[60]);
@@ -485,7 +487,7 @@ fn archive_follows_a_writer_and_may_be_killed() {
                     break lsn;
                 }
             };
-            // One behind the other, while the log goes on and gives up what is archived.
+            // The copies follow each other while the log grows and truncates what is archived.
             archived = told.next().unwrap()["to"].as_u64().unwrap();
             assert!(archived <= lsn.0);
             log.truncate_before(Lsn(archived - (10 << 10))).unwrap();

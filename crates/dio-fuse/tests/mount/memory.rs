@@ -56,7 +56,7 @@ pub(crate) struct Memory {
     rings: bool,
 }
 
-/// The file system and the test share it.
+/// A handle to the file system, which the kernel's session and the test share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(pub(crate) Arc<Memory>);
 

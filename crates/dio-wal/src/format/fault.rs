@@ -1,8 +1,8 @@
-//! What can be wrong with the header of a segment.
+//! Faults of the header of a segment.
 
 use super::identity::Identity;
 
-/// What is wrong with a segment's header, or with the file that has it.
+/// A fault of a segment's header, or of the file that has the header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderFault {

@@ -111,8 +111,8 @@
 //!
 //! - the last group of a log, if the log was cut off within a second of that group's commit;
 //! - any group together with everything behind it, for example when a segment's file was cut short
-//!   or restored from an older copy along with all files that follow. The evidence went with the
-//!   records.
+//!   or restored from an older copy along with all files that follow. The evidence is lost together
+//!   with the records.
 //!
 //! [`crate::Recovery::known_durable`] and [`crate::Recovery::ended`] say how far the log itself
 //! vouches for what was found. Bits that change at random in a record change its checksum; for

@@ -19,7 +19,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// A mark never spans blocks.
 const _: () = assert!(MARK_BYTES <= super::layout::BLOCK_BYTES_MIN as usize);
 
-/// What a record holds.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -40,7 +40,7 @@ pub struct RecordHeader {
     pub lsn: u64,
     /// Bytes of payload.
     pub payload_bytes: u32,
-    /// What the record holds.
+    /// Kind of the record.
     pub kind: RecordKind,
 }
 
@@ -91,7 +91,7 @@ impl RecordHeader {
         crc32c::crc32c_append(payload_crc, &self.encode()[4..])
     }
 
-    /// The LSN where the next record begins, if that one belongs to the same group.
+    /// The LSN where the next record begins, if the next record belongs to the same group.
     pub fn end(&self) -> u64 {
         self.lsn + record_bytes(self.payload_bytes as usize)
     }
@@ -103,7 +103,7 @@ pub fn record_bytes(payload_bytes: usize) -> u64 {
     dio::geometry::align_up((RECORD_HEADER_BYTES + payload_bytes) as u64, RECORD_ALIGN_BYTES)
 }
 
-/// The payload of a mark: what the log knew about itself when it wrote the mark.
+/// The payload of a mark: the state of the log when it wrote the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Identity of the log.
@@ -156,9 +156,9 @@ impl Mark {
     }
 }
 
-/// The header that segment `number`, a file of `file_bytes`, must have if `bytes` at `offset` in it
-/// are a valid mark: the mark contains the identity of the log, and its LSN gives the block size
-/// away.
+/// Returns the header that segment `number`, a file of `file_bytes`, must have, if `bytes` at
+/// `offset` in that file are a valid mark. The mark contains the identity of the log, and the block
+/// size follows from its LSN:
 ///
 /// ```text
 /// LSN   = number × (file_bytes − block) + offset − block

@@ -45,7 +45,7 @@ impl SegmentHeader {
     /// Decodes a header.
     ///
     /// # Errors
-    /// What is wrong with the header.
+    /// The fault of the header.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
         let Some(bytes) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Err(HeaderFault::Short) };
         if bytes[0..8] != MAGIC {
@@ -68,8 +68,9 @@ impl SegmentHeader {
         Ok(SegmentHeader { layout, identity: Identity(identity), number })
     }
 
-    /// Compares this header, of a file of `file_bytes`, with what segment `number` of the log with
-    /// this identity and layout must have. Returns what is wrong, if anything is.
+    /// Compares this header, of a file of `file_bytes`, with the header that segment `number` of
+    /// the log with this identity and layout must have. Returns the first fault, or `None` if there
+    /// is none.
     pub(crate) fn fault_as(
         &self,
         number: u64,

@@ -54,21 +54,22 @@ impl Directory {
         &self.path
     }
 
-    /// The path of a file. What somebody else has put there is refused: opening a FIFO would wait
-    /// for ever, and opening a device can do something.
+    /// The path of a file. Returns an error if the name exists and is neither a regular file nor a
+    /// symbolic link: opening a FIFO would wait forever, and opening a device can have side
+    /// effects.
     fn file_path(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match found {
-            // Opening says what is wrong with a link, and with what is not there.
+            // The open that follows reports a symbolic link or a missing file.
             Ok(FileType::RegularFile | FileType::Symlink) | Err(_) => Ok(path),
             Ok(_) => Err(no_regular_file(name)),
         }
     }
 
-    /// Opens a file to read it. Whoever may write to the directory can have exchanged the file
-    /// since [`Directory::file_path`] looked at it: what is open is looked at again, and a FIFO is
-    /// not waited for.
+    /// Opens a file for reading. Any process that may write to the directory can have replaced the
+    /// file since [`Directory::file_path`] checked it. So the type of the open file is checked
+    /// again, and the open does not wait if the file is a FIFO.
     fn open_to_read(&self, name: &str) -> io::Result<File> {
         let path = self.file_path(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -76,7 +77,7 @@ impl Directory {
         if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(no_regular_file(name));
         }
-        // io_uring would not wait for the disk on every file system.
+        // With `O_NONBLOCK`, io_uring would not wait for the disk on some file systems.
         fcntl_setfl(&fd, fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
         Ok(self.options().adopt(fd, path)?)
     }
@@ -126,7 +127,8 @@ impl Storage for Directory {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let path = self.file_path(name)?;
-        // What has the name may be somebody else's, and be open elsewhere: it is not written into.
+        // A file that has the name already may belong to another user, and may be open elsewhere:
+        // it is not written into.
         match self.delete(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -134,7 +136,7 @@ impl Storage for Directory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
         let file = self.options().write(true).adopt(fd, path)?;
-        // Whatever the method, one sync at the end makes a new segment durable.
+        // One sync at the end makes a new segment durable, whatever the method.
         Ok(Arc::new(DirectoryFile { file, sync: SyncCall::Fsync, commit: None, plain: None }))
     }
 
@@ -149,7 +151,7 @@ impl Storage for Directory {
             let file = self.open_to_read(name)?;
             return Ok(Arc::new(DirectoryFile { file, sync, commit: None, plain: None }));
         }
-        // Opening a FIFO to read and write waits for nobody (fifo(7)), and it has no blocks.
+        // Opening a FIFO for reading and writing does not wait (fifo(7)), and a FIFO has no blocks.
         let path = self.file_path(name)?;
         let file = self.options().write(true).sync_method(sync_method).open(&path)?;
         let commit = CommitFile::open(&path, &file, self.method)?;
@@ -215,7 +217,7 @@ struct DirectoryFile {
 }
 
 impl DirectoryFile {
-    /// The durability of a write that asked for none.
+    /// Durability of a write that was not requested to be durable by itself.
     fn durability(&self) -> Durability {
         if self.sync == SyncCall::Unneeded { Durability::Durable } else { Durability::Volatile }
     }
@@ -306,7 +308,7 @@ impl SegmentFile for DirectoryFile {
     }
 }
 
-/// What the kernel claims of writes of one block with `RWF_ATOMIC`.
+/// Returns what the kernel claims about writes of one block with `RWF_ATOMIC`.
 fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites {
     let units = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block_bytes));
     let Some(units) = units else { return AtomicWrites::Unsupported };
@@ -324,11 +326,11 @@ fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites 
 
 /// A descriptor for the writes and syncs of commits, each of which is a single system call.
 ///
-/// A file of `dio` asks for its size before a write. Since timestamps became fine-grained (Linux
-/// 6.13), whoever asks for the timestamps of a file, as `fstat(2)` does, makes the next write
-/// record a new one, and the sync behind it write the inode: half of the cost of a commit, or more.
-/// Neither does a file of `dio` have a call for a single write that is durable when it returns
-/// (`RWF_DSYNC`) or that is atomic (`RWF_ATOMIC`).
+/// A [`File`] queries its size before a write. Since timestamps became fine-grained (Linux 6.13), a
+/// query of a file's timestamps, which `fstat(2)` includes, makes the next write record a new
+/// timestamp, and the sync behind it write the inode: half of the cost of a commit, or more. A
+/// [`File`] also has no call for a single write that is durable when it returns (`RWF_DSYNC`) or
+/// that is atomic (`RWF_ATOMIC`).
 ///
 /// The kernel reports lost writes once to each open file (`errseq_t`). Commits sync one after the
 /// other, and the syncs beside them, which are of zeros, use the other descriptors of
@@ -344,9 +346,9 @@ struct CommitFile {
 }
 
 impl CommitFile {
-    /// Opens a descriptor for commits to `file`. Returns `None` where writes pass through the page
-    /// cache although they should not, or may do so, which only `file` watches; and where the bytes
-    /// of `file` are in other files.
+    /// Opens a descriptor for commits to `file`. Returns `None` if writes that should be direct
+    /// pass through the page cache, or may do so, which only `file` detects. Also returns `None` if
+    /// the bytes of `file` are in other files.
     fn open(path: &Path, file: &File, method: Method) -> io::Result<Option<CommitFile>> {
         let direct = match file.write_class().0 {
             _ if file.layout().is_some() => return Ok(None),
@@ -434,8 +436,8 @@ mod tests {
         }
     }
 
-    /// Somebody exchanges a segment for a FIFO and back, so that some look finds the segment and
-    /// the open behind it the FIFO.
+    /// Another thread exchanges a segment for a FIFO and back, so that some check of the type finds
+    /// the segment and the open behind it finds the FIFO.
     #[test]
     fn a_segment_that_is_exchanged_for_a_pipe_is_never_waited_for() {
         let scratch = tempfile::tempdir().unwrap();
@@ -461,7 +463,7 @@ mod tests {
                     renameat_with(CWD, &segment, CWD, &pipe, RenameFlags::EXCHANGE).unwrap();
                 }
             });
-            // A reader that waits for the FIFO tells nothing more.
+            // A reader that waits for the FIFO sends nothing more.
             let end = std::iter::from_fn(|| Some(told.recv_timeout(Duration::from_secs(20)))).find_map(Result::err);
             is_over.store(true, Ordering::Relaxed);
             end

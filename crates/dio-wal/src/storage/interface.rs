@@ -51,7 +51,7 @@ pub enum Durability {
 /// bytes or the new ones, and no mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicWrites {
-    /// Nothing claims that.
+    /// Neither the disk nor the file system claims that.
     Unsupported,
     /// The file system claims it. It writes the block elsewhere and records where (`RWF_ATOMIC` of
     /// xfs on any disk), which is slower than a plain write.
@@ -78,7 +78,7 @@ pub trait SegmentFile: Send + Sync {
     /// Size of the file in bytes.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn size(&self) -> io::Result<u64>;
 
     /// Sets the size of the file to `size` bytes, which read as zeros.
@@ -87,28 +87,28 @@ pub trait SegmentFile: Send + Sync {
     /// whether there is space.
     ///
     /// # Errors
-    /// The storage's, above all ENOSPC.
+    /// Errors of the storage, above all ENOSPC.
     fn allocate(&self, size: u64) -> io::Result<bool>;
 
     /// Reads into all of `out`, or up to the end of the file. Returns how many bytes were read.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes whole blocks, all of them.
+    /// Writes all of `blocks`, which are whole blocks.
     ///
     /// `commit` says that this is the last write before these blocks are to become durable, and the
     /// only write since the last [`SegmentFile::sync`].
     ///
     /// # Errors
-    /// The storage's. The contents of the range are unknown then.
+    /// Errors of the storage. The contents of the range are unknown then.
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Durability>;
 
     /// Overwrites `length` bytes, whole blocks that hold no record yet, with zeros. `zeros` is
     /// memory that holds nothing but zeros; each write takes at most all of it.
     ///
-    /// What the writes change of the file other than its bytes is durable afterwards.
+    /// The metadata that the writes change is durable afterwards.
     ///
     /// # Errors
     /// As [`SegmentFile::write_at`] and [`SegmentFile::sync`].
@@ -120,14 +120,14 @@ pub trait SegmentFile: Send + Sync {
         self.sync()
     }
 
-    /// What is claimed of atomic writes of one block of `block_bytes`.
+    /// Returns what is claimed about atomic writes of one block of `block_bytes`.
     fn atomic_writes(&self, block_bytes: u64) -> AtomicWrites;
 
     /// As [`SegmentFile::write_at`] for one block, atomically.
     ///
     /// # Errors
-    /// The storage's. [`io::ErrorKind::Unsupported`] and [`io::ErrorKind::InvalidInput`] say that
-    /// the claim was wrong and nothing was written.
+    /// Errors of the storage. [`io::ErrorKind::Unsupported`] and [`io::ErrorKind::InvalidInput`]
+    /// say that the claim was wrong and nothing was written.
     fn write_atomic(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Durability>;
 
     /// Makes durable what was written before the call, and the metadata that reading it requires.
@@ -135,11 +135,11 @@ pub trait SegmentFile: Send + Sync {
     /// (`fdatasync(2)`).
     ///
     /// # Errors
-    /// The storage's. What was written may be lost then, even if later syncs succeed.
+    /// Errors of the storage. What was written may be lost then, even if later syncs succeed.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes durable what anyone wrote before the call, and makes later reads return what the disk
-    /// holds.
+    /// Makes durable what any process wrote before the call, and makes later reads return what the
+    /// disk holds.
     ///
     /// After a sync that failed, the page cache may hold pages that it considers clean although
     /// they were not written, and the next sync succeeds.
@@ -161,57 +161,57 @@ pub trait Storage: Send + Sync {
     /// Returns `false` if another writer holds the lock.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn lock(&self) -> io::Result<bool>;
 
-    /// Releases the lock. Readers may use the storage on.
+    /// Releases the lock. Readers may continue to use the storage.
     fn unlock(&self);
 
     /// The names in the directory, in any order.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates an empty file. One that has the name already is removed, and not written into.
+    /// Creates an empty file. A file that has the name already is removed, and not written into.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>>;
 
     /// Opens a file for reading, and for writing too if `write`.
     ///
     /// # Errors
-    /// The storage's; [`io::ErrorKind::NotFound`] if no file has this name.
+    /// Errors of the storage; [`io::ErrorKind::NotFound`] if no file has this name.
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>>;
 
     /// Renames a file. The new name is durable only after [`Storage::sync`].
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file. The removal is durable only after [`Storage::sync`].
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn delete(&self, name: &str) -> io::Result<()>;
 
-    /// Makes durable which names were created, changed and removed before the call.
+    /// Makes all names durable that were created, changed or removed before the call.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn sync(&self) -> io::Result<()>;
 
     /// Fills `out` with random bytes, which must be unpredictable enough never to repeat.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn fill_random(&self, out: &mut [u8]) -> io::Result<()>;
 
-    /// The block sizes that suit the files of this directory, as the file `name` has them.
+    /// The block sizes that suit the files of this directory, taken from the file `name`.
     ///
     /// # Errors
-    /// The storage's.
+    /// Errors of the storage.
     fn block_sizes(&self, name: &str) -> io::Result<BlockSizes>;
 }

@@ -1,4 +1,4 @@
-//! What a log needs of the storage that its segments are in.
+//! The storage that the segments of a log are in.
 //!
 //! [`Directory`] is a directory of the system, accessed through `dio`. Tests implement [`Storage`]
 //! by a simulated directory whose power can be cut. A storage executes calls and reports what

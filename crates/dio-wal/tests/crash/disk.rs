@@ -1,5 +1,6 @@
-//! A simulated directory whose power can be cut: everything that happens to it is a list of events,
-//! of which any beginning can be looked at, with any part of what was not synced.
+//! A simulated directory whose power can be cut. All changes are recorded as a list of events; any
+//! beginning of the list, with any part of what was not synced, makes a possible state after a
+//! power cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,17 +11,17 @@ use dio_wal::Method;
 use dio_wal::storage::{AtomicWrites, BlockSizes, Durability, SegmentFile, Storage};
 use parking_lot::{Mutex, MutexGuard};
 
-/// What a disk writes whole or not at all, in bytes.
+/// Unit that a disk writes wholly or not at all, in bytes.
 pub(crate) const SECTOR: usize = 512;
 
-/// Something that happened.
+/// A change of the disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Write {
         file: usize,
         offset: usize,
         bytes: Arc<[u8]>,
-        /// It is never torn.
+        /// The write is never torn.
         whole: bool,
     },
     /// The write with this number among the events is durable.
@@ -35,12 +36,12 @@ pub(crate) enum Event {
     Synced {
         file: usize,
     },
-    /// The disk holds this, and reads will show it.
+    /// The disk holds these bytes, and reads will return them.
     Settled {
         file: usize,
         bytes: Arc<[u8]>,
     },
-    /// What is volatile may be lost now, whatever later syncs answer.
+    /// Volatile data may be lost from now on, even if later syncs succeed.
     SyncFailed {
         file: usize,
     },
@@ -59,25 +60,25 @@ pub(crate) enum Event {
     NamesSynced,
 }
 
-/// What goes wrong.
+/// Faults of the simulated disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// The sync with this number fails.
     pub(crate) sync: Option<u64>,
     /// The write with this number fails half-way.
     pub(crate) write: Option<u64>,
-    /// There is no room for segments from the first of these attempts to make one to the last.
+    /// There is no space for new segments in this range of attempts to make one.
     pub(crate) full: (u64, u64),
-    /// Names cannot be synced.
+    /// Syncs of the directory fail.
     pub(crate) names: bool,
-    /// From the first of these attempts to rename or remove a file to the last they fail.
+    /// Attempts in this range to rename or remove a file fail.
     pub(crate) moves: (u64, u64),
-    /// The next write, sync or attempt to make a segment panics, by its name, and so do all behind
-    /// it.
+    /// The next operation of this kind (a write, a sync, or an attempt to make a segment) panics,
+    /// and so do all later ones.
     pub(crate) panics: Option<&'static str>,
-    /// Syncs do nothing and answer well.
+    /// Syncs do nothing and report success.
     pub(crate) lies: bool,
-    /// Writes take their time, each another, so that they overtake each other.
+    /// Writes take random times, so that they overtake each other.
     pub(crate) slow: bool,
 }
 
@@ -89,16 +90,16 @@ struct Since {
     whole: bool,
 }
 
-/// A file while the power is on.
+/// The state of a file while the power is on.
 #[derive(Clone, Default)]
 struct Live {
-    /// What reads show.
+    /// The bytes that reads return.
     shown: Vec<u8>,
-    /// What the last sync that came out well has made durable.
+    /// The bytes that the last successful sync made durable.
     synced: Vec<u8>,
-    /// Writes since, durable by themselves or not.
+    /// Writes since then, durable by themselves or not.
     since: Vec<Since>,
-    /// After a failed sync: what the disk holds, whatever reads show.
+    /// After a failed sync: the bytes on the disk, which may differ from what reads return.
     truth: Option<Vec<u8>>,
 }
 
@@ -127,11 +128,11 @@ pub(crate) struct Disk {
     method: Method,
     block: u64,
     untorn: bool,
-    /// Room for a file can be set aside without writing to it.
+    /// Space for a file can be reserved without writing to it.
     pub(crate) sets_aside: bool,
 }
 
-/// What a power cut left.
+/// The files and names that a power cut left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub(crate) files: Vec<Vec<u8>>,
@@ -143,7 +144,7 @@ impl Live {
         Live { shown: bytes.clone(), synced: bytes, ..Live::default() }
     }
 
-    /// A sync failed: of what was volatile some has reached the disk.
+    /// A sync failed: a random part of the volatile data has reached the disk.
     fn lose(&mut self, random: &mut Rng) {
         let mut truth = self.synced.clone();
         truth.resize(self.shown.len(), 0);
@@ -191,23 +192,23 @@ impl Disk {
         self.lock().events.len()
     }
 
-    /// Bytes that were asked for by reads.
+    /// Bytes that reads have requested.
     pub(crate) fn read(&self) -> u64 {
         self.lock().read
     }
 
-    /// How many panics there were that faults asked for.
+    /// Number of panics that the faults have caused.
     pub(crate) fn panics(&self) -> usize {
         self.lock().panics
     }
 
-    /// What is there while the power is on.
+    /// The state that reads show while the power is on.
     pub(crate) fn live(&self) -> Image {
         let world = self.lock();
         Image { files: world.files.iter().map(|file| file.shown.clone()).collect(), names: world.names.clone() }
     }
 
-    /// The storage for one opening.
+    /// The storage for one opening of the log.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
         Arc::new(Directory { disk: self.clone(), locked: Mutex::new(false) })
     }
@@ -234,7 +235,7 @@ struct File {
 }
 
 impl World {
-    /// One more attempt to rename or remove a file.
+    /// Counts an attempt to rename or remove a file, and fails if the faults say so.
     fn moves(&mut self) -> io::Result<()> {
         let number = self.moves;
         self.moves += 1;

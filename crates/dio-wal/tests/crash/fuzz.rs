@@ -1,5 +1,5 @@
-//! Any bytes at all: whatever a directory holds, the reader of the format neither panics nor runs
-//! away, and what it returns as a record was appended, unless somebody forged its checksum.
+//! Arbitrary bytes: whatever a directory holds, the reader of the format neither panics nor runs
+//! endlessly, and every record that it returns was appended, unless its checksum was forged.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::disk::Image;
 use crate::history::{Found, Setting, read};
 use crate::{Told, closed_log};
 
-/// Reads an image in every way there is.
+/// Reads an image in every way that the library offers.
 fn read_every_way(setting: &Setting, image: &Image) -> Found {
     let mut found = Vec::new();
     let disk = setting.disk(image.clone(), 7);
@@ -37,7 +37,7 @@ fn segments(image: &Image) -> Vec<usize> {
     image.names.iter().filter(|(name, _)| name.ends_with(".wal")).map(|(_, file)| *file).collect()
 }
 
-/// Changes bytes, sizes and names.
+/// Changes random bytes, sizes and names.
 fn mutate(image: &mut Image, random: &mut Rng) {
     for _ in 0..random.range(1..6) {
         let file = *random.pick(&segments(image));
@@ -69,7 +69,7 @@ fn mutate(image: &mut Image, random: &mut Rng) {
     }
 }
 
-/// Does it to logs that were closed well, of many settings.
+/// Calls `work` with logs of many settings that were closed successfully.
 fn with_closed_logs(mut work: impl FnMut(&Setting, &Image, &Found, &mut Rng)) {
     let seed = Seed::new();
     for number in 0..120 {
@@ -84,8 +84,8 @@ fn with_closed_logs(mut work: impl FnMut(&Setting, &Image, &Found, &mut Rng)) {
 #[test]
 fn mutated_logs_yield_only_what_was_appended() {
     with_closed_logs(|setting, image, appended, random| {
-        // Truncated ones too, of which a segment that was used again may still hold some: under its
-        // old name they are back.
+        // Truncated records are included: a segment that was reused may have a copy under its old
+        // name that still holds some.
         let known: HashSet<&(u64, Vec<u8>)> = appended.iter().collect();
         assert!(read_every_way(setting, image).iter().all(|record| known.contains(record)));
         for _ in 0..20 {
@@ -98,8 +98,7 @@ fn mutated_logs_yield_only_what_was_appended() {
     });
 }
 
-/// With checksums made right again, so that absurd sizes and lengths are believed as far as they
-/// can be.
+/// Checksums are corrected, so that absurd sizes and lengths get past the checks.
 #[test]
 fn forged_headers_do_no_harm() {
     with_closed_logs(|setting, image, _, random| {
@@ -124,7 +123,7 @@ fn forge_segment(bytes: &mut [u8], random: &mut Rng) {
     bytes[60..SEGMENT_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Rewrites a header at the start of a block, with the checksum of whatever follows it.
+/// Changes a header at the start of a block, and gives it the checksum of the bytes that follow it.
 fn forge_record(bytes: &mut [u8], block: usize, random: &mut Rng) {
     let identity = Identity(bytes[24..40].try_into().unwrap());
     let at = random.range_usize(1..bytes.len() / block) * block;

@@ -1,4 +1,4 @@
-//! Random histories of a log, with what was promised at every moment, and the judge of what
+//! Random histories of a log with the promises that hold at every moment, and the check of what
 //! recovery finds.
 
 use dio_test::Rng;
@@ -6,7 +6,7 @@ use dio_wal::{Log, Lsn, Method, Options, Preallocate, WalError};
 
 use crate::disk::{Disk, Faults, Image};
 
-/// A kind of log and of disk.
+/// The options of a log and of its disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) method: Method,
@@ -16,14 +16,15 @@ pub(crate) struct Setting {
     pub(crate) blocks_in_segment: u64,
     pub(crate) blocks_in_chunk: usize,
     pub(crate) spares: usize,
-    /// Whether the disk writes blocks without tearing them, so that they are gone on with.
+    /// The disk writes blocks without tearing them, so that groups continue in blocks that are not
+    /// full.
     pub(crate) untorn: bool,
-    /// All records of a length are the same, as where a program does the same again after a crash.
+    /// All records of a length are equal, as when a program repeats its work after a crash.
     pub(crate) dull: bool,
 }
 
 impl Setting {
-    /// Every method with every block size and preallocation in turn; the rest by chance.
+    /// Goes through every combination of method, block size and preallocation; the rest is random.
     pub(crate) fn number(number: u64, random: &mut Rng) -> Setting {
         Setting {
             method: Method::ALL[(number % 5) as usize],
@@ -56,28 +57,28 @@ impl Setting {
     }
 }
 
-/// A record that was to be appended.
+/// A record that the history tried to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its place; `None` if the append failed.
+    /// LSN of the record; `None` if the append failed.
     pub(crate) lsn: Option<u64>,
     pub(crate) data: Vec<u8>,
 }
 
-/// What was promised, and what was tried, when so many events had happened.
+/// The promises, and the attempts, after a number of events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     pub(crate) events: usize,
-    /// Records that may be there.
+    /// Number of records that may exist.
     pub(crate) tried: usize,
-    /// Records below must be there.
+    /// Records below this LSN must exist.
     pub(crate) acknowledged: u64,
-    /// The log must start at or behind this, and not behind the next.
+    /// The log must start at or behind `start_done`, and not behind `start_tried`.
     pub(crate) start_done: u64,
     pub(crate) start_tried: u64,
 }
 
-/// What happened so far, over several openings.
+/// The history so far, over several openings.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) records: Vec<Entry>,
@@ -97,18 +98,18 @@ impl History {
         self.promises.push(self.now);
     }
 
-    /// What held when `events` had happened.
+    /// The promises that held after `events` events.
     pub(crate) fn promised(&self, events: usize) -> Promise {
         let known = self.promises.iter().rev().find(|promise| promise.events <= events);
         *known.unwrap_or(&Promise { events: 0, ..self.before() })
     }
 
-    /// What held before the first event of this opening.
+    /// The promises before the first event of this opening.
     fn before(&self) -> Promise {
         self.promises.first().copied().unwrap_or(self.now)
     }
 
-    /// Runs `steps` random operations on a log that is opened first.
+    /// Opens a log and runs `steps` random operations on it.
     pub(crate) fn run(&mut self, disk: &Disk, setting: &Setting, random: &mut Rng, steps: usize) {
         self.promises.clear();
         self.note(disk);
@@ -129,7 +130,7 @@ impl History {
         if random.bool(0.3) {
             let end = log.end().0;
             let closed = log.close();
-            // All is durable but the mark where there is no room for it.
+            // Everything is durable, except the mark if there is no space for it.
             if closed.is_ok() || closed.is_err_and(|error| refused(&error)) {
                 self.now.acknowledged = end;
                 self.note(disk);
@@ -146,14 +147,14 @@ impl History {
                 let data = if setting.dull { vec![7; length.min(30) / 10 * 10] } else { random.bytes(length) };
                 self.records.push(Entry { lsn: None, data });
                 self.now.tried = self.records.len();
-                // Told before it is tried: the power may fail while it is under way.
+                // The attempt is recorded first, because the power may fail during it.
                 if let Some(last) = self.promises.last_mut() {
                     last.tried = self.records.len();
                 }
                 let entry = self.records.last_mut().expect("just pushed");
                 let lsn = match log.append(&entry.data) {
                     Err(error) if refused(&error) => {
-                        // Nothing was appended, and the log goes on.
+                        // Nothing was appended, and the log remains usable.
                         self.records.pop();
                         self.now.tried = self.records.len();
                         return Ok(());
@@ -190,7 +191,7 @@ impl History {
         Ok(())
     }
 
-    /// Nothing can be made durable after a failure; what is durable is said.
+    /// After a failure nothing more can be made durable, and the error states what is durable.
     fn after_failure(&self, log: &Log, error: &WalError) {
         let WalError::Failed { durable, .. } = error else { panic!("not a failure of the log: {error}") };
         assert!(durable.0 >= self.now.acknowledged, "{error}, but {} was acknowledged", self.now.acknowledged);
@@ -204,13 +205,13 @@ impl History {
         }
     }
 
-    /// Judges what was found in a log that starts at `start`; returns the history cut to what is
-    /// there.
+    /// Checks the records found in a log that starts at `start`. Returns the history, cut to the
+    /// records that exist.
     pub(crate) fn judge(&self, promise: &Promise, start: u64, found: &[(u64, Vec<u8>)]) -> Result<History, String> {
         if start < promise.start_done || start > promise.start_tried {
             return Err(format!("the log starts at {start}: {promise:?}"));
         }
-        // What was tried and refused for want of room is not among them.
+        // Records that were refused for want of space are not included.
         let expected = &self.records[..promise.tried.min(self.records.len())];
         let first =
             expected.iter().position(|entry| entry.lsn.is_none_or(|lsn| lsn >= start)).unwrap_or(expected.len());
@@ -233,7 +234,7 @@ impl History {
         for (entry, (lsn, _)) in records[first..].iter_mut().zip(found) {
             entry.lsn = Some(*lsn);
         }
-        // What recovery has shown is durable from then on.
+        // Records that recovery has returned are durable from then on.
         let acknowledged = found.last().map_or(promise.acknowledged, |(lsn, _)| lsn + 1);
         let tried = records.len();
         let now = Promise { events: 0, tried, acknowledged, start_done: start, start_tried: start };
@@ -241,15 +242,16 @@ impl History {
     }
 }
 
-/// Whether a segment could not be made, for want of room or otherwise: the log is as it was.
+/// Whether a segment could not be made, for want of space or another reason: the log is unchanged
+/// then.
 fn refused(error: &WalError) -> bool {
     matches!(error, WalError::Io { .. })
 }
 
-/// Records with their places.
+/// LSNs and contents of records.
 pub(crate) type Found = Vec<(u64, Vec<u8>)>;
 
-/// All records of a log from its start on, and the start.
+/// Returns the start of a log, and all records from there on.
 pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
     let start = log.start();
     let mut reader = log.reader(start)?;
@@ -260,7 +262,7 @@ pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
     Ok((start.0, found))
 }
 
-/// Faults by chance.
+/// Random faults.
 pub(crate) fn random_faults(random: &mut Rng) -> Faults {
     match random.range(0..8) {
         3 => {

@@ -1,11 +1,11 @@
 //! Power cuts, by the thousand: random histories of appends, commits, truncations, segment changes
 //! and failing syncs are recorded on a simulated disk, the power is cut after some of the events
-//! with some of what was volatile, and recovery must find everything that was acknowledged and
-//! nothing that was not appended.
-//! The check itself was tried by breaking the log on purpose in some fifteen places.
+//! with some of the volatile data lost, and recovery must find everything that was acknowledged and
+//! nothing that was not appended. The check itself was verified by breaking the log on purpose in
+//! some fifteen ways.
 //!
-//! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one
-//! history of it.
+//! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY`
+//! repeats one history of it.
 
 mod disk;
 mod fuzz;
@@ -32,7 +32,7 @@ struct Tally {
     again: u64,
 }
 
-/// Opens what a power cut left and judges it.
+/// Opens the log that a power cut left, and checks it.
 fn recover(
     setting: &Setting,
     image: Image,
@@ -50,7 +50,7 @@ fn recover(
     Ok((disk, history.judge(promise, start, &found)?))
 }
 
-/// Cuts the power during and after a recovery: it must come out the same.
+/// Cuts the power during and after a recovery: a second recovery must have the same result.
 fn cut_recovery(
     setting: &Setting,
     image: &Image,
@@ -73,19 +73,19 @@ fn cut_recovery(
     }
 }
 
-/// A history on its disk.
+/// A history and its disk.
 struct Story<'a> {
     setting: &'a Setting,
-    /// What the disk held at first.
+    /// The first state of the disk.
     base: &'a Image,
     disk: &'a disk::Disk,
     history: &'a History,
-    /// The cuts are behind this event, up to the other.
+    /// The power is cut behind the first of these events, up to the last.
     events: std::ops::Range<usize>,
 }
 
-/// Cuts the power at some of the events of a history, in some of the possible ways, and with luck
-/// goes on from there.
+/// Cuts the power at some of the events of a history, in some of the possible ways, and sometimes
+/// continues the history from there.
 fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tally) {
     let Story { setting, base, disk, history, events: range } = story;
     let events = disk.events();
@@ -122,8 +122,8 @@ fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tall
     }
 }
 
-/// Runs a history on a disk and cuts the power in it. Its process may die, with the power on, and
-/// another go on.
+/// Runs a history on a disk and cuts the power in it. The process may also die with the power on,
+/// and another one continue.
 #[expect(clippy::too_many_arguments, reason = "all of a test")]
 fn tell(
     setting: &Setting,
@@ -192,7 +192,7 @@ fn show(events: &[Event]) -> String {
         .collect()
 }
 
-/// Says which history it was when a test panics.
+/// Prints the number of the history when a test panics.
 struct Told(u64);
 
 impl Drop for Told {
@@ -203,8 +203,8 @@ impl Drop for Told {
     }
 }
 
-/// A block that was written, lost its predecessor and was never acknowledged stays dead, although
-/// the same records are appended before it again: a mark knows which opening wrote it.
+/// A block whose predecessor was lost, and that was never acknowledged, does not come back when the
+/// same records are appended before it again: a mark says which opening wrote it.
 #[test]
 fn what_was_cut_off_does_not_come_back() {
     let mut random = Seed::fixed(1).rng();
@@ -216,8 +216,8 @@ fn what_was_cut_off_does_not_come_back() {
         ..Setting::number(0, &mut random)
     };
     let disk = setting.disk(Image::default(), 1);
-    // With the mark a record fills a block, so that the next one begins with the next block and
-    // needs no mark.
+    // Together with the mark the record fills a block, so that the next record begins in the next
+    // block and needs no mark.
     let record = [7; 512 - 64 - 24];
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
     let before = disk.happened();
@@ -242,9 +242,9 @@ fn what_was_cut_off_does_not_come_back() {
     assert_eq!(log.recovery().records, 1, "a record of the first opening came back");
 }
 
-/// A record that reaches into the next block by one byte stays dead when that block was lost,
-/// although what is written there later begins with the same byte: what follows it there are not
-/// the zeros that would.
+/// A record whose last byte lies in the next block does not come back when that block was lost,
+/// even if the data written there later begins with the same byte: the padding zeros of the record
+/// are missing there.
 #[test]
 fn a_record_whose_last_byte_was_lost_does_not_come_back() {
     let first_byte = after_a_lost_byte(1);
@@ -253,8 +253,8 @@ fn a_record_whose_last_byte_was_lost_does_not_come_back() {
     after_a_lost_byte(first_byte);
 }
 
-/// Loses the block with the last byte of a record, writes another one there, and returns what that
-/// begins with.
+/// Loses the block with the last byte of a record, writes another block there, and returns the
+/// first byte of that block.
 fn after_a_lost_byte(last: u8) -> u8 {
     const BLOCK: usize = 512;
     let mut random = Seed::fixed(1).rng();
@@ -294,8 +294,8 @@ fn after_a_lost_byte(last: u8) -> u8 {
     disk.live().files[file][place]
 }
 
-/// Where blocks are gone on with, small commits share them, and a reader beside the writer sees
-/// each as it becomes durable.
+/// If groups continue in blocks, small commits share a block, and a reader beside the writer gets
+/// each record as it becomes durable.
 #[test]
 fn small_commits_share_a_block_that_is_written_untorn() {
     let mut random = Seed::fixed(2).rng();
@@ -319,7 +319,7 @@ fn small_commits_share_a_block_that_is_written_untorn() {
     assert_eq!(lengths, [2, 99, 99]);
 }
 
-/// The judge is not blind: a disk whose syncs do nothing loses what was acknowledged.
+/// The check works: on a disk whose syncs do nothing, it detects that acknowledged data was lost.
 #[test]
 fn a_disk_that_lies_is_found_out() {
     let seed = Seed::fixed(11);
@@ -345,7 +345,7 @@ fn a_disk_that_lies_is_found_out() {
     assert!(caught > 40, "only {caught} of 160 were noticed");
 }
 
-/// Contents that are not what was written: a lost write, a write to another place, a block of
+/// Contents that differ from what was written: a lost write, a write to a wrong offset, a block of
 /// another log, a changed bit.
 #[test]
 fn whatever_happens_to_a_closed_log_is_noticed() {
@@ -375,8 +375,8 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
     assert!(noticed > 500, "{noticed} of 2400");
 }
 
-/// A log that was closed, with its records, and all that were ever appended; the same operations
-/// for every `identity`.
+/// A log that was closed, with its records, and all records that were ever appended. The operations
+/// are the same for every `identity`.
 fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Found), Found) {
     let disk = setting.disk(Image::default(), identity);
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
@@ -426,7 +426,7 @@ fn damage(image: &mut Image, other: &Image, block: usize, random: &mut Rng) {
     }
 }
 
-/// Threads that commit, with writes in the background, on a disk whose power fails.
+/// Several threads commit, with writes in the background, and the power of the disk fails.
 #[test]
 fn power_cuts_under_many_threads() {
     let seed = Seed::new();

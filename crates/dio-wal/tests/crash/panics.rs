@@ -1,5 +1,5 @@
-//! A panic, of a storage or of a callback, is a failure that everybody is told of, and nobody waits
-//! for ever.
+//! A panic in a storage or in a callback is a failure that every waiting thread gets, and no thread
+//! waits forever.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
@@ -9,7 +9,7 @@ use dio_wal::{Log, Method, Options, WalError};
 
 use crate::disk::{Disk, Faults, Image};
 
-/// Longer than anything here takes.
+/// Longer than any operation here takes.
 const EVER: Duration = Duration::from_secs(60);
 
 fn open(disk: &Disk, background: bool) -> Log {
@@ -35,7 +35,7 @@ fn a_panic_amidst_io_fails_every_commit() {
                             return error;
                         }
                     };
-                    // The one whose I/O it was panics on.
+                    // The thread whose I/O panicked itself panics.
                     ended.send(catch_unwind(AssertUnwindSafe(work)).ok()).unwrap();
                 });
             }
@@ -44,14 +44,14 @@ fn a_panic_amidst_io_fails_every_commit() {
             let outcomes: Vec<Option<WalError>> =
                 (0..6).map(|_| ends.recv_timeout(EVER).unwrap_or_else(|_| std::process::abort())).collect();
             let failed = outcomes.iter().flatten().filter(|error| matches!(error, WalError::Failed { .. })).count();
-            // Those whose own I/O panicked; a group and a new segment may be under way at the same
-            // time.
+            // The threads whose own I/O panicked. A group and a new segment may be in progress at
+            // the same time.
             let (panicked, panics) = (outcomes.iter().filter(|outcome| outcome.is_none()).count(), disk.panics());
             assert!(panicked <= panics.min(2) && panics > 0, "{what} {background}: {panics} panics, {outcomes:?}");
             assert_eq!(failed, outcomes.iter().flatten().count(), "{what} {background}: {outcomes:?}");
         });
         let (told, tells) = channel();
-        // What is appended in memory is not durable any more.
+        // A record that is appended in memory does not become durable any more.
         if let Ok(lsn) = log.append(b"more") {
             log.commit_later(lsn, move |outcome| told.send(outcome).unwrap()).unwrap();
             assert!(matches!(tells.recv_timeout(EVER), Ok(Err(WalError::Failed { .. }))), "{what} {background}");

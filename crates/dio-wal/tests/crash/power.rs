@@ -1,4 +1,4 @@
-//! What a power cut after some of the events may leave.
+//! The states that a power cut after some of the events may leave.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::disk::{Event, Image, SECTOR};
 /// A change of a file that was not durable when it was made.
 #[derive(Clone)]
 enum Change {
-    /// What is written whole or not at all: a sector, or all of a write that is not torn.
+    /// A unit that is written wholly or not at all: a sector, or a whole write that is never torn.
     Sector {
         write: usize,
         offset: usize,
@@ -21,22 +21,22 @@ enum Change {
     Size(usize),
 }
 
-/// What becomes of something volatile when the power fails.
+/// The fate of a volatile change when the power fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
     Lost,
-    /// The disk was writing there: a sector holds neither the old bytes nor the new. What is never
-    /// torn is kept.
+    /// The disk was writing the sector, which then holds neither the old bytes nor the new ones. A
+    /// write that is never torn is kept instead.
     Shorn,
 }
 
 #[derive(Clone)]
 struct Pending {
     change: Change,
-    /// It is durable, but stands behind others that are not.
+    /// The change is durable, but follows changes that are not.
     must: bool,
-    /// A sync that was to make it durable failed.
+    /// The sync that should have made it durable failed.
     doubtful: bool,
 }
 
@@ -54,7 +54,7 @@ impl Cut {
         Cut { durable: image, files, names: Vec::new() }
     }
 
-    /// Goes on by one event, the one with this number.
+    /// Advances by one event, which has this number.
     pub(crate) fn apply(&mut self, number: usize, event: &Event) {
         match event {
             Event::Write { file, offset, bytes, whole } => {
@@ -108,7 +108,7 @@ impl Cut {
         self.files[file].push(Pending { change, must: false, doubtful: false });
     }
 
-    /// What is durable with nothing volatile before it becomes part of the image.
+    /// Moves durable changes without a volatile change before them into the image.
     fn settle(&mut self, file: usize) {
         let sure = self.files[file].iter().take_while(|pending| pending.must).count();
         for pending in self.files[file].drain(..sure) {
@@ -116,18 +116,19 @@ impl Cut {
         }
     }
 
-    /// How many things a power cut decides about.
+    /// Number of changes that a power cut may keep or lose.
     pub(crate) fn undecided(&self) -> usize {
         let volatile = self.files.iter().flatten().filter(|pending| !pending.must).count();
         volatile + self.names.len()
     }
 
-    /// The image when of the undecided things those are kept that `keep` says, in order.
+    /// The image in which those undecided changes are kept for which `keep` returns `true`. They
+    /// are passed in order.
     pub(crate) fn image(&self, mut keep: impl FnMut(usize) -> bool) -> Image {
         self.image_with(|number| if keep(number) { Fate::Kept } else { Fate::Lost })
     }
 
-    /// The image when each of the undecided things has its fate.
+    /// The image in which each undecided change has the fate that `fate` returns.
     pub(crate) fn image_with(&self, mut fate: impl FnMut(usize) -> Fate) -> Image {
         let mut image = self.durable.clone();
         let mut number = 0;
@@ -155,8 +156,9 @@ impl Cut {
         image
     }
 
-    /// Some of the images that a power cut may leave here: all where they are few, else the plain
-    /// ones (nothing, everything, beginnings, all but one, one alone) and random ones.
+    /// Visits some of the images that a power cut may leave here: all images if they are few, else
+    /// the simple ones (nothing kept, everything, each beginning, all but one, one alone) and
+    /// random ones.
     pub(crate) fn images(&self, random: &mut Rng, most: usize, mut visit: impl FnMut(Image)) {
         let count = self.undecided();
         if 1usize.checked_shl(count as u32).is_some_and(|all| all <= most) {
@@ -194,7 +196,7 @@ fn change(bytes: &mut Vec<u8>, change: &Change) {
     match change {
         Change::Size(size) => bytes.resize(*size, 0),
         Change::Sector { offset, bytes: from_bytes, from, len, .. } => {
-            // Behind an end that was not moved there is nothing.
+            // Bytes behind the end are lost if the new size is lost.
             if let Some(sector) = bytes.get_mut(*offset..*offset + len) {
                 sector.copy_from_slice(&from_bytes[*from..*from + len]);
             }

@@ -1,5 +1,5 @@
-//! Room on the disk: what is written how often, what happens when there is none, how much is read
-//! to begin in the middle.
+//! Space on the disk: how often data is written, what happens when there is no space, and how much
+//! is read to begin in the middle.
 
 use dio_wal::{Log, Lsn, Method, Options, Preallocate, Reader, WalError};
 
@@ -32,8 +32,8 @@ fn written(disk: &Disk) -> u64 {
     lengths.sum()
 }
 
-/// Large groups go to the disk once. Small ones find space that was written: as many bytes again,
-/// and few flushes that have to tell the file system anything.
+/// Large groups are written once. Small groups go into space that was filled with zeros before:
+/// this costs as many bytes again, but few flushes have to change metadata.
 #[test]
 fn large_groups_are_written_once() {
     for (records, commit_every, most) in [(2000u64, 100, 1.05), (600, 1, 2.2)] {
@@ -51,15 +51,15 @@ fn large_groups_are_written_once() {
         let whole = |event: &Event| matches!(event, Event::Write { bytes, .. } if bytes.len() as u64 == 16 * BLOCK);
         let large = disk.events().iter().filter(|event| whole(event)).count() as u64;
         if commit_every == 1 {
-            // One commit in so many goes into space that was not written.
+            // One commit in so many goes into unwritten space.
             assert!(large <= needed / (16 * BLOCK) + 10, "{large} of {records} commits wrote zeros too");
         }
     }
 }
 
-/// Where segments are written with zeros when they are made, each is once, and a commit writes its
-/// own blocks and nothing else: into these, and into those that truncation gave back, which are not
-/// filled again.
+/// If segments are filled with zeros when they are made, each is filled once, and a commit writes
+/// only its own blocks: into filled segments, and into those that truncation gave back, which are
+/// not filled again.
 #[test]
 fn segments_are_filled_when_they_are_made() {
     let disk = disk();
@@ -81,7 +81,7 @@ fn segments_are_filled_when_they_are_made() {
             log.commit(last).unwrap();
             match writes(before)[..] {
                 [BLOCK] => {}
-                // One that was given back.
+                // A segment that was given back.
                 [BLOCK, BLOCK] => assert!(round > 1),
                 _ => {
                     assert_eq!(writes(before).iter().sum::<u64>(), 130 * BLOCK);
@@ -96,7 +96,7 @@ fn segments_are_filled_when_they_are_made() {
     assert!((2..=3).contains(&made), "{made} segments were filled");
 }
 
-/// Zeros in the background are behind what was appended, whatever the threads do.
+/// Zeros in the background stay behind the appended records, whatever the threads do.
 #[test]
 fn zeros_in_the_background_harm_nothing() {
     let seed = dio_test::Seed::new();
@@ -129,8 +129,8 @@ fn zeros_in_the_background_harm_nothing() {
     }
 }
 
-/// Where there is no room an append fails and says why, what was appended can be committed, and
-/// truncation makes room.
+/// Without space an append fails with the reason, appended records can be committed, and truncation
+/// makes space.
 #[test]
 fn a_full_disk_is_survived() {
     for spares in [0, 1] {
@@ -156,7 +156,7 @@ fn a_full_disk_is_survived() {
         assert!(!disk.live().names.keys().any(|name| name.ends_with(".new")), "what was begun holds no room");
         let last = appended[appended.len() - 1];
         log.commit(last).unwrap();
-        // Nobody can be told that a log is full by losing it.
+        // All appended records are still there.
         assert_eq!(crate::read(&log).unwrap().1.len(), appended.len());
         log.truncate_before(last).unwrap();
         if spares == 0 {
@@ -172,8 +172,8 @@ fn a_full_disk_is_survived() {
     }
 }
 
-/// A directory that cannot be synced is another matter: a name may be lost, and nothing is
-/// acknowledged any more.
+/// A failed sync of the directory is different: a name may be lost, and nothing is acknowledged any
+/// more.
 #[test]
 fn a_segment_whose_name_may_be_lost_is_not_used() {
     let disk = disk();
@@ -193,8 +193,8 @@ fn a_segment_whose_name_may_be_lost_is_not_used() {
     }
 }
 
-/// A truncation that could give up only some of its segments is gone on with by the next one; those
-/// that somebody has removed are done.
+/// If a truncation could remove only some of its segments, the next one continues it. Segments that
+/// another process has removed count as removed.
 #[test]
 fn a_truncation_that_failed_half_way_is_gone_on_with() {
     for spares in [0, 2, 8] {
@@ -214,7 +214,7 @@ fn a_truncation_that_failed_half_way_is_gone_on_with() {
             let error = log.truncate_before(last).unwrap_err();
             assert!(matches!(error, WalError::Io { .. }), "{error}");
             assert_eq!((log.start(), segments()), (last, before[fails as usize..].to_vec()));
-            // One of the rest is removed by somebody else.
+            // Another process removes one of the remaining segments.
             disk.storage().delete(&before[4]).unwrap();
             for _ in 0..2 {
                 log.truncate_before(last).unwrap();
@@ -234,7 +234,7 @@ fn a_truncation_that_failed_half_way_is_gone_on_with() {
     }
 }
 
-/// A reader from the middle of a segment reads what it returns and little more.
+/// A reader that begins in the middle of a segment reads little more than what it returns.
 #[test]
 fn reading_begins_where_it_is_asked_to() {
     let disk = disk();
@@ -262,13 +262,13 @@ fn reading_begins_where_it_is_asked_to() {
         check(log.reader(lsns[number]).unwrap(), number);
         let reader = Reader::open_on(disk.storage(), lsns[number]).unwrap();
         let (opened, behind) = (check(reader, number) - before, 900 - number as u64);
-        // 64 KiB on the way back, the rest of the way, and once more where nothing was found at the
-        // end.
+        // 64 KiB of the backward search, the rest of the way, and one more read at the end, where
+        // nothing was found.
         assert!(opened < (behind + 20) * 2 * BLOCK + (200 << 10), "{opened} bytes for {behind} blocks");
     }
     let mut reader = Reader::open_on(disk.storage(), Lsn(u64::MAX)).unwrap();
     assert!(reader.next().unwrap().is_none());
-    // Who looks again and again reads little each time, and everything that has come.
+    // A reader that tries repeatedly reads little each time, and gets everything new.
     let before = disk.read();
     assert!((0..10).all(|_| reader.next().unwrap().is_none()));
     assert!(disk.read() - before <= 10 * (64 << 10), "{} bytes for looking ten times", disk.read() - before);
@@ -278,8 +278,8 @@ fn reading_begins_where_it_is_asked_to() {
     assert_eq!(reader.next().unwrap().unwrap().data, [9; 100_000]);
 }
 
-/// What an earlier opening left behind the end is not where a reader begins, even when it is asked
-/// for a place there.
+/// A reader does not begin in data that an earlier opening left behind the end of the log, even if
+/// it is asked for an LSN there.
 #[test]
 fn a_reader_does_not_begin_in_what_was_cut_off() {
     let disk = disk();
@@ -292,12 +292,13 @@ fn a_reader_does_not_begin_in_what_was_cut_off() {
         })
         .collect();
     drop(log);
-    // The power took the sixth block; those behind it, which were on their way with it, stayed.
+    // The power cut lost the sixth block, but not the blocks behind it, which were in flight at the
+    // same time.
     let mut image = disk.live();
     let file = image.names["0000000000000000.wal"];
     for block in 6..13 {
         let mark = &mut image.files[file][(block * BLOCK) as usize..];
-        // As if nothing of them had been known to be durable.
+        // Makes the marks say that nothing was known to be durable.
         mark[24 + 24..24 + 32].fill(0);
         let crc = crc32c::crc32c_append(log_tag(&mark[24..40]), &mark[24..64]);
         let crc = crc32c::crc32c_append(crc, &mark[4..24]);
@@ -321,7 +322,7 @@ fn log_tag(identity: &[u8]) -> u32 {
     dio_wal::Identity(identity.try_into().unwrap()).checksum_seed()
 }
 
-/// A log that nobody closed, left alone for a moment, knows its end too.
+/// A log that was not closed, but was idle for a moment, also has a mark at its end.
 #[test]
 fn damage_behind_an_idle_mark_is_told_from_the_end() {
     for (idle, noticed) in [(Some(std::time::Duration::from_millis(20)), true), (None, false)] {

@@ -1,12 +1,13 @@
-//! The power fails below a real file system, while a process appends to a log on it: everything it
-//! acknowledged is there.
+//! The power fails below a real file system while a process appends to a log on it: everything that
+//! the process acknowledged is there.
 //!
-//! Two ways: the file system is stopped by its own ioctl without writing its journal
-//! (`FS_IOC_SHUTDOWN` of ext4, `XFS_IOC_GOINGDOWN` of xfs; `xfs_io` calls it), then unmounted and
-//! mounted again; or every write and flush of its disk is recorded, and the disk made again as it
-//! was at some moment, with a part of what was not flushed.
+//! There are two kinds of power cuts. Either the file system is stopped by its own ioctl without
+//! writing its journal (`FS_IOC_SHUTDOWN` of ext4, `XFS_IOC_GOINGDOWN` of xfs; `xfs_io` calls it),
+//! then unmounted and mounted again. Or every write and flush of its disk is recorded, and the disk
+//! is rebuilt as it was at some moment, with a part of what was not flushed.
 //!
-//! `DIO_WAL_ROUNDS` sets the number of power cuts of each, `DIO_SEED` repeats a run. Root only.
+//! `DIO_WAL_ROUNDS` sets the number of power cuts of each kind, `DIO_SEED` repeats a run. Root
+//! only.
 
 #[path = "../proof/mod.rs"]
 mod proof;
@@ -21,12 +22,12 @@ use dio_wal::Log;
 use proof::{Running, Said, judge, options, rounds};
 use recorder::{Recorded, cut};
 
-/// Power cuts of each kind on each file system in the ordinary run.
+/// Power cuts of each kind on each file system in an ordinary run.
 const ROUNDS: u64 = 3;
-/// Power cuts of what one recording holds.
+/// Power cuts that are simulated from one recording.
 const CUTS: u64 = 10;
 
-/// Runs in the child.
+/// The test that runs in the child process.
 #[test]
 fn child() {
     proof::child();
@@ -38,7 +39,7 @@ struct Kind {
     name: &'static str,
     format: &'static [&'static str],
     options: &'static str,
-    /// Bytes; xfs takes no less than 300 MB.
+    /// Size in bytes; xfs needs at least 300 MB.
     size: u64,
 }
 
@@ -50,11 +51,11 @@ fn run(words: &[&str], path: &Path) -> Result<String, String> {
     if output.status.success() { Ok(output.stdout) } else { Err(output.stderr) }
 }
 
-/// A file system on an image, through a loop device. Unmounted when dropped.
+/// A file system on an image, through a loop device. It is unmounted when this is dropped.
 struct Volume {
     kind: Kind,
     at: PathBuf,
-    /// The loop device goes with the mount.
+    /// The loop device disappears with the mount.
     mounted: bool,
 }
 
@@ -64,7 +65,7 @@ impl Volume {
         let device = Path::new(device.trim());
         let path = at.to_str().unwrap();
         let output = dio_test::run(Command::new("mount").args(["-o", kind.options]).arg(device).arg(path));
-        // Detached at the last close from now on (LOOP_CLR_FD).
+        // From now on the loop device is detached at its last close (LOOP_CLR_FD).
         run(&["losetup", "--detach"], device)?;
         match output.status.success() {
             true => Ok(Volume { kind, at: at.to_owned(), mounted: true }),
@@ -98,14 +99,14 @@ impl Drop for Volume {
     }
 }
 
-/// A directory with an image that has been formatted, and an empty directory for the log in it.
+/// A directory with a formatted image, and an empty directory for the log in it.
 struct Ground {
     kind: Kind,
     dir: tempfile::TempDir,
 }
 
 impl Ground {
-    /// `None`, said aloud, where that cannot be had.
+    /// Returns `None`, and prints that the test is skipped, if the image cannot be mounted.
     fn new(kind: Kind) -> Option<Ground> {
         if !dio_test::is_root() {
             skip!("mounting {} needs root", kind.name);
@@ -141,7 +142,7 @@ impl Ground {
     }
 }
 
-/// Recovers the log on a volume and judges it.
+/// Recovers the log on a volume and checks it.
 fn recover(volume: &Volume, number: u64, said: Said, what: &str) -> (Log, Said) {
     let log = Log::open(volume.log(), &options(number)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = judge(&log, said, what);
@@ -174,10 +175,10 @@ fn shut_down(kind: Kind) {
     println!("{}: {} records after the last round", kind.name, found.durable);
 }
 
-/// All that happened to a disk, and what was said when so much had happened.
+/// All events of a disk, and the child's output after numbers of events.
 type Recording = (Vec<recorder::Event>, Vec<(usize, Said)>);
 
-/// Two children append, one after the other, on a disk that is recorded.
+/// Two children append, one after the other, on a recorded disk.
 fn record(ground: &Ground, random: &mut Rng) -> Result<Recording, String> {
     let disk = Recorded::new(&ground.image()).map_err(|error| error.to_string())?;
     let mut volume = Volume::mount(ground.kind, &disk.path(), &ground.at())?;
@@ -188,7 +189,7 @@ fn record(ground: &Ground, random: &mut Rng) -> Result<Recording, String> {
         said.push((disk.happened(), child.said));
         for _ in 0..random.range_usize(20..60) {
             child.listen_to(1);
-            // What was said now was durable before.
+            // Everything that was printed by now was durable before.
             said.push((disk.happened(), child.said));
         }
         let last = child.kill();
@@ -201,7 +202,7 @@ fn record(ground: &Ground, random: &mut Rng) -> Result<Recording, String> {
     let events = disk.events();
     volume.unmount();
     drop(volume);
-    // The loop device goes when the last process has closed it.
+    // The loop device disappears when the last process has closed it.
     let busy = || run(&["losetup", "--associated"], &disk.path()).is_ok_and(|text| !text.is_empty());
     for _ in 0..200 {
         if !busy() {
@@ -232,8 +233,8 @@ fn replay(kind: Kind) {
         for _ in 0..CUTS.min(wanted - done) {
             let at = random.range_usize(began..events.len() + 1);
             let last = said.iter().rev().find(|(happened, _)| *happened <= at).map_or(Said::default(), |said| said.1);
-            // What was done is heard later: of a log that ends before a record, all that was done
-            // before it is known.
+            // The child's output arrives later than its actions. If the log ends before a record,
+            // the first output that acknowledges this record includes all truncations before it.
             let latest = |end: u64| {
                 let heard = said.iter().map(|(_, said)| said).find(|said| said.durable >= end);
                 heard.unwrap_or(&said[said.len() - 1].1).latest_start()
@@ -250,7 +251,7 @@ fn replay(kind: Kind) {
             };
             let (log, found) = recover(random.range(0..10));
             drop(log);
-            // What was recovered is there for good.
+            // Recovered records are durable.
             let (log, again) = recover(random.range(0..10));
             assert_eq!(again, found, "{what}");
             log.close().unwrap();
@@ -260,8 +261,8 @@ fn replay(kind: Kind) {
     }
 }
 
-/// A real disk that is full: the append says so, what was appended is committed, truncation makes
-/// room.
+/// A real disk is full: the append fails with the reason, appended records are committed, and
+/// truncation makes space.
 #[test]
 fn a_full_file_system_fails_an_append_and_nothing_else() {
     let Some(ground) = Ground::new(EXT4) else { return };

@@ -1,5 +1,5 @@
-//! A disk whose every write and flush is recorded: one file of a file system of our own, below a
-//! loop device.
+//! A disk whose writes and flushes are all recorded: a file on a FUSE file system of this test,
+//! below a loop device.
 
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
@@ -19,10 +19,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 const LONG: Duration = Duration::from_secs(3600);
 const DISK: INodeNo = INodeNo(2);
-/// What a disk writes whole or not at all, in bytes.
+/// Unit that a disk writes wholly or not at all, in bytes.
 const SECTOR: usize = 512;
 
-/// Something that happened to the disk.
+/// A change of the disk.
 #[derive(Clone)]
 pub(crate) enum Event {
     Write { offset: u64, bytes: Arc<[u8]> },
@@ -32,7 +32,7 @@ pub(crate) enum Event {
 
 #[derive(Clone)]
 struct Recorder {
-    /// What the disk holds now.
+    /// The current contents of the disk.
     image: Arc<File>,
     size: u64,
     events: Arc<Mutex<Vec<Event>>>,
@@ -122,7 +122,8 @@ impl Filesystem for Recorder {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // In one with the record: it must have the order in which the disk changed.
+        // The lock covers the write and its record, so that the events have the order in which the
+        // disk changed.
         let mut events = self.events();
         match self.image.write_all_at(data, offset) {
             Ok(()) => events.push(Event::Write { offset, bytes: data.into() }),
@@ -162,7 +163,7 @@ fn zero(file: &File, offset: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, flags, offset, length)?)
 }
 
-/// A disk that is being recorded. It is taken down when dropped.
+/// A disk that is being recorded. It is taken down when this is dropped.
 pub(crate) struct Recorded {
     recorder: Recorder,
     serving: Option<BackgroundSession>,
@@ -170,7 +171,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// The disk that `image` holds; every change of it is recorded from now on.
+    /// Makes a disk from the contents of `image`. Every change of it is recorded from now on.
     pub(crate) fn new(image: &Path) -> io::Result<Recorded> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
         let directory = dio_test::file_systems()[0].dir();
@@ -193,12 +194,12 @@ impl Recorded {
         self.directory.path().join("disk")
     }
 
-    /// How much has happened.
+    /// Number of events so far.
     pub(crate) fn happened(&self) -> usize {
         self.recorder.events().len()
     }
 
-    /// All that happened.
+    /// All events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.recorder.events().clone()
     }
@@ -214,8 +215,8 @@ impl Drop for Recorded {
     }
 }
 
-/// Makes of an image what a power cut leaves after some events: all before the last flush, and some
-/// of what came after it, sector by sector.
+/// Changes an image to what a power cut leaves after some events: everything before the last flush,
+/// and random sectors of what came after it.
 pub(crate) fn cut(image: &Path, events: &[Event], random: &mut Rng) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(image)?;
     let flushed = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
@@ -244,7 +245,7 @@ fn apply(file: &File, event: &Event, mut keep: impl FnMut(usize) -> bool) -> io:
             Ok(())
         }
         Event::Write { offset, bytes } => {
-            // Neighbours that are kept go together.
+            // Adjacent kept sectors are written together.
             let mut kept = VecDeque::new();
             for (number, sector) in bytes.chunks(SECTOR).enumerate().filter(|(number, _)| keep(*number)) {
                 let from = number * SECTOR;

@@ -1,4 +1,4 @@
-//! A process that appends and says what was acknowledged, and the judge of what is found when it
+//! A process that appends and prints what was acknowledged, and the check of what is found after it
 //! was stopped.
 
 #![allow(dead_code, reason = "each test uses its part")]
@@ -12,7 +12,7 @@ use dio_wal::{Log, Method, Options};
 
 const CHILD: &str = "DIO_WAL_TEST_CHILD";
 
-/// Every method, direct and cached.
+/// Options that go through every method, direct and cached.
 pub(crate) fn options(number: u64) -> Options {
     let mut options = Options::new();
     options.method(Method::ALL[(number % 5) as usize]).direct(number / 5 % 2 == 0);
@@ -20,7 +20,7 @@ pub(crate) fn options(number: u64) -> Options {
     options
 }
 
-/// The record with this number, which tells everything about itself.
+/// The record with this number. Its contents follow from the number.
 pub(crate) fn record(number: u64) -> Vec<u8> {
     let mut rng = Rng::new(number);
     let length = rng.range_usize(0..*[50, 200, 5_000, 150_000].get((number % 11) as usize).unwrap_or(&300));
@@ -33,18 +33,18 @@ pub(crate) fn number_of(data: &[u8]) -> u64 {
     u64::from_le_bytes(data[..8].try_into().unwrap())
 }
 
-/// Rounds of a test: `DIO_WAL_ROUNDS`, or so many.
+/// Number of rounds of a test: `DIO_WAL_ROUNDS`, or else `ordinary`.
 pub(crate) fn rounds(ordinary: u64) -> u64 {
     std::env::var("DIO_WAL_ROUNDS").map_or(ordinary, |text| text.parse().expect("DIO_WAL_ROUNDS is a number"))
 }
 
-/// Runs in the child: appends until something fails, and prints what is durable.
+/// Runs in the child: appends until an operation fails, and prints what is durable.
 pub(crate) fn child() {
     let Ok(job) = std::env::var(CHILD) else { return };
     let (path, rest) = job.split_once('\n').unwrap();
     let (number, next) = rest.split_once('\n').unwrap();
     let outcome = append_for_ever(Path::new(path), &options(number.parse().unwrap()), next.parse().unwrap());
-    // The judge may have hung up.
+    // The parent may have closed the pipe.
     let _ = writeln!(std::io::stderr(), "failed {outcome:?}");
 }
 
@@ -67,28 +67,29 @@ fn append_for_ever(path: &Path, options: &Options, mut next: u64) -> Result<(), 
     }
 }
 
-/// Numbers of records.
+/// Numbers of records, as printed by a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// Those below are durable.
+    /// Records below this number are durable.
     pub(crate) durable: u64,
-    /// Those below were truncated.
+    /// Records below this number were truncated.
     pub(crate) start: u64,
-    /// The first that the last child appended. It truncates thirty at a time, counted from there.
+    /// The first record that the last child appended. It truncates thirty records at a time,
+    /// counted from this one.
     pub(crate) began: u64,
 }
 
-/// A child at work.
+/// A running child.
 pub(crate) struct Running {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStderr>>,
     pub(crate) said: Said,
-    /// It ended by itself.
+    /// The child ended by itself.
     pub(crate) failed: bool,
 }
 
 impl Running {
-    /// Starts a child that goes on after what was found.
+    /// Starts a child that continues after the records that were found.
     pub(crate) fn start(path: &Path, number: u64, found: Said) -> Running {
         let next = found.durable;
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -102,7 +103,7 @@ impl Running {
         Running { child, lines, said: Said { began: next, ..found }, failed: false }
     }
 
-    /// Reads one more line; `false` when there is none.
+    /// Reads one more line. Returns `false` if there is none.
     pub(crate) fn listen(&mut self) -> bool {
         let Some(Ok(line)) = self.lines.next() else { return false };
         match line.split_once(' ') {
@@ -114,24 +115,24 @@ impl Running {
         true
     }
 
-    /// Listens to so many lines.
+    /// Reads this number of lines.
     pub(crate) fn listen_to(&mut self, lines: usize) {
         for _ in 0..lines {
             assert!(self.listen() && !self.failed, "the child ended early: {:?}", self.said);
         }
     }
 
-    /// Listens until it ends by itself, when its disk is gone.
+    /// Reads lines until the child ends by itself, because its disk is gone.
     pub(crate) fn listen_to_the_end(mut self) -> Said {
         while !self.failed && self.listen() {}
         self.said
     }
 
-    /// Kills it; what it said before still counts.
+    /// Kills the child. What it printed before still counts.
     pub(crate) fn kill(mut self) -> Said {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        // A last line may be cut short.
+        // The last line may be incomplete.
         let rest: Vec<String> = self.lines.by_ref().map_while(Result::ok).collect();
         let whole = rest.len().saturating_sub(1);
         for line in rest.into_iter().take(whole) {
@@ -147,27 +148,28 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Of one that has been waited for, neither does anything.
+        // If the child has been waited for, neither call has an effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads a log that was opened as any program would after the accident, and judges it by what was
-/// said. Returns what is there.
+/// Reads a log as any program would after the crash, and checks it against the child's output.
+/// Returns what is there.
 pub(crate) fn judge(log: &Log, said: Said, what: &str) -> Said {
     judge_by(log, said, what, |_| said.latest_start())
 }
 
 impl Said {
-    /// The first record at most: the child may have truncated once more than it could say.
+    /// The highest possible first record: the child may have truncated once more than it has
+    /// printed.
     pub(crate) fn latest_start(&self) -> u64 {
         self.start.max(self.began) + 30
     }
 }
 
-/// As [`judge`]; `latest` tells the first record at most of a log that ends before the record with
-/// a number.
+/// As [`judge`]; `latest` returns the highest possible first record of a log that ends before the
+/// record with the given number.
 pub(crate) fn judge_by(log: &Log, said: Said, what: &str, latest: impl Fn(u64) -> u64) -> Said {
     let mut reader = log.reader(log.start()).unwrap();
     let mut found: Option<(u64, u64)> = None;

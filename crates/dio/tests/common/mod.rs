@@ -1,5 +1,5 @@
-//! What the tests of files share: engines and limits to choose from, memory at any alignment, media
-//! with hooks.
+//! Shared by the tests of files: engines and limits to choose from, memory at any alignment, and
+//! media with hooks.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod rig;
@@ -24,8 +24,8 @@ pub use dio_test::{byte_of, fill, first_difference_of_bytes as first_difference}
 /// All modes.
 pub const MODES: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached];
 
-/// Limits so small that requests are split, wait for blocks of ours in rounds, and queue behind a
-/// full engine.
+/// Limits so small that requests are split, wait for bounce blocks several times, and queue behind
+/// a full engine.
 pub fn small_limits(rng: &mut Rng) -> Limits {
     Limits {
         depth: *rng.pick(&[1, 2, 3, 8]),
@@ -36,7 +36,8 @@ pub fn small_limits(rng: &mut Rng) -> Limits {
     }
 }
 
-/// Whether this process may use io_uring; where not, the tests of it run on threads and say so.
+/// Whether this process may use io_uring. If not, the tests use only the blocking engine, and this
+/// prints the reason.
 pub fn has_uring() -> bool {
     match Uring::new(1) {
         Ok(_) => true,
@@ -79,7 +80,7 @@ impl Arena {
         Arena { bytes, base }
     }
 
-    /// Bytes that fit behind a multiple of 1 MiB.
+    /// Number of bytes behind the first multiple of 1 MiB.
     pub fn room(&self) -> usize {
         self.bytes.len() - self.base
     }
@@ -90,7 +91,8 @@ impl Arena {
     }
 }
 
-/// A distance from a multiple of 1 MiB that gives one of the alignments 1, 2, 4 … 1 MiB.
+/// A random distance from a multiple of 1 MiB, which leads to one of the alignments 1, 2, 4 … 1
+/// MiB.
 pub fn any_shift(rng: &mut Rng) -> usize {
     match rng.range(0..4) {
         0 => 0,
@@ -100,7 +102,7 @@ pub fn any_shift(rng: &mut Rng) -> usize {
     }
 }
 
-/// A simulated disk that demands `align` of memory and offsets.
+/// A simulated disk that requires the alignment `align` of memory and offsets.
 pub fn sim_disk(align: usize, seed: u64) -> SimDisk {
     let model = SimDiskModel { mem_align: align, offset_align: align, scribble: true, ..SimDiskModel::default() };
     SimDisk::new(&SimClock::new(), model, seed)
@@ -115,13 +117,13 @@ pub fn sim_geometry(align: usize) -> Geometry {
 type BeforeTransfer = dyn Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync;
 type SeenSize = dyn Fn(u64) -> u64 + Send + Sync;
 
-/// A simulated file with its owner's finger in it: a hook may answer an operation itself, another
-/// changes the size that is reported.
+/// A simulated file with hooks: one may handle an operation itself, another one changes the
+/// reported size.
 pub struct Hooked {
     pub inner: SimMedium,
     pub before: Box<BeforeTransfer>,
     pub size: Box<SeenSize>,
-    /// Every transfer that arrived: kind, offset, bytes.
+    /// Kind, offset and bytes of every transfer.
     pub seen: Mutex<Vec<(dio::engine::OpKind, u64, usize)>>,
 }
 
@@ -181,7 +183,7 @@ impl Medium for Hooked {
     }
 }
 
-/// Copies this test program to where any user can run it.
+/// Copies this test program to a path where any user can run it.
 pub fn copy_of_this_program(to: &std::path::Path) {
     let mut cp = std::process::Command::new("cp");
     let output = dio_test::run(cp.arg(std::env::current_exe().unwrap()).arg(to));

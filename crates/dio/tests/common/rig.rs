@@ -48,7 +48,7 @@ impl Rig {
         options.open_objects("striped", objects, self.layout).unwrap()
     }
 
-    /// What the disks would hold if the power went now, on all of them.
+    /// The striped file with the contents that its disks have after a power cut on all of them now.
     pub(crate) fn after_power_cut(&self, seed: u64) -> Rig {
         let disks: Vec<SimDisk> = self.disks.iter().map(|disk| disk.power_cut(seed)).collect();
         let media = disks.iter().map(|disk| disk.medium(0)).collect();

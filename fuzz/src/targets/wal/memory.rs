@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use dio_wal::storage::{BlockSizes, SegmentFile, Storage, AtomicWrites, Durability};
+use dio_wal::storage::{AtomicWrites, BlockSizes, Durability, SegmentFile, Storage};
 use parking_lot::Mutex;
 
-/// Most bytes of a segment that is made.
+/// Largest size in bytes of a segment that is made.
 const ROOM: u64 = 1 << 20;
 
 type Files = BTreeMap<String, Arc<Segment>>;
 
-/// Files by their names.
+/// Files by name.
 pub(super) struct Memory {
     files: Mutex<Files>,
     locked: Mutex<bool>,
@@ -121,7 +121,7 @@ impl Storage for Memory {
     }
 
     fn fill_random(&self, out: &mut [u8]) -> io::Result<()> {
-        // The same input has to do the same again.
+        // The same input must always have the same result.
         out.fill(0x5a);
         Ok(())
     }

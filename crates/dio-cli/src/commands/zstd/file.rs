@@ -72,7 +72,7 @@ impl Run {
         if files.is_empty() && !self.args.list {
             self.say(1, &[b"please provide correct input file(s) or non-empty directories -- ignored \n"]);
         }
-        if self.args.exclude_compressed && !self.decompress() {
+        if self.args.exclude_compressed && !self.decompress() && !self.args.list {
             files.retain(|file| {
                 let ending = file.path.extension().and_then(OsStr::to_str).unwrap_or_default();
                 // A directory is reported, whatever its name.
