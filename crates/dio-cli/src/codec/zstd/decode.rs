@@ -10,7 +10,7 @@ use ::zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use dio_sys::uninterrupted;
 
-use super::frame::{Begins, Header, LONGEST_HEADER, begins};
+use super::frame::{FrameStart, Header, LONGEST_HEADER, begins};
 use super::words::words;
 use crate::codec::{Damage, DecodeError, Moved};
 
@@ -37,7 +37,7 @@ const BUFFER: usize = 1 << 20;
 const BUFFERS: usize = 4;
 
 /// Input of up to a few of the library's blocks does not justify a thread.
-const LITTLE: usize = 64 << 10;
+const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Decompresses all frames of `input` and skips the skippable ones.
 ///
@@ -50,7 +50,7 @@ pub fn decode(
     output: &mut (dyn Write + Send),
     how: &Decode,
 ) -> Result<Moved, DecodeError> {
-    if filled(input).map_err(DecodeError::Read)?.len() < LITTLE {
+    if filled(input).map_err(DecodeError::Read)?.len() < INLINE_BYTES_MAX {
         return here(input, output, how);
     }
     match beside(input, output, how) {
@@ -77,7 +77,7 @@ fn beside(
         emptied.send(vec![0; BUFFER]).expect("there is room for all");
     }
     thread::scope(|threads| {
-        let work = move || Decoder::new(input, how)?.run(&mut Across { full, free, buffer: Vec::new() });
+        let work = move || Decoder::new(input, how)?.run(&mut ToWriter { full, free, buffer: Vec::new() });
         let decoder = thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).ok()?;
         let mut failed = None;
         for buffer in to_write {
@@ -125,7 +125,7 @@ impl Out for Here<'_> {
 }
 
 /// Sends to the thread that writes.
-struct Across {
+struct ToWriter {
     full: SyncSender<Vec<u8>>,
     free: Receiver<Vec<u8>>,
     buffer: Vec<u8>,
@@ -136,7 +136,7 @@ fn gone() -> DecodeError {
     DecodeError::Write(io::ErrorKind::BrokenPipe.into())
 }
 
-impl Out for Across {
+impl Out for ToWriter {
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
         if self.buffer.is_empty() {
             self.buffer = self.free.recv().map_err(|_| gone())?;
@@ -218,8 +218,8 @@ impl<'a> Decoder<'a> {
             match self.begins()? {
                 None if any => return Ok(()),
                 None => return Err(self.damaged(Damage::UnexpectedEnd)),
-                Some(Begins::Skippable(size)) => self.skip(size)?,
-                Some(Begins::Frame(header)) => self.frame(&header, out)?,
+                Some(FrameStart::Skippable(size)) => self.skip(size)?,
+                Some(FrameStart::Frame(header)) => self.frame(&header, out)?,
                 Some(_) if !any => return Err(DecodeError::NotInFormat),
                 Some(_) if self.pass_trailing => return self.trailing(out),
                 Some(_) => {
@@ -236,11 +236,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns what comes next, with its header in `self.head`; `None` at the end of the input.
-    fn begins(&mut self) -> Result<Option<Begins>, DecodeError> {
+    fn begins(&mut self) -> Result<Option<FrameStart>, DecodeError> {
         self.head.clear();
         loop {
             let wanted = match begins(&self.head) {
-                Begins::More(wanted) => wanted,
+                FrameStart::More(wanted) => wanted,
                 other => return Ok(Some(other)),
             };
             let bytes = filled(self.input).map_err(DecodeError::Read)?;
@@ -248,7 +248,9 @@ impl<'a> Decoder<'a> {
             if count == 0 {
                 return match self.head.is_empty() {
                     true => Ok(None),
-                    false if self.head.len() < 4 && self.pass_trailing && self.offset > 0 => Ok(Some(Begins::Other)),
+                    false if self.head.len() < 4 && self.pass_trailing && self.offset > 0 => {
+                        Ok(Some(FrameStart::Other))
+                    }
                     false if self.head.len() < 4 && self.moved.members == 0 => Err(DecodeError::NotInFormat),
                     false => {
                         self.offset += self.head.len() as u64;
@@ -322,6 +324,11 @@ impl<'a> Decoder<'a> {
             step = fed.map_err(|failed| self.told(failed))?;
             self.input.consume(count);
             self.offset += count as u64;
+        }
+        // The library does not compare the length where the last block is empty.
+        let computed = self.moved.written - self.sound;
+        if let Some(stored) = header.content.filter(|stored| *stored != computed) {
+            return Err(self.damaged(Damage::Length { stored, computed }));
         }
         self.moved.members += 1;
         self.sound = self.moved.written;

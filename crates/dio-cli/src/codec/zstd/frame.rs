@@ -30,7 +30,7 @@ pub struct Header {
 
 /// The kind of data at a position where a frame may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
+pub enum FrameStart {
     /// A frame with this header.
     Frame(Header),
     /// A frame that decoders skip, of this many bytes including its header of 8.
@@ -42,17 +42,17 @@ pub enum Begins {
 }
 
 /// Determines what `bytes` begins with.
-pub fn begins(bytes: &[u8]) -> Begins {
-    let Some(magic) = number(bytes, 4) else { return Begins::More(4) };
+pub fn begins(bytes: &[u8]) -> FrameStart {
+    let Some(magic) = number(bytes, 4) else { return FrameStart::More(4) };
     if magic as u32 & !0xf == SKIPPABLE {
-        return number(&bytes[4..], 4).map_or(Begins::More(8), |size| Begins::Skippable(size + 8));
+        return number(&bytes[4..], 4).map_or(FrameStart::More(8), |size| FrameStart::Skippable(size + 8));
     }
     if magic != u64::from(MAGIC) {
-        return Begins::Other;
+        return FrameStart::Other;
     }
-    let Some(&descriptor) = bytes.get(4) else { return Begins::More(5) };
+    let Some(&descriptor) = bytes.get(4) else { return FrameStart::More(5) };
     if descriptor & 0x08 != 0 {
-        return Begins::Other;
+        return FrameStart::Other;
     }
     let single = descriptor & 0x20 != 0;
     let dictionary_bytes = [0, 1, 2, 4][usize::from(descriptor & 3)];
@@ -63,7 +63,7 @@ pub fn begins(bytes: &[u8]) -> Begins {
     let window_bytes = usize::from(!single);
     let length = 5 + window_bytes + dictionary_bytes + size_bytes;
     if bytes.len() < length {
-        return Begins::More(length);
+        return FrameStart::More(length);
     }
     let field = |at: usize, count| number(&bytes[at..], count).unwrap_or(0);
     let content = (size_bytes > 0).then(|| {
@@ -75,7 +75,7 @@ pub fn begins(bytes: &[u8]) -> Begins {
         _ => window(bytes[5]),
     };
     let dictionary = field(5 + window_bytes, dictionary_bytes) as u32;
-    Begins::Frame(Header { length, window, content, dictionary, checksum: descriptor & 4 != 0 })
+    FrameStart::Frame(Header { length, window, content, dictionary, checksum: descriptor & 4 != 0 })
 }
 
 /// Returns the window size that a descriptor encodes (section 3.1.1.1.2).
@@ -144,7 +144,7 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
         }
         let header = loop {
             match begins(&head) {
-                Begins::More(wanted) => {
+                FrameStart::More(wanted) => {
                     let more = take(input, wanted - head.len())?;
                     if more.is_empty() {
                         let what = "the header of a frame is incomplete";
@@ -152,14 +152,14 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
                     }
                     head.extend(more);
                 }
-                Begins::Skippable(size) => {
+                FrameStart::Skippable(size) => {
                     all.skippable += 1;
                     pass(input, size - 8)?;
                     break None;
                 }
-                Begins::Frame(header) => break Some(header),
-                Begins::Other if all.frames + all.skippable == 0 => return Err(ListError::NotInFormat),
-                Begins::Other => return Err(ListError::Damaged { offset: start, what: "no frame begins here" }),
+                FrameStart::Frame(header) => break Some(header),
+                FrameStart::Other if all.frames + all.skippable == 0 => return Err(ListError::NotInFormat),
+                FrameStart::Other => return Err(ListError::Damaged { offset: start, what: "no frame begins here" }),
             }
         };
         let Some(header) = header else { continue };

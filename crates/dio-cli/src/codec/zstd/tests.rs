@@ -2,7 +2,7 @@ use std::io::{self, Write};
 
 use dio_test::{Rng, Seed};
 
-use super::frame::{Begins, begins};
+use super::frame::{FrameStart, begins};
 use super::{Decode, Encode, decode, encode};
 use crate::codec::{Damage, DecodeError};
 
@@ -47,7 +47,7 @@ fn what_is_encoded_is_decoded() {
             Encode { level: -5, long: Some(27), size: Some(length as u64), ..Encode::default() },
         ] {
             let packed = packed(&data, &how);
-            let Begins::Frame(header) = begins(&packed) else { panic!("no frame: {how:?}") };
+            let FrameStart::Frame(header) = begins(&packed) else { panic!("no frame: {how:?}") };
             // For an empty input the library determines the size by itself.
             let size = how.size.or((length == 0).then_some(0));
             assert_eq!((header.content, header.checksum), (size, how.checksum), "{how:?}");
@@ -93,6 +93,21 @@ fn damage_is_told_with_its_place_and_the_sound_part_is_a_beginning() {
             Err((error, _)) => panic!("{at}: {error}, {seed:?}"),
         }
     }
+}
+
+/// The library accepts such frames: it does not compare the lengths where the last block is empty.
+#[test]
+fn a_frame_that_has_fewer_bytes_than_its_header_says_is_damaged() {
+    // One segment of 128 bytes; no block of them, or one of one byte.
+    let header = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x80];
+    for (blocks, length) in [(&[1, 0, 0][..], 0), (&[8, 0, 0, b'A', 1, 0, 0][..], 1)] {
+        let (error, out) = *unpacked(&[&header[..], blocks].concat()).unwrap_err();
+        let expected = Damage::Length { stored: 128, computed: length };
+        assert!(matches!(&error, DecodeError::Damaged { what, sound: 0, .. } if *what == expected), "{error:?}");
+        assert_eq!(out, vec![b'A'; length as usize]);
+    }
+    let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
+    assert!(unpacked(&empty).unwrap().is_empty());
 }
 
 #[test]
