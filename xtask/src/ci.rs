@@ -18,7 +18,11 @@ use crate::tool::{cargo, tool};
 /// A check: name, arguments of cargo.
 type Check = (&'static str, &'static [&'static str]);
 
-const FORMAT: Check = ("format", &["fmt", "--all", "--check"]);
+/// The fuzz targets are a workspace of their own.
+const FORMATS: &[Check] = &[
+    ("format", &["fmt", "--all", "--check"]),
+    ("format of fuzz", &["fmt", "--all", "--check", "--manifest-path", "fuzz/Cargo.toml"]),
+];
 
 /// Leaves out the benchmarks.
 const LEAN: &str = "--no-default-features";
@@ -63,7 +67,8 @@ const BESIDE: &[&str] = &["dio", "dio-common", "dio-wal", "dio-bench", "dio-test
 /// Runs all checks and all tests, and prints the count as the last line; each check counts as one
 /// test. Later checks run even if an earlier one failed. Returns whether nothing failed.
 pub(crate) fn ci() -> bool {
-    let mut tally = check(&FORMAT);
+    let mut tally = Tally::default();
+    FORMATS.iter().for_each(|one| tally += check(one));
     println!("ci: tests");
     let (mut these, mut others) = (Vec::new(), vec!["--workspace".to_owned()]);
     for package in BESIDE {

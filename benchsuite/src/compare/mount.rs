@@ -21,7 +21,7 @@ use dio_bench::suite::{Goal, Report};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// One way of doing a workload.
-struct Way {
+struct Variant {
     name: &'static str,
     /// Options of the mount; `None` for the file system itself.
     mount: Option<&'static str>,
@@ -39,12 +39,12 @@ enum Limit {
 
 use Limit::{AtLeast, AtMost};
 
-const fn bare(name: &'static str, calls: &'static str) -> Way {
-    Way { name, mount: None, calls, goal: None }
+const fn bare(name: &'static str, calls: &'static str) -> Variant {
+    Variant { name, mount: None, calls, goal: None }
 }
 
-const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, goal: Limit) -> Way {
-    Way { name, mount: Some(mount), calls, goal: Some(goal) }
+const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, goal: Limit) -> Variant {
+    Variant { name, mount: Some(mount), calls, goal: Some(goal) }
 }
 
 /// A workload of fio, which is run in several ways.
@@ -55,7 +55,7 @@ struct Work {
     metric: &'static str,
     file: FileKind,
     amount: Amount,
-    ways: &'static [Way],
+    ways: &'static [Variant],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -171,8 +171,8 @@ const WORKS: &[Work] = &[
     },
 ];
 
-const CACHED_READ: &[Way] = &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
-const CACHED_WRITE: &[Way] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
+const CACHED_READ: &[Variant] = &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
+const CACHED_WRITE: &[Variant] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
 
 /// Workloads through the page cache, served by the kernel, which have to reach the speed of the
 /// file system itself.
@@ -255,7 +255,7 @@ impl Bench<'_> {
 
     /// fio's command. fio must not drop caches, which it could do for the bare file only, and does
     /// not time single requests.
-    fn script(&self, work: &Work, way: &Way) -> String {
+    fn script(&self, work: &Work, way: &Variant) -> String {
         let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
         let amount = match work.amount {
             Seconds => format!("--time_based --runtime={}", seconds(self.lab)),

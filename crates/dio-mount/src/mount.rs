@@ -12,12 +12,12 @@ use rustix::thread::CapabilitySet;
 
 use crate::control;
 use crate::file::Files;
-use crate::names::{Forbidden, How, Names};
+use crate::names::{Forbidden, Names, NamesConfig};
 use crate::options::{Live, Options, Rings};
 use crate::run::{Owner, Request};
 use crate::serve::Mount;
 use crate::serve::rings;
-use crate::session::{MountError, Place, Serving, Session};
+use crate::session::{MountError, MountTarget, Serving, Session};
 use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
@@ -41,7 +41,7 @@ pub struct Mounted<S = Session> {
 ///
 /// # Errors
 /// See [`MountError`]. Nothing stays mounted then.
-pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
+pub fn mount(place: &MountTarget, options: &Options) -> Result<Mounted, MountError> {
     let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
     let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
     let below = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
@@ -49,7 +49,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
         refuse_second(place, identity_of(&source).map_err(failed)?)?;
     }
     let objects = redirect_paths(place.mountpoint(), below);
-    let rooms = Rooms::new(source, options).map_err(failed)?;
+    let rooms = Modules::new(source, options).map_err(failed)?;
     rooms.describe(place.source_path(), place.mountpoint(), options);
     if options.way() == Rings::Required {
         rings::switch_on();
@@ -70,7 +70,7 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     let Request { path, number, source, device, owner } = request;
     let failed = |errno| MountError::Source { path: path.clone(), errno };
     let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
-    let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
+    let rooms = Modules::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // The device descriptor of a connection from another user namespace cannot be cloned here
     // (`fuse_device_clone`, fs/fuse/dev.c).
@@ -97,7 +97,7 @@ fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
 /// Refuses to write to a directory that another dio mount writes to: each mount delays writes that
 /// the other does not see. Asks the servers of all mounts in this process's table. A server that
 /// cannot be asked, or has ended, is ignored.
-fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
+fn refuse_second(place: &MountTarget, identity: String) -> Result<(), MountError> {
     let mut asked = HashSet::new();
     for mount in table::mounts().unwrap_or_default() {
         if mount.kind != table::KIND || mount.is_read_only() || !asked.insert(mount.device) {
@@ -118,7 +118,7 @@ fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
 const SLICE: u64 = 100_000;
 
 /// The modules of one mount.
-struct Rooms {
+struct Modules {
     names: Arc<Names>,
     files: Arc<Files>,
     stats: Arc<Stats>,
@@ -126,8 +126,8 @@ struct Rooms {
     privileged: bool,
 }
 
-impl Rooms {
-    fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
+impl Modules {
+    fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Modules> {
         let identity = identity_of(&source)?;
         // This comes before any thread is started. If it fails, requests are served with the
         // scheduler's default slice.
@@ -136,7 +136,8 @@ impl Rooms {
         stats.describe(IDENTITY, identity);
         let privileged = is_privileged();
         let descriptors = Arc::<Users>::default();
-        let how = How { act_as_callers: privileged, settings: live.clone(), descriptors: Arc::clone(&descriptors) };
+        let how =
+            NamesConfig { act_as_callers: privileged, settings: live.clone(), descriptors: Arc::clone(&descriptors) };
         let names = Arc::new(Names::new(source, how)?);
         let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged, descriptors));
         let open = Arc::downgrade(&files);
@@ -144,7 +145,7 @@ impl Rooms {
             Some(files) => files.keep_until_closed(inode, objects),
             None => Some(objects),
         });
-        Ok(Rooms { names, files, stats, live, privileged })
+        Ok(Modules { names, files, stats, live, privileged })
     }
 
     fn filesystem(&self, options: &Options) -> Mount {

@@ -1,4 +1,4 @@
-//! Making segments, and reusing truncated ones.
+//! SegmentInProgress segments, and reusing truncated ones.
 //!
 //! A segment exists before any record gets an LSN in it. So where there is no space for another
 //! segment, the append that needs it fails, everything appended before can still be committed, and
@@ -128,7 +128,7 @@ impl SegmentAllocator {
             state.making = true;
             let (next, spare) = (state.next, state.spares.pop());
             drop(state);
-            let making = Making(self);
+            let making = SegmentInProgress(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
                 // A segment whose name is not durable must not be used: a power cut would lose the
@@ -334,9 +334,9 @@ fn new_block(bytes: usize) -> Result<Block, WalError> {
 
 /// A segment that a thread is making. If that thread panics, neither this segment nor any behind it
 /// is made.
-struct Making<'a>(&'a SegmentAllocator);
+struct SegmentInProgress<'a>(&'a SegmentAllocator);
 
-impl<'a> Making<'a> {
+impl<'a> SegmentInProgress<'a> {
     fn end(self) -> MutexGuard<'a, AllocatorState> {
         let mut state = self.0.lock();
         state.making = false;
@@ -345,7 +345,7 @@ impl<'a> Making<'a> {
     }
 }
 
-impl Drop for Making<'_> {
+impl Drop for SegmentInProgress<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.making = false;

@@ -43,7 +43,7 @@ fn plain(rig: &Rig, contents: &[u8]) -> File {
 }
 
 /// Moves a whole file with the given bytes. Returns the bytes of memory used.
-type Way = fn(&Rig, &Arc<File>, &[u8]) -> usize;
+type Exercise = fn(&Rig, &Arc<File>, &[u8]) -> usize;
 
 fn copier(rig: &Rig, source: &File, target: &File, bytes: &[u8]) -> usize {
     let blocks = blocks_for(source, Some(target), PIECE, 2 * PLAIN, 64 << 20);
@@ -63,7 +63,7 @@ fn write(file: &Arc<File>, bytes: &[u8]) -> usize {
 }
 
 /// Methods to write inside a file.
-const INSIDE: [(&str, Way); 2] = [
+const INSIDE: [(&str, Exercise); 2] = [
     ("a writer", |_, file, bytes| {
         file.allocate(0..bytes.len() as u64, true).unwrap();
         write(file, bytes)
@@ -75,7 +75,7 @@ const INSIDE: [(&str, Way); 2] = [
 ];
 
 /// Methods to read what is there.
-const READING: [(&str, Way); 2] = [
+const READING: [(&str, Exercise); 2] = [
     ("a reader", |_, file, bytes| {
         let ahead = ReadAhead { request: PIECE, min: PIECE, ..ReadAhead::for_file(file) };
         let mut reader = Reader::with_read_ahead(Arc::clone(file), ReadAhead { max: ahead.max / 16, ..ahead }).unwrap();
@@ -103,7 +103,7 @@ struct Seen {
 
 impl Seen {
     /// Moves a file of `rows` rows.
-    fn of(rig: &Rig, rows: usize, way: Way, reads: bool) -> Seen {
+    fn of(rig: &Rig, rows: usize, way: Exercise, reads: bool) -> Seen {
         let bytes = tagged(3, 0, rows * rig.layout.row() as usize);
         let file = Arc::new(rig.open(Mode::Direct));
         if reads {
@@ -140,7 +140,7 @@ impl Seen {
 /// However a file over sixteen targets is read or written, each target always has work.
 #[test]
 fn all_targets_are_busy_at_once() {
-    let extending: (&str, Way) = ("a writer that extends", |_, file, bytes| write(file, bytes));
+    let extending: (&str, Exercise) = ("a writer that extends", |_, file, bytes| write(file, bytes));
     let ways = INSIDE.map(|way| (way, false)).into_iter().chain(READING.map(|way| (way, true)));
     for ((name, way), reads) in ways.chain([(extending, false)]) {
         let rig = of_slow_disks(16, None);

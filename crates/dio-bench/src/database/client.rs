@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::engine::{Engine, Loaded, Place, last_words};
+use super::engine::{Engine, Loaded, ServerConfig, last_lines};
 use crate::BenchError;
 use crate::commands::Running;
 
@@ -15,7 +15,7 @@ pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The load generator of a server.
 pub(super) struct Client<'a> {
     pub(super) engine: &'a dyn Engine,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ServerConfig,
     pub(super) workload: &'a str,
     /// When the run began.
     pub(super) begin: Instant,
@@ -46,7 +46,7 @@ impl Client<'_> {
         }
         let status = running.wait(&shown)?;
         if !status.success() {
-            return Err(BenchError::Asked(format!("'{shown}' failed: {}", last_words(&said))));
+            return Err(BenchError::Asked(format!("'{shown}' failed: {}", last_lines(&said))));
         }
         let loaded = self.engine.result(self.place, &said)?;
         Ok(Loaded { series, ..loaded })

@@ -31,7 +31,7 @@ impl Loaded {
 
 /// The directories and settings that a server is started with.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ServerConfig {
     /// The server's data directory.
     pub(super) data: PathBuf,
     /// The block device of its tables, if they are on one.
@@ -48,7 +48,7 @@ pub(super) struct Place {
     pub(super) settings: Vec<String>,
 }
 
-impl Place {
+impl ServerConfig {
     /// The file that receives the server's error messages.
     pub(super) fn complaints(&self) -> PathBuf {
         self.run.join("server.log")
@@ -65,28 +65,28 @@ pub(super) trait Engine {
     fn own(&self, directory: &Path) -> Result<(), BenchError>;
     /// Creates a database of about `bytes` bytes in an empty directory. No server is running at the
     /// end.
-    fn make(&self, place: &Place, bytes: u64) -> Result<(), BenchError>;
+    fn make(&self, place: &ServerConfig, bytes: u64) -> Result<(), BenchError>;
     /// The command that runs the server.
-    fn server(&self, place: &Place) -> Result<Command, BenchError>;
+    fn server(&self, place: &ServerConfig) -> Result<Command, BenchError>;
     /// A command that succeeds once the server answers.
-    fn question(&self, place: &Place) -> Command;
+    fn question(&self, place: &ServerConfig) -> Command;
     /// The signal that ends the server in order, even while clients are connected.
     fn stop_signal(&self) -> Signal;
     /// The signal that ends the server immediately, with no regard for its data, but leaving
     /// nothing (such as shared memory) behind in the system.
     fn last_signal(&self) -> Signal;
     /// Cleans up before a load, so that every load begins in the same state.
-    fn tidy(&self, place: &Place) -> Result<(), BenchError>;
+    fn tidy(&self, place: &ServerConfig) -> Result<(), BenchError>;
     /// The command that loads the server for `seconds` seconds.
-    fn client(&self, place: &Place, workload: &str, seconds: u64) -> Command;
+    fn client(&self, place: &ServerConfig, workload: &str, seconds: u64) -> Command;
     /// Parses a progress line of the client and returns its transactions per second.
     fn progress(&self, line: &str) -> Option<f64>;
     /// Reads the result from the output of the client and from the files that it wrote.
-    fn result(&self, place: &Place, said: &str) -> Result<Loaded, BenchError>;
+    fn result(&self, place: &ServerConfig, said: &str) -> Result<Loaded, BenchError>;
 }
 
 /// The last four non-empty lines of a program's output, in one line.
-pub(super) fn last_words(said: &str) -> String {
+pub(super) fn last_lines(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join("; ")
 }
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn the_last_words_are_the_last_lines_that_say_something() {
-        assert_eq!(last_words("1\n2\n\n3\n \n4\n5\n\n"), "2; 3; 4; 5");
-        assert_eq!(last_words("\n"), "");
+        assert_eq!(last_lines("1\n2\n\n3\n \n4\n5\n\n"), "2; 3; 4; 5");
+        assert_eq!(last_lines("\n"), "");
     }
 
     #[test]

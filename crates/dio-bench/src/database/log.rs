@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::client::{Client, REPORT_INTERVAL};
-use super::engine::{Engine, Place};
+use super::engine::{Engine, ServerConfig};
 use super::postgres::Postgres;
 use super::server::Server;
 use crate::BenchError;
@@ -121,10 +121,10 @@ impl LogPlan {
     }
 
     /// All combinations of method and place that a server of this version supports.
-    fn ways(&self, version: u32) -> Vec<Way> {
+    fn ways(&self, version: u32) -> Vec<LogCase> {
         let mut ways = Vec::new();
         for &method in &self.methods {
-            let of = |&place: &LogPlace| Some(Way { method, place, settings: place.settings(version, method)? });
+            let of = |&place: &LogPlace| Some(LogCase { method, place, settings: place.settings(version, method)? });
             ways.extend(self.places.iter().filter_map(of));
         }
         ways
@@ -133,7 +133,7 @@ impl LogPlan {
 
 /// One combination of method and place, with the settings for it.
 #[derive(Clone, Debug)]
-struct Way {
+struct LogCase {
     method: &'static str,
     place: LogPlace,
     settings: Vec<String>,
@@ -190,7 +190,7 @@ struct Sum {
 }
 
 /// The directories of a measurement.
-struct Ground<'a> {
+struct StudyFiles<'a> {
     plan: &'a LogPlan,
     data: PathBuf,
     log: PathBuf,
@@ -209,7 +209,7 @@ pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     let version = Postgres.version()?;
     let ways = plan.ways(major(&version));
     let mut sums = vec![vec![Sum::default(); plan.clients.len()]; ways.len()];
-    let ground = Ground::prepare(plan)?;
+    let ground = StudyFiles::prepare(plan)?;
     for (round, turn) in turns(plan.rounds, ways.len()) {
         let way = &ways[turn];
         let shown = format!("PostgreSQL, {}, {}", way.method, way.place.name());
@@ -241,7 +241,7 @@ fn major(version: &str) -> u32 {
 }
 
 impl LogRow {
-    fn new(way: &Way, clients: usize, sum: &Sum) -> LogRow {
+    fn new(way: &LogCase, clients: usize, sum: &Sum) -> LogRow {
         LogRow {
             method: way.method.into(),
             place: way.place,
@@ -255,9 +255,9 @@ impl LogRow {
     }
 }
 
-impl<'a> Ground<'a> {
+impl<'a> StudyFiles<'a> {
     /// Creates the data, and moves the log out of them.
-    fn prepare(plan: &'a LogPlan) -> Result<Ground<'a>, BenchError> {
+    fn prepare(plan: &'a LogPlan) -> Result<StudyFiles<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let [data, log, at] = ["data", "log", "at"].map(|name| scratch.path(name));
         for directory in [&data, &at] {
@@ -265,7 +265,7 @@ impl<'a> Ground<'a> {
         }
         Postgres.own(&scratch.path(""))?;
         Postgres.own(&data)?;
-        let ground = Ground { plan, data, log, at, scratch };
+        let ground = StudyFiles { plan, data, log, at, scratch };
         Postgres.make(&ground.place(Vec::new(), 1), plan.size)?;
         let inside = ground.inside();
         std::fs::rename(&inside, &ground.log).map_err(BenchError::system("rename", &inside))?;
@@ -277,25 +277,25 @@ impl<'a> Ground<'a> {
         self.data.join("pg_wal")
     }
 
-    fn place(&self, settings: Vec<String>, clients: usize) -> Place {
+    fn place(&self, settings: Vec<String>, clients: usize) -> ServerConfig {
         let (data, run) = (self.data.clone(), self.scratch.path(""));
-        Place { data, raw: None, run, pool: self.plan.pool, buffered: true, clients, settings }
+        ServerConfig { data, raw: None, run, pool: self.plan.pool, buffered: true, clients, settings }
     }
 
     /// Makes one run: starts a server, and loads it with each number of clients.
-    fn run(&self, way: &Way, sums: &mut [Sum]) -> Result<(), BenchError> {
+    fn run(&self, way: &LogCase, sums: &mut [Sum]) -> Result<(), BenchError> {
         make_tree_cold(&self.log)?;
         let mount = self.enter(way.place)?;
         let most = self.plan.clients.iter().copied().max().unwrap_or(1);
         let place = self.place(way.settings.clone(), most);
         let server = Server::start(&Postgres, &place)?;
-        let load = |place: &Place, time| {
+        let load = |place: &ServerConfig, time| {
             Client { engine: &Postgres, place, workload: &self.plan.workload, begin: Instant::now() }.load(time)
         };
         load(&place, WARM)?;
         for (clients, sum) in self.plan.clients.iter().zip(sums) {
             Postgres.tidy(&place)?;
-            let loaded = load(&Place { clients: *clients, ..place.clone() }, self.plan.time)?;
+            let loaded = load(&ServerConfig { clients: *clients, ..place.clone() }, self.plan.time)?;
             sum.tps.push(loaded.tps);
             sum.response.push(loaded.response);
             sum.resident = sum.resident.max(resident(&self.log)?);

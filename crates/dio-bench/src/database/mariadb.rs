@@ -7,11 +7,11 @@ use std::process::Command;
 use hdrhistogram::Histogram;
 use rustix::process::Signal;
 
-use super::engine::{Engine, Loaded, Place, check};
+use super::engine::{Engine, Loaded, ServerConfig, check};
 use super::server::Server;
 use crate::BenchError;
 use crate::study::run::histogram;
-use crate::study::said_by;
+use crate::study::run_for_stdout;
 
 /// The file of all tables, in the directory of the data.
 pub(super) const SPACE: &str = "ibdata1";
@@ -28,7 +28,7 @@ pub(super) struct Mariadb;
 
 impl Mariadb {
     /// Writes the settings of a server to a file in the run's directory.
-    fn settings(place: &Place) -> Result<std::path::PathBuf, BenchError> {
+    fn settings(place: &ServerConfig) -> Result<std::path::PathBuf, BenchError> {
         let run = |name: &str| place.run.join(name).display().to_string();
         let size = std::fs::read_to_string(place.run.join("space")).unwrap_or_default();
         let space = match &place.raw {
@@ -55,7 +55,7 @@ impl Mariadb {
         Ok(path)
     }
 
-    fn sysbench(place: &Place, workload: &str, rows: u64) -> Command {
+    fn sysbench(place: &ServerConfig, workload: &str, rows: u64) -> Command {
         let mut command = Command::new("sysbench");
         command.arg(workload).arg(format!("--mysql-socket={}", place.run.join("socket").display()));
         command.args(["--mysql-user=root", "--rand-type=uniform"]);
@@ -71,7 +71,7 @@ impl Mariadb {
         command
     }
 
-    fn rows(place: &Place) -> u64 {
+    fn rows(place: &ServerConfig) -> u64 {
         std::fs::read_to_string(place.run.join("rows")).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 }
@@ -87,7 +87,7 @@ impl Engine for Mariadb {
     }
 
     fn version(&self) -> Result<String, BenchError> {
-        let said = said_by(Command::new("mariadbd").arg("--version"))?;
+        let said = run_for_stdout(Command::new("mariadbd").arg("--version"))?;
         Ok(said.split_whitespace().skip_while(|word| *word != "Ver").nth(1).unwrap_or("unknown").to_owned())
     }
 
@@ -96,7 +96,7 @@ impl Engine for Mariadb {
         Ok(())
     }
 
-    fn make(&self, place: &Place, bytes: u64) -> Result<(), BenchError> {
+    fn make(&self, place: &ServerConfig, bytes: u64) -> Result<(), BenchError> {
         let rows = (bytes / ROW).max(TABLES);
         let mebibytes = (bytes * 3 / 2 + BESIDE) >> 20;
         for (name, text) in [("rows", rows.to_string()), ("space", format!("{mebibytes}M"))] {
@@ -105,25 +105,27 @@ impl Engine for Mariadb {
         }
         let settings = Self::settings(place)?;
         let install = ["--auth-root-authentication-method=normal", "--skip-test-db"];
-        said_by(Command::new("mariadb-install-db").arg(option("defaults-file", &settings)).args(install))?;
+        run_for_stdout(Command::new("mariadb-install-db").arg(option("defaults-file", &settings)).args(install))?;
         let server = Server::start(self, place)?;
         let create = "CREATE DATABASE sbtest";
-        said_by(
+        run_for_stdout(
             Self::client_program().arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", create]),
         )?;
         // sysbench prepares each table in one thread.
-        said_by(Self::sysbench(place, "oltp_read_write", rows).arg(format!("--threads={TABLES}")).arg("prepare"))?;
+        run_for_stdout(
+            Self::sysbench(place, "oltp_read_write", rows).arg(format!("--threads={TABLES}")).arg("prepare"),
+        )?;
         server.stop()
     }
 
-    fn server(&self, place: &Place) -> Result<Command, BenchError> {
+    fn server(&self, place: &ServerConfig) -> Result<Command, BenchError> {
         let mut command = Command::new("mariadbd");
         // The server reads no other settings file.
         command.arg(option("defaults-file", &Self::settings(place)?));
         Ok(command)
     }
 
-    fn question(&self, place: &Place) -> Command {
+    fn question(&self, place: &ServerConfig) -> Command {
         let mut command = Self::client_program();
         command.arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", "SELECT 1"]);
         command
@@ -137,12 +139,12 @@ impl Engine for Mariadb {
         Signal::KILL
     }
 
-    fn tidy(&self, _place: &Place) -> Result<(), BenchError> {
+    fn tidy(&self, _place: &ServerConfig) -> Result<(), BenchError> {
         // The server stopped in order: everything is written, and there is nothing to recover.
         Ok(())
     }
 
-    fn client(&self, place: &Place, workload: &str, seconds: u64) -> Command {
+    fn client(&self, place: &ServerConfig, workload: &str, seconds: u64) -> Command {
         let mut command = Self::sysbench(place, workload, Self::rows(place));
         command.arg(format!("--threads={}", place.clients)).arg(format!("--time={seconds}"));
         command.args(["--report-interval=1", "--histogram", "run"]);
@@ -154,7 +156,7 @@ impl Engine for Mariadb {
         rest.split_whitespace().next()?.parse().ok()
     }
 
-    fn result(&self, _place: &Place, said: &str) -> Result<Loaded, BenchError> {
+    fn result(&self, _place: &ServerConfig, said: &str) -> Result<Loaded, BenchError> {
         read(said).ok_or_else(|| BenchError::Asked("what sysbench says is not understood".to_owned()))
     }
 }

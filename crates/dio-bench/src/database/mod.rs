@@ -27,9 +27,9 @@ use crate::study::device::{Loop, check_device};
 use crate::study::memory::Limit;
 use crate::study::mount::{Mounted, Mounter};
 use crate::study::observe::Observer;
-use crate::study::{Contender, Run, said_by, turns};
+use crate::study::{Contender, Run, run_for_stdout, turns};
 use client::{Client, REPORT_INTERVAL};
-use engine::{Engine, Loaded, Place};
+use engine::{Engine, Loaded, ServerConfig};
 #[cfg(test)]
 pub(crate) use log::tests as tests_of_log;
 pub use log::{LogPlace, LogPlan, LogReport, LogRow, METHODS as LOG_METHODS, run_log};
@@ -47,7 +47,7 @@ impl Kind {
 }
 
 /// The directories and devices of a study.
-struct Ground<'a> {
+struct StudyFiles<'a> {
     plan: &'a Plan,
     engine: Box<dyn Engine>,
     /// The data directory; `at` is its mount point.
@@ -59,8 +59,8 @@ struct Ground<'a> {
     scratch: Scratch,
 }
 
-impl<'a> Ground<'a> {
-    fn prepare(plan: &'a Plan) -> Result<Ground<'a>, BenchError> {
+impl<'a> StudyFiles<'a> {
+    fn prepare(plan: &'a Plan) -> Result<StudyFiles<'a>, BenchError> {
         let engine = plan.kind.engine();
         let scratch = Scratch::new(&plan.directory)?;
         let (data, at) = (scratch.path("data"), scratch.path("at"));
@@ -69,7 +69,7 @@ impl<'a> Ground<'a> {
         }
         engine.own(&scratch.path(""))?;
         engine.own(&data)?;
-        let mut ground = Ground { plan, engine, data, at, raw: None, scratch };
+        let mut ground = StudyFiles { plan, engine, data, at, raw: None, scratch };
         let place = ground.place(Contender::Bare, plan.pools[0]);
         ground.engine.make(&place, plan.size)?;
         if plan.contenders.contains(&Contender::Raw) {
@@ -84,7 +84,7 @@ impl<'a> Ground<'a> {
         let space = self.data.join(mariadb::SPACE);
         let bytes = std::fs::metadata(&space).map_err(BenchError::system("look at", &space))?.len();
         let copy = |from: &Path, to: &Path| {
-            said_by(Command::new(&self.plan.program).args(["cp", "-a", "-T"]).args([from, to]))
+            run_for_stdout(Command::new(&self.plan.program).args(["cp", "-a", "-T"]).args([from, to]))
         };
         copy(&self.data, &aside)?;
         let moved = aside.join(mariadb::SPACE);
@@ -94,7 +94,7 @@ impl<'a> Ground<'a> {
                 let to = format!("of={}", device.display());
                 let from = format!("if={}", moved.display());
                 let dd = ["dd", &from, &to, "bs=4M", "conv=fsync,notrunc", "status=none"];
-                said_by(Command::new(&self.plan.program).args(dd))?;
+                run_for_stdout(Command::new(&self.plan.program).args(dd))?;
                 std::fs::remove_file(&moved).map_err(BenchError::system("remove", &moved))?;
                 (device.clone(), None)
             }
@@ -110,7 +110,7 @@ impl<'a> Ground<'a> {
     }
 
     /// The settings and directories that a contender's server is started with.
-    fn place(&self, contender: Contender, pool: u64) -> Place {
+    fn place(&self, contender: Contender, pool: u64) -> ServerConfig {
         let (data, raw) = match (&self.raw, contender) {
             (Some((device, aside, _)), Contender::Raw) => (aside.clone(), Some(device.clone())),
             _ if contender.is_mount() => (self.at.clone(), None),
@@ -118,7 +118,7 @@ impl<'a> Ground<'a> {
         };
         let buffered = contender == Contender::Buffered;
         let (run, clients) = (self.scratch.path(""), self.plan.clients);
-        Place { data, raw, run, pool, buffered, clients, settings: Vec::new() }
+        ServerConfig { data, raw, run, pool, buffered, clients, settings: Vec::new() }
     }
 
     /// Makes the data cold, then mounts them if the contender is a mount.
@@ -152,7 +152,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let loads = 1 + u32::from(plan.contenders.contains(&Contender::Raw));
     let making = time_for(plan.size, progress::pace(&plan.directory) / 10.0) * loads;
     progress::begin(runs, making + each * runs as u32);
-    let ground = Ground::prepare(plan)?;
+    let ground = StudyFiles::prepare(plan)?;
     let environment = Environment::of(&ground.data)?;
     let _limit = plan.memory.map(Limit::enter).transpose()?;
     let mut notes = Vec::new();
@@ -176,7 +176,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
 
 /// One run in progress.
 struct Study<'a> {
-    ground: &'a Ground<'a>,
+    ground: &'a StudyFiles<'a>,
     contender: Contender,
     workload: &'a str,
     pool: u64,

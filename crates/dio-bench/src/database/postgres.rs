@@ -8,11 +8,11 @@ use std::process::Command;
 use hdrhistogram::Histogram;
 use rustix::process::Signal;
 
-use super::engine::{Engine, Loaded, Place, check};
+use super::engine::{Engine, Loaded, ServerConfig, check};
 use super::server::Server;
 use crate::BenchError;
 use crate::study::run::histogram;
-use crate::study::said_by;
+use crate::study::run_for_stdout;
 
 /// Bytes of data for each unit of pgbench's scale, indexes included, about.
 const SCALE: u64 = 15 << 20;
@@ -42,12 +42,12 @@ fn user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let id = |flag| said_by(Command::new("id").args([flag, "postgres"])).ok()?.trim().parse().ok();
+    let id = |flag| run_for_stdout(Command::new("id").args([flag, "postgres"])).ok()?.trim().parse().ok();
     Some((id("-u")?, id("-g")?))
 }
 
 /// A command that runs one of PostgreSQL's programs as its user.
-fn command(name: &str, place: &Place) -> Command {
+fn command(name: &str, place: &ServerConfig) -> Command {
     let mut command = Command::new(program(name));
     // Variables that were set for another server must not redirect the client (libpq: PGHOSTADDR,
     // PGSERVICE, …).
@@ -69,7 +69,7 @@ impl Engine for Postgres {
     }
 
     fn version(&self) -> Result<String, BenchError> {
-        let said = said_by(Command::new(program("postgres")).arg("--version"))?;
+        let said = run_for_stdout(Command::new(program("postgres")).arg("--version"))?;
         Ok(said.split_whitespace().nth(2).unwrap_or("unknown").to_owned())
     }
 
@@ -78,18 +78,18 @@ impl Engine for Postgres {
         std::os::unix::fs::chown(directory, Some(user), Some(group)).map_err(BenchError::system("give away", directory))
     }
 
-    fn make(&self, place: &Place, bytes: u64) -> Result<(), BenchError> {
-        said_by(
+    fn make(&self, place: &ServerConfig, bytes: u64) -> Result<(), BenchError> {
+        run_for_stdout(
             command("initdb", place).args(["--auth=trust", "--username=postgres", "--no-sync", "-D"]).arg(&place.data),
         )?;
         let server = Server::start(self, place)?;
         let scale = (bytes / SCALE).max(1);
         let init = ["-U", "postgres", "-i", "-q", "-I", "dtGvp", "-s"];
-        said_by(command("pgbench", place).args(init).arg(scale.to_string()))?;
+        run_for_stdout(command("pgbench", place).args(init).arg(scale.to_string()))?;
         server.stop()
     }
 
-    fn server(&self, place: &Place) -> Result<Command, BenchError> {
+    fn server(&self, place: &ServerConfig) -> Result<Command, BenchError> {
         let mut server = command("postgres", place);
         server.arg("-D").arg(&place.data).arg("-k").arg(&place.run);
         let settings = [
@@ -103,7 +103,7 @@ impl Engine for Postgres {
         Ok(server)
     }
 
-    fn question(&self, place: &Place) -> Command {
+    fn question(&self, place: &ServerConfig) -> Command {
         let mut psql = command("psql", place);
         psql.args(["-U", "postgres", "-c", "SELECT 1"]);
         psql
@@ -119,18 +119,23 @@ impl Engine for Postgres {
         Signal::QUIT
     }
 
-    fn tidy(&self, place: &Place) -> Result<(), BenchError> {
+    fn tidy(&self, place: &ServerConfig) -> Result<(), BenchError> {
         // Removes the dead rows of the last run, if the tables exist already.
         let told = "SELECT count(*) FROM pg_class WHERE relname = 'pgbench_branches'";
-        let there = said_by(command("psql", place).args(["-U", "postgres", "-Atc", told]))?;
+        let there = run_for_stdout(command("psql", place).args(["-U", "postgres", "-Atc", told]))?;
         if there.trim() == "1" {
             let tidy = ["-U", "postgres", "-c", "TRUNCATE pgbench_history", "-c", "VACUUM pgbench_branches"];
-            said_by(command("psql", place).args(tidy).args(["-c", "VACUUM pgbench_tellers", "-c", "CHECKPOINT"]))?;
+            run_for_stdout(command("psql", place).args(tidy).args([
+                "-c",
+                "VACUUM pgbench_tellers",
+                "-c",
+                "CHECKPOINT",
+            ]))?;
         }
         Ok(())
     }
 
-    fn client(&self, place: &Place, workload: &str, seconds: u64) -> Command {
+    fn client(&self, place: &ServerConfig, workload: &str, seconds: u64) -> Command {
         let mut pgbench = command("pgbench", place);
         pgbench.args(["-U", "postgres", "-n", "-M", "prepared", "-P", "1", "--log", "-b", workload]);
         pgbench.args(["-c", &place.clients.to_string(), "-j", &place.clients.min(2).to_string()]);
@@ -143,7 +148,7 @@ impl Engine for Postgres {
         rest.split_once(" tps")?.0.parse().ok()
     }
 
-    fn result(&self, place: &Place, said: &str) -> Result<Loaded, BenchError> {
+    fn result(&self, place: &ServerConfig, said: &str) -> Result<Loaded, BenchError> {
         let mut nanos: Histogram<u64> = histogram();
         let entries = std::fs::read_dir(&place.run).map_err(BenchError::system("read", &place.run))?;
         for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(TOLD)) {

@@ -9,7 +9,7 @@ use super::plan::{Kind, Plan};
 use crate::environment::Environment;
 use crate::oltp::report::REFERENCE;
 use crate::section::{Benchmark, Finding, slug};
-use crate::study::{Contender, Row, Run, Study, Words, named, series};
+use crate::study::{Contender, ReportTexts, Row, Run, Study, named, series};
 
 /// One workload with one size of the database's cache.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ impl Benchmark for Report {
              each size of its own cache. A first load, which is not measured, warms it up.",
             self.version
         );
-        let words = Words { id: Report::NAME, title: &title, events: "transactions", lead: &lead };
+        let words = ReportTexts { id: Report::NAME, title: &title, events: "transactions", lead: &lead };
         let Some(first) = self.sections.first() else {
             let notes = self.notes.clone();
             let section = crate::section::Section::new(words.id, title.clone(), &self.environment);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::engine::{Engine, Place, last_words};
+use super::engine::{Engine, ServerConfig, last_lines};
 use crate::BenchError;
 use crate::commands::Running;
 
@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Server<'a> {
     running: Running,
     signal: Signal,
-    place: &'a Place,
+    place: &'a ServerConfig,
 }
 
 impl<'a> Server<'a> {
     /// Starts a server and returns when it answers.
-    pub(super) fn start(engine: &dyn Engine, place: &'a Place) -> Result<Server<'a>, BenchError> {
+    pub(super) fn start(engine: &dyn Engine, place: &'a ServerConfig) -> Result<Server<'a>, BenchError> {
         let complaints = place.complaints();
         let log = std::fs::File::create(&complaints).map_err(BenchError::system("create", &complaints))?;
         let copy = log.try_clone().map_err(BenchError::system("use", &complaints))?;
@@ -75,6 +75,6 @@ impl<'a> Server<'a> {
     /// An error that quotes the last lines of the server's log.
     fn failed(&self, what: &str) -> BenchError {
         let said = std::fs::read_to_string(self.place.complaints()).unwrap_or_default();
-        BenchError::Asked(format!("{what}: {}", last_words(&said)))
+        BenchError::Asked(format!("{what}: {}", last_lines(&said)))
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Version {
 
 /// The control group that the limits are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LimitGroup {
     pub(super) version: Version,
     /// The mount point of the controller.
     pub(super) root: PathBuf,
@@ -57,17 +57,17 @@ fn has_word(text: &str, separator: char, word: &str) -> bool {
     text.trim().split(separator).any(|other| other == word)
 }
 
-impl Place {
+impl LimitGroup {
     /// Finds the control group by `/proc/self/mounts` and `/proc/self/cgroup`; `name` is the name
     /// of a group to create, if one is needed.
     ///
     /// # Errors
     /// When neither version has the controller.
-    pub(super) fn find(mounts: &str, groups: &str, name: &str) -> Result<Place, BenchError> {
+    pub(super) fn find(mounts: &str, groups: &str, name: &str) -> Result<LimitGroup, BenchError> {
         let first = mounted(mounts, "cgroup").find(|(_, options)| has_word(options, ',', "blkio"));
         if let Some((root, _)) = first {
             let home = home(groups, &root, |controllers| has_word(controllers, ',', "blkio"));
-            return Ok(Place { version: Version::First, group: root.clone(), root, home });
+            return Ok(LimitGroup { version: Version::First, group: root.clone(), root, home });
         }
         let second = mounted(mounts, "cgroup2").find(|(root, _)| {
             fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|there| has_word(&there, ' ', "io"))
@@ -77,7 +77,7 @@ impl Place {
             return Err(BenchError::Asked(text.to_owned()));
         };
         let home = home(groups, &root, str::is_empty);
-        Ok(Place { version: Version::Second, group: root.join(name), root, home })
+        Ok(LimitGroup { version: Version::Second, group: root.join(name), root, home })
     }
 
     /// The controller's name.
@@ -157,9 +157,9 @@ impl Place {
         let failed =
             |what: &str, at: &Path, error: std::io::Error| format!("cannot {what} '{}': {error}", at.display());
         if self.home.is_dir() {
-            Place::join(&self.home).map_err(|error| failed("go back to the control group", &self.home, error))?;
+            LimitGroup::join(&self.home).map_err(|error| failed("go back to the control group", &self.home, error))?;
         } else {
-            Place::join(&self.root).map_err(|error| failed("go to the control group", &self.root, error))?;
+            LimitGroup::join(&self.root).map_err(|error| failed("go to the control group", &self.root, error))?;
         }
         match self.own().map(|group| (group, fs::remove_dir(group))) {
             Some((group, Err(error))) if group.exists() => Err(failed("remove the control group", group, error)),
@@ -186,7 +186,7 @@ pub(super) mod tests {
         let (_root, second) = second("cpu io memory");
         let mounts = "cgroup /c/cpu cgroup rw,cpu 0 0\nblkio /mnt tmpfs rw,blkio 0 0\n\
                       cgroup /c/io cgroup rw,relatime,blkio 0 0\n";
-        let place = Place::find(&format!("{second}{mounts}"), "9:cpu:/a\n7:net_cls,blkio:/\n0::/\n", "x").unwrap();
+        let place = LimitGroup::find(&format!("{second}{mounts}"), "9:cpu:/a\n7:net_cls,blkio:/\n0::/\n", "x").unwrap();
         assert_eq!((place.version, &*place.root, &*place.group), (Version::First, "/c/io".as_ref(), "/c/io".as_ref()));
         assert!(!place.is_elsewhere() && place.own().is_none());
         assert_eq!(place.files()[1], Path::new("/c/io/blkio.throttle.write_bps_device"));
@@ -207,7 +207,7 @@ pub(super) mod tests {
     #[test]
     fn the_second_version_has_a_group_below_its_root() {
         let (root, mounts) = second("cpu io memory");
-        let place = Place::find(&mounts, "0::/\n", "dio-bench-1").unwrap();
+        let place = LimitGroup::find(&mounts, "0::/\n", "dio-bench-1").unwrap();
         assert_eq!((place.version, place.controller()), (Version::Second, "io"));
         let group = root.path().join("dio-bench-1");
         assert_eq!((place.own(), place.files()), (Some(&*group), vec![group.join("io.max")]));
@@ -225,12 +225,12 @@ pub(super) mod tests {
     #[test]
     fn without_a_controller_it_is_refused_clearly() {
         let (_root, mounts) = second("cpu memory");
-        let error = Place::find(&mounts, "0::/\n", "x").unwrap_err().to_string();
+        let error = LimitGroup::find(&mounts, "0::/\n", "x").unwrap_err().to_string();
         assert!(error.contains("neither the controller blkio (version 1) nor io (version 2)"), "{error}");
         let (root, mounts) = second("cpu io");
         fs::remove_file(root.path().join("cgroup.subtree_control")).unwrap();
         fs::create_dir(root.path().join("cgroup.subtree_control")).unwrap();
-        let error = Place::find(&mounts, "0::/\n", "x").unwrap().make().unwrap_err().to_string();
+        let error = LimitGroup::find(&mounts, "0::/\n", "x").unwrap().make().unwrap_err().to_string();
         assert!(error.contains("the controller io cannot be enabled in"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 
-use super::groups::Place;
+use super::groups::LimitGroup;
 use crate::BenchError;
 
 /// Reads `hold` and `free` lines. At the end of its input it lifts the limits that are still held
@@ -43,7 +43,7 @@ pub(super) struct Holder(Mutex<Child>);
 
 impl Holder {
     /// Starts the child. Keys of the terminal do not reach it, nor does a limit.
-    pub(super) fn start(place: &Place) -> Result<Holder, BenchError> {
+    pub(super) fn start(place: &LimitGroup) -> Result<Holder, BenchError> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, &place.words(None)]).arg(place.own().unwrap_or(Path::new(""))).args(place.files());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_held_at_the_end_is_lifted_and_nothing_else() {
         let (root, mounts) = second("io memory");
-        let place = Place::find(&mounts, "0::/\n", "group").unwrap();
+        let place = LimitGroup::find(&mounts, "0::/\n", "group").unwrap();
         let (group, file) = (place.group.clone(), place.files()[0].clone());
         std::fs::create_dir(&group).unwrap();
         std::fs::write(&file, "").unwrap();

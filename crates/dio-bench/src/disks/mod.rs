@@ -28,7 +28,7 @@ use crate::measure::Meter;
 use crate::progress::{self, time_for};
 use crate::study::meters::Meters;
 use crate::study::turns;
-pub use plan::{Direction, Plan, Way};
+pub use plan::{AccessPath, Direction, Plan};
 use processors::Threads;
 pub use report::{Case, Report, Row, Run};
 use rig::Rig;
@@ -55,7 +55,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         for &direction in &plan.directions {
             cases.extend(plan.ways.iter().map(|&way| (Case { targets, direction, way }, Vec::new())));
         }
-        let striped = plan.ways.iter().any(|way| *way != Way::Raw);
+        let striped = plan.ways.iter().any(|way| *way != AccessPath::Raw);
         if striped {
             rig.make(targets)?;
         }

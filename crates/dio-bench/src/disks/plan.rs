@@ -10,7 +10,7 @@ use crate::BenchError;
 /// The path that data take to the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum AccessPath {
     /// A striped file, through the page cache.
     Cached,
     /// A striped file, past the page cache.
@@ -19,16 +19,16 @@ pub enum Way {
     Raw,
 }
 
-impl Way {
+impl AccessPath {
     /// All of them, in the order of reports.
-    pub const ALL: [Way; 3] = [Way::Cached, Way::Direct, Way::Raw];
+    pub const ALL: [AccessPath; 3] = [AccessPath::Cached, AccessPath::Direct, AccessPath::Raw];
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Cached => "cached",
-            Way::Direct => "direct",
-            Way::Raw => "raw",
+            AccessPath::Cached => "cached",
+            AccessPath::Direct => "direct",
+            AccessPath::Raw => "raw",
         }
     }
 }
@@ -62,7 +62,7 @@ pub struct Plan {
     /// Numbers of disks to measure.
     pub targets: Vec<usize>,
     /// The ways to measure.
-    pub ways: Vec<Way>,
+    pub ways: Vec<AccessPath>,
     /// The directions to measure.
     pub directions: Vec<Direction>,
     /// Bytes per second of each disk, in each direction.
@@ -126,7 +126,7 @@ pub(super) mod tests {
     pub(in crate::disks) fn plan() -> Plan {
         Plan {
             targets: vec![1, 2],
-            ways: Way::ALL.to_vec(),
+            ways: AccessPath::ALL.to_vec(),
             directions: Direction::ALL.to_vec(),
             rate: 100 << 20,
             stripe: 1 << 20,

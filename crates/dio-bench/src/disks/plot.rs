@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::{Direction, Report, Row, Way};
+use super::{AccessPath, Direction, Report, Row};
 use crate::plot::{Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
 use crate::{BenchError, plot};
 
 /// Colours of the ways; cached and direct have the same colours as in other plots.
-pub(crate) fn tone(way: Way) -> usize {
+pub(crate) fn tone(way: AccessPath) -> usize {
     match way {
-        Way::Cached => 1,
-        Way::Direct => 4,
-        Way::Raw => 0,
+        AccessPath::Cached => 1,
+        AccessPath::Direct => 4,
+        AccessPath::Raw => 0,
     }
 }
 
@@ -38,12 +38,13 @@ impl Figure<'_> {
             points
         };
         let all = || rows.iter().filter(|row| row.case.direction == direction);
-        let line = |way: Way| {
+        let line = |way: AccessPath| {
             let rows = all().filter(|row| row.case.way == way);
             let points = sorted(&mut rows.map(|row| (row.case.targets as f64, (self.of)(row))));
             Series { name: way.name().to_owned(), tone: tone(way), points }
         };
-        let mut series: Vec<Series> = Way::ALL.map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
+        let mut series: Vec<Series> =
+            AccessPath::ALL.map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
         if series.is_empty() {
             return None;
         }
@@ -106,7 +107,7 @@ mod tests {
         write(&report(), directory.path()).unwrap();
         for name in ["throughput-read", "throughput-write", "cpu-read", "cpu-write"] {
             let text = std::fs::read_to_string(directory.path().join(format!("{name}.svg"))).unwrap();
-            assert!(Way::ALL.iter().all(|way| text.contains(way.name())), "{name}: {text}");
+            assert!(AccessPath::ALL.iter().all(|way| text.contains(way.name())), "{name}: {text}");
         }
         let plot = &plots(&report().rows, 100 << 20)[0];
         assert_eq!(plot.title, "Read throughput, by disks");

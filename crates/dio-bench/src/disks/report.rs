@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Direction, Plan, Way};
+use super::plan::{AccessPath, Direction, Plan};
 use crate::environment::Environment;
 use crate::stats::Summary;
 
 /// Published figures of sequential reading over 8 disks (JFS on AIX): throughput in KB/s, and
 /// processor utilisation in percent.
-pub const REFERENCE: [(Way, f64, f64); 3] =
-    [(Way::Cached, 17_892.0, 98.3), (Way::Direct, 30_062.0, 54.4), (Way::Raw, 32_165.0, 24.5)];
+pub const REFERENCE: [(AccessPath, f64, f64); 3] =
+    [(AccessPath::Cached, 17_892.0, 98.3), (AccessPath::Direct, 30_062.0, 54.4), (AccessPath::Raw, 32_165.0, 24.5)];
 
 /// Number of disks in the reference.
 pub(crate) const REFERENCE_TARGETS: usize = 8;
@@ -54,7 +54,7 @@ pub struct Case {
     /// Direction.
     pub direction: Direction,
     /// The path that the data took.
-    pub way: Way,
+    pub way: AccessPath,
 }
 
 /// The runs of one way with one number of disks.
@@ -121,7 +121,7 @@ impl Row {
         let row = |(case, runs): &(Case, Vec<Run>)| {
             let throughput = Summary::of(runs.iter().map(Run::bytes_per_second));
             let one = find(Case { targets: 1, ..*case }).map(|one| median(one, Run::bytes_per_second));
-            let raw = find(Case { way: Way::Raw, ..*case }).map(|raw| {
+            let raw = find(Case { way: AccessPath::Raw, ..*case }).map(|raw| {
                 let pairs = runs.iter().zip(raw);
                 Summary::of(pairs.map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second())).median
             });
@@ -204,7 +204,7 @@ pub(crate) mod tests {
         let mut results = Vec::new();
         for (targets, rates) in [(1, [90e6, 99e6, 100e6]), (8, [400e6, 784e6, 800e6])] {
             for direction in Direction::ALL {
-                for (way, rate) in Way::ALL.into_iter().zip(rates) {
+                for (way, rate) in AccessPath::ALL.into_iter().zip(rates) {
                     let runs = [0.9, 1.0, 1.1].map(|part| run(rate * part, 0.5)).to_vec();
                     results.push((Case { targets, direction, way }, runs));
                 }
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     #[test]
     fn ratios_are_to_one_disk_and_to_raw_devices() {
         let report = report();
-        let case = Case { targets: 8, direction: Direction::Read, way: Way::Direct };
+        let case = Case { targets: 8, direction: Direction::Read, way: AccessPath::Direct };
         let row = report.rows.iter().find(|row| row.case == case).unwrap();
         let near = |found: Option<f64>, wanted: f64| assert!((found.unwrap() / wanted - 1.0).abs() < 1e-9, "{found:?}");
         near(row.to_one, 784.0 / 99.0);
@@ -238,8 +238,8 @@ pub(crate) mod tests {
     #[test]
     fn what_got_past_the_limits_is_told() {
         let mut results =
-            vec![(Case { targets: 1, direction: Direction::Write, way: Way::Cached }, vec![run(500e6, 1.0)])];
-        results.push((Case { way: Way::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
+            vec![(Case { targets: 1, direction: Direction::Write, way: AccessPath::Cached }, vec![run(500e6, 1.0)])];
+        results.push((Case { way: AccessPath::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
         let report = Report::new(&plan(), "blkio", results, report().environment);
         assert_eq!(report.notes.len(), 1);
         assert!(report.text().contains("write, 1 disks, cached: 4.77 times the limits"), "{}", report.text());

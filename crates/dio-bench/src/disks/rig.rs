@@ -7,13 +7,13 @@ use std::process::Command;
 use dio::stripe;
 use dio::{File, Mode, Need, OpenOptions};
 
-use super::plan::{Direction, Plan, Way};
+use super::plan::{AccessPath, Direction, Plan};
 use super::throttle::{Controller, Rule};
 use super::work::{Lane, Work};
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
-use crate::study::said_by;
+use crate::study::run_for_stdout;
 use crate::undo::Undo;
 
 /// Bytes of a block of the file systems.
@@ -95,7 +95,7 @@ impl<'a> Rig<'a> {
             let rule = rig.controller.rule(&number_of(&name)?, plan.rate)?;
             let options = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
             let blocks = (raw / BLOCK).to_string();
-            said_by(Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks))?;
+            run_for_stdout(Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks))?;
             rig.disks.push(Disk { rule, device, at, name });
         }
         Ok(rig)
@@ -164,14 +164,14 @@ impl<'a> Rig<'a> {
 
     /// Opens the files or devices of a way. None of their data is in the page cache, since the file
     /// systems were mounted just now.
-    pub(super) fn enter(&self, targets: usize, way: Way, direction: Direction) -> Result<Entered, BenchError> {
+    pub(super) fn enter(&self, targets: usize, way: AccessPath, direction: Direction) -> Result<Entered, BenchError> {
         let mut options = OpenOptions::new();
         options.read(true).write(direction == Direction::Write);
         match way {
-            Way::Cached => options.mode(Mode::Cached),
-            Way::Direct | Way::Raw => options.mode(Mode::Direct).need(Need::Required),
+            AccessPath::Cached => options.mode(Mode::Cached),
+            AccessPath::Direct | AccessPath::Raw => options.mode(Mode::Direct).need(Need::Required),
         };
-        if way == Way::Raw {
+        if way == AccessPath::Raw {
             let lane = |disk: &Disk| Ok(Lane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe));
             let lanes: Result<Vec<Lane>, BenchError> = self.disks[..targets].iter().map(lane).collect();
             return Ok(Entered { lanes: lanes?, mounts: Vec::new() });

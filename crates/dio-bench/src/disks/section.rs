@@ -3,7 +3,7 @@
 use dio_common::units::{rate, size};
 
 use super::report::{REFERENCE, REFERENCE_TARGETS, Settings, reference};
-use super::{Direction, Report, Row, Run, Way, plot};
+use super::{AccessPath, Direction, Report, Row, Run, plot};
 use crate::plot::{Plot, Row as Dot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
@@ -37,7 +37,7 @@ impl Report {
     fn to_raw(&self, row: &Row) -> Vec<f64> {
         let is_raw = |other: &&Row| {
             (other.case.targets, other.case.direction, other.case.way)
-                == (row.case.targets, row.case.direction, Way::Raw)
+                == (row.case.targets, row.case.direction, AccessPath::Raw)
         };
         let Some(raw) = self.rows.iter().find(is_raw) else { return Vec::new() };
         ratios(row.runs.iter().map(Run::bytes_per_second), raw.runs.iter().map(Run::bytes_per_second))
@@ -102,7 +102,7 @@ fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
 /// Plots of every run on one number of disks, beside the published figures: throughput as a part of
 /// raw, throughput in bytes per second, and CPU time.
 fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
-    let share = rows.iter().filter(|row| row.case.way != Way::Raw).filter_map(|row| {
+    let share = rows.iter().filter(|row| row.case.way != AccessPath::Raw).filter_map(|row| {
         let values = report.to_raw(row);
         (!values.is_empty()).then(|| dot(row, values, published(row).map(|published| published.0)))
     });
@@ -129,7 +129,7 @@ fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
 fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
     let percent = |part: f64| Unit::Part.scale([part]).show(part);
     let raw = |row: &Row| {
-        compared.iter().find(|other| other.case.way == Way::Raw && other.case.direction == row.case.direction)
+        compared.iter().find(|other| other.case.way == AccessPath::Raw && other.case.direction == row.case.direction)
     };
     let finding = |row: &&&Row| {
         let row = **row;
@@ -152,8 +152,8 @@ fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
         Finding::new(label, value, note)
     };
     // Direct comes first, since it is the subject of the comparison.
-    let of = |way: Way| compared.iter().filter(move |row| row.case.way == way);
-    let all: Vec<&&Row> = of(Way::Direct).chain(of(Way::Cached)).collect();
+    let of = |way: AccessPath| compared.iter().filter(move |row| row.case.way == way);
+    let all: Vec<&&Row> = of(AccessPath::Direct).chain(of(AccessPath::Cached)).collect();
     all.iter().map(finding).collect()
 }
 

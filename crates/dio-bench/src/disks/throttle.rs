@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::groups::Place;
+use super::groups::LimitGroup;
 use super::holder::Holder;
 use crate::BenchError;
 use crate::undo::Undo;
@@ -26,7 +26,7 @@ pub(super) struct Controller {
 /// The group that limits are written to, and the child that lifts them if this process cannot.
 #[derive(Debug)]
 struct Limits {
-    place: Place,
+    place: LimitGroup,
     holder: Holder,
 }
 
@@ -38,10 +38,10 @@ impl Controller {
     pub(super) fn enter() -> Result<Controller, BenchError> {
         let read = |path: &str| fs::read_to_string(path).map_err(BenchError::system("read", Path::new(path)));
         let name = format!("dio-bench-disks-{}", std::process::id());
-        Controller::in_place(Place::find(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?, &name)?)
+        Controller::in_place(LimitGroup::find(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?, &name)?)
     }
 
-    fn in_place(place: Place) -> Result<Controller, BenchError> {
+    fn in_place(place: LimitGroup) -> Result<Controller, BenchError> {
         // The holder is started before this process enters the group, so that the holder stays
         // outside it.
         let holder = Holder::start(&place)?;
@@ -56,7 +56,7 @@ impl Controller {
             return Err(BenchError::Asked(format!("devices cannot be slowed down: {text}")));
         }
         if place.is_elsewhere() {
-            Place::join(&place.group).map_err(BenchError::system("enter the control group", &place.group))?;
+            LimitGroup::join(&place.group).map_err(BenchError::system("enter the control group", &place.group))?;
         }
         Ok(Controller { _home: home, limits: Arc::new(Limits { place, holder }) })
     }
@@ -152,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
         let files = ["read", "write"].map(|way| root.join(format!("blkio.throttle.{way}_bps_device")));
-        let place = Place { version: Version::First, home: root.clone(), group: root.clone(), root };
+        let place = LimitGroup { version: Version::First, home: root.clone(), group: root.clone(), root };
         let controller = Controller::in_place(place).unwrap();
         (directory, controller, files)
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_kernel_without_limits_is_told_and_the_group_is_removed() {
         let (_root, mounts) = second("io memory");
-        let place = Place::find(&mounts, "0::/\n", "group").unwrap();
+        let place = LimitGroup::find(&mounts, "0::/\n", "group").unwrap();
         let group = place.group.clone();
         let error = Controller::in_place(place).unwrap_err().to_string();
         assert!(error.contains("CONFIG_BLK_DEV_THROTTLING"), "{error}");

@@ -37,13 +37,13 @@ pub struct Library {
 /// The file that processes write their reports to. It has no name; they open it through our
 /// descriptor in `/proc`.
 #[derive(Debug)]
-pub(super) struct Ear(std::fs::File);
+pub(super) struct ReportFile(std::fs::File);
 
-impl Ear {
+impl ReportFile {
     /// # Errors
     /// Any error of `memfd_create(2)`.
-    pub(super) fn new() -> io::Result<Ear> {
-        Ok(Ear(memfd_create("dio-locks", MemfdFlags::CLOEXEC)?.into()))
+    pub(super) fn new() -> io::Result<ReportFile> {
+        Ok(ReportFile(memfd_create("dio-locks", MemfdFlags::CLOEXEC)?.into()))
     }
 
     /// The environment variable that tells a command where to report.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_processes_tell_is_summed_up_by_class() {
-        let ear = Ear::new().unwrap();
+        let ear = ReportFile::new().unwrap();
         let (_, path) = ear.variable();
         let line = |blocks| {
             let waits = vec![ClassWaits { class: "write".to_owned(), blocks, nanos: 500_000_000 }];

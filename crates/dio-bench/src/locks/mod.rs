@@ -28,7 +28,7 @@ use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
 use channels::Channels;
 use dio_common::units::seconds;
 use kernel::{Function, Kernel, Method};
-use library::{Ear, Library};
+use library::{Library, ReportFile};
 use mounts::{Mount, Mounts};
 use trace::{Tracer, Watch};
 
@@ -84,26 +84,26 @@ pub struct Report {
 }
 
 /// The method of measuring blocks on the kernel's locks.
-enum Eye {
+enum KernelLockMethod {
     Tracer(Tracer),
     /// The sampler, which starts once the command's process id is known; with the reason why
     /// tracepoints are not used.
     Channels(Option<String>),
 }
 
-impl Eye {
-    fn open(plan: &Plan) -> Result<Eye, BenchError> {
+impl KernelLockMethod {
+    fn open(plan: &Plan) -> Result<KernelLockMethod, BenchError> {
         if plan.by == By::WaitChannels {
-            return Ok(Eye::Channels(None));
+            return Ok(KernelLockMethod::Channels(None));
         }
         match Tracer::start(if plan.system { Watch::System } else { Watch::Commands }) {
-            Ok(tracer) => Ok(Eye::Tracer(tracer)),
+            Ok(tracer) => Ok(KernelLockMethod::Tracer(tracer)),
             Err(error) => {
                 let why = format!("no tracepoint lock:contention_begin: {}", dio::file::words_of(&error));
                 if plan.by == By::Tracepoint || plan.system {
                     return Err(BenchError::Asked(why));
                 }
-                Ok(Eye::Channels(Some(why)))
+                Ok(KernelLockMethod::Channels(Some(why)))
             }
         }
     }
@@ -121,9 +121,9 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     };
     let shown = words.join(" ");
     let mounts = Mounts::before(&plan.mounts).map_err(|error| BenchError::Asked(error.to_string()))?;
-    let eye = Eye::open(plan)?;
+    let eye = KernelLockMethod::open(plan)?;
     let thread = |error| BenchError::system("start a thread for", std::path::Path::new(&shown))(error);
-    let ear = Ear::new().map_err(thread)?;
+    let ear = ReportFile::new().map_err(thread)?;
     let mut command = Command::new(program);
     command.args(arguments).envs([ear.variable()]);
     if plan.alone {
@@ -133,21 +133,21 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     // This thread has opened the events, so the kernel watches the commands that it starts.
     let mut running = Running::start(&mut command, &shown)?;
     let channels = match &eye {
-        Eye::Tracer(_) => None,
-        Eye::Channels(_) => Some(Channels::start(running.id()).map_err(thread)?),
+        KernelLockMethod::Tracer(_) => None,
+        KernelLockMethod::Channels(_) => Some(Channels::start(running.id()).map_err(thread)?),
     };
     let following = mounts.follow(running.id()).map_err(thread)?;
     let status = running.wait(&shown)?;
     let taken = begin.elapsed().as_secs_f64();
     let mounts = following.finish(taken);
     let kernel = match (eye, channels) {
-        (Eye::Tracer(tracer), _) => tracer.finish(None, Some(taken)),
-        (Eye::Channels(why), Some(channels)) => {
+        (KernelLockMethod::Tracer(tracer), _) => tracer.finish(None, Some(taken)),
+        (KernelLockMethod::Channels(why), Some(channels)) => {
             let mut kernel = channels.finish(taken);
             kernel.notes.extend(why);
             kernel
         }
-        (Eye::Channels(_), None) => unreachable!("they were started above"),
+        (KernelLockMethod::Channels(_), None) => unreachable!("they were started above"),
     };
     Ok(Report {
         command: shown,

@@ -110,14 +110,14 @@ impl Followed {
 
 /// The mounts that are followed, by device number.
 #[derive(Debug)]
-struct Roll {
+struct FollowedMounts {
     began: u64,
     /// Whether the caller named the mounts. If not, every mount that appears is followed.
     named: bool,
     mounts: BTreeMap<u64, Followed>,
 }
 
-impl Roll {
+impl FollowedMounts {
     /// Adds the mounts that are visible to a process, or to this process, and are not followed yet.
     fn add(&mut self, process: Option<u32>) {
         let pid = process.and_then(|process| Pid::from_raw(process.cast_signed()));
@@ -159,7 +159,7 @@ fn namespace(process: &str) -> Option<PathBuf> {
 /// Mounts whose counters were read before a command starts.
 #[derive(Debug)]
 pub(super) struct Mounts {
-    roll: Roll,
+    roll: FollowedMounts,
 }
 
 impl Mounts {
@@ -171,7 +171,7 @@ impl Mounts {
     pub(super) fn before(named: &[PathBuf]) -> Result<Mounts, ControlError> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
-        let mut roll = Roll { began, named: !named.is_empty(), mounts: BTreeMap::new() };
+        let mut roll = FollowedMounts { began, named: !named.is_empty(), mounts: BTreeMap::new() };
         for path in named {
             let client = control::connect(path)?;
             let device = rustix::fs::stat(path).map_or(roll.mounts.len() as u64, |stat| stat.st_dev);
@@ -202,7 +202,7 @@ impl Mounts {
 #[derive(Debug)]
 pub(super) struct Following {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Roll>,
+    thread: JoinHandle<FollowedMounts>,
 }
 
 impl Following {

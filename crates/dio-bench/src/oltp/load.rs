@@ -42,7 +42,7 @@ pub(super) struct Load<'a> {
 }
 
 /// State that the clients of a run share.
-struct Hall<'a> {
+struct SharedRun<'a> {
     load: &'a Load<'a>,
     log: Log<'a>,
     begin: Instant,
@@ -58,7 +58,7 @@ impl Load<'_> {
     pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<Outcome, BenchError> {
         let failed = |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
         let slots = (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
-        let hall = Hall {
+        let hall = SharedRun {
             load: self,
             log: Log::new(&self.storage.log, LOG).map_err(failed)?,
             begin,
@@ -107,7 +107,7 @@ impl Load<'_> {
     }
 }
 
-impl Hall<'_> {
+impl SharedRun<'_> {
     /// Waits until a time since the beginning of the run, or until a client fails.
     fn wait(&self, until: Duration) {
         while !self.over.load(Ordering::Relaxed) {
@@ -127,7 +127,7 @@ impl Hall<'_> {
 
 /// One client.
 struct Client<'a> {
-    hall: &'a Hall<'a>,
+    hall: &'a SharedRun<'a>,
     number: usize,
     random: Random,
     pool: Pool,
@@ -135,7 +135,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn new(hall: &'a Hall<'a>, number: usize) -> io::Result<Client<'a>> {
+    fn new(hall: &'a SharedRun<'a>, number: usize) -> io::Result<Client<'a>> {
         let seed = hall.load.seed.wrapping_mul(1009).wrapping_add(number as u64 + 1);
         let pool = Pool::new(hall.load.storage.page_bytes, 1)?;
         Ok(Client { hall, number, random: Random::new(seed), pool, response: histogram() })

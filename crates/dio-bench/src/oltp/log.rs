@@ -8,7 +8,7 @@ use dio::block::Pool;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::plan::BLOCK;
-use super::storage::Place;
+use super::storage::FileRange;
 
 /// Bytes of a commit's record.
 const RECORD: usize = 512;
@@ -19,7 +19,7 @@ const LARGEST: usize = 256 << 10;
 /// A log that is written cyclically. Its space was filled with data before.
 #[derive(Debug)]
 pub(super) struct Log<'a> {
-    place: &'a Place,
+    place: &'a FileRange,
     bytes: u64,
     state: Mutex<State>,
     done: Condvar,
@@ -41,7 +41,7 @@ struct State {
 
 impl<'a> Log<'a> {
     /// Creates a log of `bytes` bytes in a file that was opened with `O_DSYNC`.
-    pub(super) fn new(place: &'a Place, bytes: u64) -> io::Result<Log<'a>> {
+    pub(super) fn new(place: &'a FileRange, bytes: u64) -> io::Result<Log<'a>> {
         let pool = Pool::new(LARGEST, 1)?;
         Ok(Log { place, bytes, state: Mutex::default(), done: Condvar::new(), pool })
     }
@@ -112,7 +112,7 @@ mod tests {
     fn every_commit_is_written_and_the_log_goes_round() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4 * BLOCK as u64).unwrap();
-        let place = Place { file: Arc::new(file), base: BLOCK as u64 };
+        let place = FileRange { file: Arc::new(file), base: BLOCK as u64 };
         let log = Log::new(&place, 2 * BLOCK as u64).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -135,7 +135,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         std::fs::write(&path, [0; 2 * BLOCK]).unwrap();
-        let place = Place { file: Arc::new(std::fs::File::open(path).unwrap()), base: 0 };
+        let place = FileRange { file: Arc::new(std::fs::File::open(path).unwrap()), base: 0 };
         let log = Log::new(&place, 2 * BLOCK as u64).unwrap();
         assert!(log.commit().is_err() && log.commit().is_err());
     }

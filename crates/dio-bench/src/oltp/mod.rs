@@ -25,7 +25,7 @@ use load::{Load, verify};
 use page::Versions;
 pub use plan::{Open, Plan};
 pub use report::Report;
-use storage::Ground;
+use storage::StudyFiles;
 
 /// Number of pages that are read again and compared after each run.
 const CHECKED: usize = 2000;
@@ -42,7 +42,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let each = plan.ramp_up + plan.steady + Duration::from_secs(1);
     let making = time_for(bytes, progress::pace(&plan.directory));
     progress::begin(runs, making + each * runs as u32);
-    let ground = Ground::prepare(plan, &plan.contenders)?;
+    let ground = StudyFiles::prepare(plan, &plan.contenders)?;
     let environment = Environment::of(ground.seen(Contender::Bare))?;
     let pages = plan.files * (plan.size / plan.page as u64);
     // All contenders but the raw device use the same files; the raw device has pages of its own.
@@ -63,7 +63,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
 /// One run in progress.
 struct Study<'a> {
     plan: &'a Plan,
-    ground: &'a Ground<'a>,
+    ground: &'a StudyFiles<'a>,
     contender: Contender,
     versions: &'a Versions,
     round: usize,

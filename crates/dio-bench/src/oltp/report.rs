@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use super::Plan;
 use crate::environment::Environment;
 use crate::section::{Benchmark, Section};
-use crate::study::{Reference, Row, Run, Study, Words, named, plots, series};
+use crate::study::{Reference, ReportTexts, Row, Run, Study, named, plots, series};
 use crate::{BenchError, plot};
 
 /// The texts with which the study presents its results.
-pub(crate) const WORDS: Words<'static> = Words {
+pub(crate) const WORDS: ReportTexts<'static> = ReportTexts {
     id: "oltp",
     title: "A database's pages on raw, direct and concurrent storage",
     events: "transactions",

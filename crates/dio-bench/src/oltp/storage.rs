@@ -26,7 +26,7 @@ pub(super) const LOG: u64 = 64 << 20;
 
 /// A range of a file or device.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FileRange {
     pub(super) file: Arc<File>,
     pub(super) base: u64,
 }
@@ -34,8 +34,8 @@ pub(super) struct Place {
 /// The open files of pages and log.
 #[derive(Debug)]
 pub(super) struct Storage {
-    files: Vec<Place>,
-    pub(super) log: Place,
+    files: Vec<FileRange>,
+    pub(super) log: FileRange,
     pub(super) page_bytes: usize,
     pages_of_file: u64,
 }
@@ -85,7 +85,7 @@ enum Device {
 
 /// The directory and the device of one study.
 #[derive(Debug)]
-pub(super) struct Ground<'a> {
+pub(super) struct StudyFiles<'a> {
     plan: &'a Plan,
     /// Dropped before `scratch`, since a loop device of ours has its image there.
     raw: Option<Device>,
@@ -94,15 +94,15 @@ pub(super) struct Ground<'a> {
     scratch: Scratch,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> StudyFiles<'a> {
     /// Creates the files, and the device if one is among the contenders, and writes every page.
-    pub(super) fn prepare(plan: &'a Plan, contenders: &[Contender]) -> Result<Ground<'a>, BenchError> {
+    pub(super) fn prepare(plan: &'a Plan, contenders: &[Contender]) -> Result<StudyFiles<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let (source, at) = (scratch.path("files"), scratch.path("at"));
         for directory in [&source, &at] {
             std::fs::create_dir(directory).map_err(BenchError::system("create", directory))?;
         }
-        let mut ground = Ground { plan, raw: None, source, at, scratch };
+        let mut ground = StudyFiles { plan, raw: None, source, at, scratch };
         if contenders.iter().any(|contender| *contender != Contender::Raw) {
             let names: Vec<PathBuf> = ground.names().iter().map(|name| ground.source.join(name)).collect();
             for path in &names {
@@ -157,8 +157,8 @@ impl<'a> Ground<'a> {
     fn device(&self, path: &Path, log: &Path) -> Result<Storage, BenchError> {
         let data = Arc::new(open(path, OFlags::DIRECT)?);
         let base = if log == path { self.plan.files * self.plan.size } else { 0 };
-        let log = Place { file: Arc::new(open(log, OFlags::DIRECT | OFlags::DSYNC)?), base };
-        let place = |number| Place { file: Arc::clone(&data), base: number * self.plan.size };
+        let log = FileRange { file: Arc::new(open(log, OFlags::DIRECT | OFlags::DSYNC)?), base };
+        let place = |number| FileRange { file: Arc::clone(&data), base: number * self.plan.size };
         Ok(self.storage((0..self.plan.files).map(place).collect(), log))
     }
 
@@ -178,13 +178,13 @@ impl<'a> Ground<'a> {
         let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut names = self.names();
         let log = names.pop().unwrap_or_default();
-        let place = |path: PathBuf, flags| Ok(Place { file: Arc::new(open(&path, flags)?), base: 0 });
-        let files: Result<Vec<Place>, BenchError> =
+        let place = |path: PathBuf, flags| Ok(FileRange { file: Arc::new(open(&path, flags)?), base: 0 });
+        let files: Result<Vec<FileRange>, BenchError> =
             names.iter().map(|name| place(directory.join(name), flags)).collect();
         Ok(self.storage(files?, place(directory.join(log), flags | OFlags::DSYNC)?))
     }
 
-    fn storage(&self, files: Vec<Place>, log: Place) -> Storage {
+    fn storage(&self, files: Vec<FileRange>, log: FileRange) -> Storage {
         let page_bytes = self.plan.page;
         Storage { files, log, page_bytes, pages_of_file: self.plan.size / page_bytes as u64 }
     }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn pages_follow_each_other_through_the_files() {
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let place = |base| Place { file: Arc::clone(&file), base };
+        let place = |base| FileRange { file: Arc::clone(&file), base };
         let storage =
             Storage { files: vec![place(0), place(65536)], log: place(131_072), page_bytes: 8192, pages_of_file: 8 };
         let at: Vec<u64> = [0, 7, 8, 15].into_iter().map(|page| storage.find(page).1).collect();

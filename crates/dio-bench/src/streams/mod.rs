@@ -18,7 +18,7 @@ use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::progress;
 pub use plan::{Part, Plan};
-pub use report::{Report, Way, Workload};
+pub use report::{Report, Variant, Workload};
 pub use run::Run;
 
 /// Measures the requested workloads.

@@ -10,7 +10,7 @@ use crate::stats::{Summary, number};
 
 /// One way to do a workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Way {
+pub struct Variant {
     /// Its name.
     pub name: String,
     /// Elapsed seconds; the median.
@@ -53,7 +53,7 @@ pub struct Workload {
     /// Bytes read or written in all.
     pub bytes: u64,
     /// The stream, then the ways that it is compared with.
-    pub ways: Vec<Way>,
+    pub ways: Vec<Variant>,
 }
 
 /// The whole result.
@@ -75,18 +75,18 @@ impl Workload {
         runs: Vec<(&'static str, Vec<Run>)>,
     ) -> Workload {
         let stream: Vec<f64> = runs[0].1.iter().map(|run| run.usage.wall_seconds).collect();
-        let ways = runs.into_iter().map(|(name, samples)| Way::new(name, (step, bytes), samples, &stream));
+        let ways = runs.into_iter().map(|(name, samples)| Variant::new(name, (step, bytes), samples, &stream));
         Workload { name, part, step_bytes: step, bytes, ways: ways.collect() }
     }
 }
 
-impl Way {
-    fn new(name: &'static str, (step, bytes): (u64, u64), samples: Vec<Run>, stream: &[f64]) -> Way {
+impl Variant {
+    fn new(name: &'static str, (step, bytes): (u64, u64), samples: Vec<Run>, stream: &[f64]) -> Variant {
         let median = |of: fn(&Usage) -> f64| Summary::of(samples.iter().map(|run| of(&run.usage))).median;
         let wall = median(|usage| usage.wall_seconds);
         let ratios = samples.iter().zip(stream).map(|(run, stream)| stream / run.usage.wall_seconds);
         let in_vain: Option<Vec<u64>> = samples.iter().map(|run| run.in_vain_bytes).collect();
-        Way {
+        Variant {
             name: name.to_owned(),
             seconds: wall,
             cpu_seconds: median(|usage| usage.cpu_seconds),

@@ -2,7 +2,7 @@
 
 use dio_common::units::size;
 
-use super::report::{Report, Way, Workload};
+use super::report::{Report, Variant, Workload};
 use crate::plot::{self, Plot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, slug};
@@ -40,7 +40,7 @@ impl Benchmark for Report {
 
 impl Workload {
     fn plot(&self) -> Plot {
-        let row = |(place, way): (usize, &Way)| {
+        let row = |(place, way): (usize, &Variant)| {
             plot::Row::new(way.name.clone(), [4, 1, 3, 5, 2][place % 5], way.wall().collect())
         };
         let about = format!("Elapsed time for {}: each dot is a run, the bar the median.", size(self.bytes));
@@ -52,7 +52,7 @@ impl Workload {
         let name = format!("{}-ways", slug(&self.name));
         let caption = format!("{}, {}", self.name, size(self.bytes));
         let steps = self.bytes.div_ceil(self.step_bytes.max(1)) as f64;
-        let stream = || self.ways.first().into_iter().flat_map(Way::wall);
+        let stream = || self.ways.first().into_iter().flat_map(Variant::wall);
         Rows::new((&name, "way"), caption, &self.ways, |way| way.name.clone())
             .column("elapsed", Unit::Seconds, |way| Cell::runs(way.wall()))
             .column("stream ÷ this", Unit::Ratio, |way| ratios(stream(), way.wall()))

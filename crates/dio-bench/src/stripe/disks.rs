@@ -30,7 +30,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::model::{Channels, Timing, Way};
+use super::model::{Channels, Direction, Timing};
 use crate::BenchError;
 
 /// Requests that the kernel may send before answers arrive: more than the loop devices of all disks
@@ -190,7 +190,7 @@ impl Disk {
     fn read(&self, arrival: Instant, offset: u64, size: usize, reply: ReplyData) {
         let (due, mut memory) = {
             let mut queue = self.queue();
-            (queue.channels.transfer(arrival, Way::Read, size as u64), queue.spare.pop().unwrap_or_default())
+            (queue.channels.transfer(arrival, Direction::Read, size as u64), queue.spare.pop().unwrap_or_default())
         };
         if memory.len() < size {
             memory.resize(size, 0);
@@ -202,7 +202,7 @@ impl Disk {
     }
 
     fn write(&self, arrival: Instant, offset: u64, data: &[u8], reply: ReplyWrite) {
-        let due = self.queue().channels.transfer(arrival, Way::Write, data.len() as u64);
+        let due = self.queue().channels.transfer(arrival, Direction::Write, data.len() as u64);
         match self.image.write_all_at(data, offset) {
             Ok(()) => self.put(&mut self.queue(), due, Answer::Written(reply, data.len() as u32)),
             Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),

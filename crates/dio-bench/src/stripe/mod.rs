@@ -31,10 +31,10 @@ pub use model::Timing;
 use modelled::Modelled;
 use network::Network;
 pub use network::serve as serve_files;
-use plan::Way;
+use plan::Submission;
 pub use plan::{Direction, Plan, Rig};
 use report::MIB;
-pub use report::{Copy, Ground, Report, Row, Samples, Skipped};
+pub use report::{Copy, MeasuredRig, Report, Row, Samples, Skipped};
 use ways::{Depth, Memory, Subject};
 
 /// Measures every rig.
@@ -98,19 +98,19 @@ fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> R
                 let [from, to] = [0, 1].map(|disk| &modelled.directories[disk]);
                 report.copy = Some(copy::measure(plan, from, to)?);
             }
-            report.grounds.push(Ground { rig, about });
+            report.grounds.push(MeasuredRig { rig, about });
         }
         Rig::Real => {
             let scratch = Scratch::new(&plan.directory)?;
             let directories: Vec<PathBuf> = (0..targets).map(|target| scratch.path(&target.to_string())).collect();
             directories.iter().try_for_each(|directory| modelled::make(directory))?;
             sweep(plan, rig, &directories, memory, report)?;
-            report.grounds.push(Ground { rig, about: report::about_real(&report.environment) });
+            report.grounds.push(MeasuredRig { rig, about: report::about_real(&report.environment) });
         }
         Rig::Network => {
             let network = Network::set_up(plan, targets)?;
             sweep(plan, rig, &network.directories, memory, report)?;
-            report.grounds.push(Ground { rig, about: report::ABOUT_NETWORK.to_owned() });
+            report.grounds.push(MeasuredRig { rig, about: report::ABOUT_NETWORK.to_owned() });
         }
     }
     Ok(())
@@ -151,10 +151,10 @@ fn rates(
     transfer: u64,
 ) -> Result<[Vec<f64>; 3], BenchError> {
     let mut rates: [Vec<f64>; 3] = Default::default();
-    for (_, place) in turns(plan.runs, Way::ALL.len()) {
-        let (way, bytes) = (Way::ALL[place].name(), dio_common::units::size(transfer));
+    for (_, place) in turns(plan.runs, Submission::ALL.len()) {
+        let (way, bytes) = (Submission::ALL[place].name(), dio_common::units::size(transfer));
         progress::step(&format!("requests of {bytes}, {}, {way}", direction.name()));
-        let rate = subject.run(Way::ALL[place], direction, transfer, plan.moved(transfer))?;
+        let rate = subject.run(Submission::ALL[place], direction, transfer, plan.moved(transfer))?;
         rates[place].push(rate / MIB);
     }
     Ok(rates)

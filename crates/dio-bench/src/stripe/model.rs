@@ -17,7 +17,7 @@ pub struct Timing {
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the disk.
     Read,
     /// To the disk.
@@ -44,10 +44,10 @@ impl Channels {
     }
 
     /// The time at which a request that arrives now is answered.
-    pub(super) fn transfer(&mut self, now: Instant, way: Way, bytes: u64) -> Instant {
+    pub(super) fn transfer(&mut self, now: Instant, way: Direction, bytes: u64) -> Instant {
         let (channel, speed) = match way {
-            Way::Read => (0, self.timing.read_bytes_per_second),
-            Way::Write => (1, self.timing.write_bytes_per_second),
+            Direction::Read => (0, self.timing.read_bytes_per_second),
+            Direction::Write => (1, self.timing.write_bytes_per_second),
         };
         let through = self.free[channel].max(now) + Duration::from_secs_f64(bytes as f64 / speed.max(1) as f64);
         self.free[channel] = through;
@@ -90,21 +90,21 @@ mod tests {
     #[test]
     fn a_request_takes_the_service_time_or_that_of_its_bytes() {
         let now = Instant::now();
-        assert_eq!(millis(disk(now).transfer(now, Way::Read, 4096), now), 10);
-        assert_eq!(millis(disk(now).transfer(now, Way::Read, 8 * MIB), now), 80);
-        assert_eq!(millis(disk(now).transfer(now, Way::Write, 8 * MIB), now), 160);
+        assert_eq!(millis(disk(now).transfer(now, Direction::Read, 4096), now), 10);
+        assert_eq!(millis(disk(now).transfer(now, Direction::Read, 8 * MIB), now), 80);
+        assert_eq!(millis(disk(now).transfer(now, Direction::Write, 8 * MIB), now), 160);
     }
 
     #[test]
     fn requests_of_one_direction_queue_and_share_the_service_time() {
         let now = Instant::now();
         let mut disk = disk(now);
-        let last = (0..4).map(|_| disk.transfer(now, Way::Read, 2 * MIB)).last().unwrap();
+        let last = (0..4).map(|_| disk.transfer(now, Direction::Read, 2 * MIB)).last().unwrap();
         assert_eq!(millis(last, now), 80, "the channel is never idle in between");
-        assert_eq!(millis(disk.transfer(now, Way::Write, MIB), now), 20, "the other direction is free");
+        assert_eq!(millis(disk.transfer(now, Direction::Write, MIB), now), 20, "the other direction is free");
         assert_eq!(millis(disk.flush(now), now), 30);
         // An idle channel accumulates no credit.
         let later = now + Duration::from_secs(1);
-        assert_eq!(millis(disk.transfer(later, Way::Read, 2 * MIB), later), 20);
+        assert_eq!(millis(disk.transfer(later, Direction::Read, 2 * MIB), later), 20);
     }
 }

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
-use crate::study::said_by;
+use crate::study::run_for_stdout;
 use crate::undo::Undo;
 
 /// The most KiB of a request to a loop device: as many as the kernel sends to a FUSE server in one
@@ -114,7 +114,7 @@ fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
     // The file system has no journal, and its tables are written in advance, so that only writes of
     // data take the disk's time.
     let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
-    said_by(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
+    run_for_stdout(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]);
     let (_, mounted) = Undo::of(&mut mount, |_| Undo::unmounting(at))?;

@@ -19,7 +19,7 @@ use super::plan::Plan;
 use crate::BenchError;
 use crate::commands::Running;
 use crate::data::Scratch;
-use crate::study::said_by;
+use crate::study::run_for_stdout;
 use crate::undo::Undo;
 
 /// Paths of the server in Debian's package `openssh-sftp-server` and in other distributions.
@@ -97,10 +97,10 @@ impl Network {
 
 /// Creates a pair of Ethernet devices, one end in this network namespace and one in the server's.
 fn connect(server: u32) -> Result<(), BenchError> {
-    let ip = |words: &str| said_by(Command::new("ip").args(words.split_whitespace())).map(drop);
+    let ip = |words: &str| run_for_stdout(Command::new("ip").args(words.split_whitespace())).map(drop);
     let theirs = |words: &str| {
         let net = format!("--net=/proc/{server}/ns/net");
-        said_by(Command::new("nsenter").args([&net, "--", "ip"]).args(words.split_whitespace())).map(drop)
+        run_for_stdout(Command::new("nsenter").args([&net, "--", "ip"]).args(words.split_whitespace())).map(drop)
     };
     ip(&format!("link add dio-here type veth peer name dio-there netns {server}"))?;
     ip(&format!("address add {HERE}/30 dev dio-here"))?;

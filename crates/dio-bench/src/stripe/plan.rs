@@ -54,26 +54,26 @@ impl Direction {
 
 /// A way to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Submission {
     /// One stripe after the other: a loop that waits for each stripe.
     WaitEach,
     /// One request to the striped file, which submits all its stripes at once.
     SubmitAll,
     /// Requests of one stripe each to the objects, with as many bytes in flight as
-    /// [`Way::SubmitAll`] has. Whenever one of them ends the next is sent, even if it belongs to
+    /// [`Submission::SubmitAll`] has. Whenever one of them ends the next is sent, even if it belongs to
     /// another request of the caller.
     Async,
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::WaitEach, Way::SubmitAll, Way::Async];
+impl Submission {
+    pub(super) const ALL: [Submission; 3] = [Submission::WaitEach, Submission::SubmitAll, Submission::Async];
 
     /// Its name.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::WaitEach => "waiting for each stripe",
-            Way::SubmitAll => "submitting all",
-            Way::Async => "asynchronous",
+            Submission::WaitEach => "waiting for each stripe",
+            Submission::SubmitAll => "submitting all",
+            Submission::Async => "asynchronous",
         }
     }
 }
@@ -160,7 +160,7 @@ impl Plan {
                 let round = bytes as f64 * (1.0 / one.max(1.0) + 2.0 / all.max(1.0));
                 let fill = self.file_bytes() as f64 / all.max(1.0);
                 time += self.directions.len() as f64 * (fill + round * self.runs as f64);
-                steps += self.directions.len() * self.transfers.len() * Way::ALL.len() * self.runs;
+                steps += self.directions.len() * self.transfers.len() * Submission::ALL.len() * self.runs;
             }
             if *rig == Rig::Modelled && self.copy > 0 {
                 // dd alternates between reading and writing, dio does both at the same time.

@@ -124,7 +124,7 @@ pub struct Copy {
 
 /// A rig that was measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Ground {
+pub struct MeasuredRig {
     /// The rig.
     pub rig: Rig,
     /// A description of it.
@@ -148,7 +148,7 @@ pub struct Report {
     /// Copying between two modelled disks, if that was asked for.
     pub copy: Option<Copy>,
     /// The rigs.
-    pub grounds: Vec<Ground>,
+    pub grounds: Vec<MeasuredRig>,
     /// The performance of a modelled disk.
     pub timing: Timing,
     /// Rigs that were not available.

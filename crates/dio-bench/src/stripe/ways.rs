@@ -10,16 +10,16 @@ use dio::queue::Queue;
 use dio::stripe::{self, Layout};
 use dio::{File, Io, Mode, OpenOptions};
 
-use super::plan::{Direction, Way};
+use super::plan::{Direction, Submission};
 use crate::BenchError;
 use crate::data::Random;
 
-/// Number of requests of [`Way::Async`] in flight.
+/// Number of requests of [`Submission::Async`] in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depth {
     /// The actual number: as many as the engine accepts at a time.
     pub(super) had: u64,
-    /// The number that would hold as many bytes as [`Way::SubmitAll`] has in flight.
+    /// The number that would hold as many bytes as [`Submission::SubmitAll`] has in flight.
     pub(super) wanted: u64,
 }
 
@@ -107,8 +107,14 @@ impl<'a> Subject<'a> {
 
     /// Moves `moved` bytes in requests of `transfer` bytes, starting over at the end of the file.
     /// Returns bytes per second.
-    pub(super) fn run(&mut self, way: Way, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
-        if way == Way::Async {
+    pub(super) fn run(
+        &mut self,
+        way: Submission,
+        direction: Direction,
+        transfer: u64,
+        moved: u64,
+    ) -> Result<f64, BenchError> {
+        if way == Submission::Async {
             return self.run_async(direction, transfer, moved);
         }
         let begin = Instant::now();
@@ -116,7 +122,7 @@ impl<'a> Subject<'a> {
         for number in 0..moved / transfer {
             let request = number * transfer % self.bytes;
             last = request..request + transfer;
-            let step = if way == Way::WaitEach { self.layout.stripe().min(transfer) } else { transfer };
+            let step = if way == Submission::WaitEach { self.layout.stripe().min(transfer) } else { transfer };
             for at in (0..transfer / step).map(|part| request + part * step) {
                 self.call(direction, &(at..at + step))?;
             }
@@ -137,7 +143,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// The number of requests of [`Way::Async`] in flight for requests of `transfer` bytes.
+    /// The number of requests of [`Submission::Async`] in flight for requests of `transfer` bytes.
     pub(super) fn depth(&self, transfer: u64) -> Result<Depth, BenchError> {
         let wanted = self.file.in_flight_of(transfer).div_ceil(self.piece(transfer)).max(1);
         // A ring has a limit, and the thread pool has a lower one.
@@ -145,7 +151,7 @@ impl<'a> Subject<'a> {
         Ok(Depth { had: wanted.min(engine as u64), wanted })
     }
 
-    /// Bytes of a request of [`Way::Async`].
+    /// Bytes of a request of [`Submission::Async`].
     fn piece(&self, transfer: u64) -> u64 {
         self.layout.stripe().min(transfer)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Limit {
 
 /// The current control group, the one to create, and the name of its file for the limit.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct GroupPaths {
     /// The group that this process is in.
     home: PathBuf,
     /// The group to create.
@@ -33,7 +33,7 @@ struct Place {
 }
 
 /// Finds both groups by `/proc/self/cgroup` and the list of mounts.
-fn place(own: &str, mounts: &str, name: &str) -> Option<Place> {
+fn place(own: &str, mounts: &str, name: &str) -> Option<GroupPaths> {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(' ').collect();
@@ -55,13 +55,13 @@ fn place(own: &str, mounts: &str, name: &str) -> Option<Place> {
     if let Some(root) = mounted("cgroup", "memory") {
         let home = home_of(root, path(|controllers| controllers.split(',').any(|other| other == "memory"))?);
         let group = home.join(name);
-        return Some(Place { home, group, limit: "memory.limit_in_bytes" });
+        return Some(GroupPaths { home, group, limit: "memory.limit_in_bytes" });
     }
     // A group of version 2 that contains processes cannot have limited child groups, so ours is a
     // sibling of the one that this process is in.
     let home = home_of(mounted("cgroup2", "")?, path(str::is_empty)?);
     let group = home.parent()?.join(name);
-    Some(Place { home, group, limit: "memory.max" })
+    Some(GroupPaths { home, group, limit: "memory.max" })
 }
 
 impl Limit {
@@ -116,14 +116,14 @@ mod tests {
         // This directory does not exist here, so the root of the mount is used.
         assert_eq!(
             found,
-            Place { home: "/c/memory".into(), group: "/c/memory/x".into(), limit: "memory.limit_in_bytes" }
+            GroupPaths { home: "/c/memory".into(), group: "/c/memory/x".into(), limit: "memory.limit_in_bytes" }
         );
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         fs::create_dir_all(at.join("slice/service")).unwrap();
         let second = format!("none / tmpfs rw 0 0\ncgroup2 {} cgroup2 rw,nsdelegate 0 0\n", at.display());
         let found = place("0::/slice/service\n", &second, "x").unwrap();
-        let expected = Place { home: at.join("slice/service"), group: at.join("slice/x"), limit: "memory.max" };
+        let expected = GroupPaths { home: at.join("slice/service"), group: at.join("slice/x"), limit: "memory.max" };
         assert_eq!(found, expected);
         assert_eq!(place("0::/\n", "none / tmpfs rw 0 0\n", "x"), None);
     }

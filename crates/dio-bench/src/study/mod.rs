@@ -18,7 +18,7 @@ pub use meters::Used;
 pub use result::Reference;
 pub(crate) use result::Study;
 pub use run::{Bucket, Phase, Point, Response, Row, Run};
-pub(crate) use section::Words;
+pub(crate) use section::ReportTexts;
 
 use std::process::{Command, Stdio};
 
@@ -36,7 +36,7 @@ pub(crate) fn named<const N: usize>(settings: [(&str, Value); N]) -> Map<String,
 ///
 /// # Errors
 /// When the program does not exist; when it fails, with its standard error.
-pub(crate) fn said_by(command: &mut Command) -> Result<String, BenchError> {
+pub(crate) fn run_for_stdout(command: &mut Command) -> Result<String, BenchError> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     said(&shown, Running::start(command, &shown)?.output())
@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn what_a_command_said_when_it_failed_is_told() {
-        assert_eq!(said_by(Command::new("echo").arg("x")).unwrap(), "x\n");
-        let error = said_by(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err();
+        assert_eq!(run_for_stdout(Command::new("echo").arg("x")).unwrap(), "x\n");
+        let error = run_for_stdout(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err();
         assert_eq!(error.to_string(), "'sh' failed: why");
-        let error = said_by(&mut Command::new("/nonexistent/program")).unwrap_err();
+        let error = run_for_stdout(&mut Command::new("/nonexistent/program")).unwrap_err();
         assert_eq!(error.to_string(), "cannot start '/nonexistent/program': No such file or directory");
     }
 }

@@ -12,7 +12,7 @@ use crate::stats::Summary;
 
 /// The texts with which a study presents its results.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct ReportTexts<'a> {
     /// The name of the benchmark, for anchors and files.
     pub(crate) id: &'a str,
     /// The heading.
@@ -41,7 +41,7 @@ const PUBLISHED: &str = "Published figures: Oracle on AIX 5.2 (Kashyap, Olszewsk
 const UNSTEADY: f64 = 1.5;
 
 impl Study<'_> {
-    pub(crate) fn section(&self, words: &Words<'_>) -> Section {
+    pub(crate) fn section(&self, words: &ReportTexts<'_>) -> Section {
         let mut notes = self.notes.to_vec();
         let kernel = self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.kernel_blocks.as_ref());
         for note in kernel.flat_map(|kernel| &kernel.notes) {
@@ -65,7 +65,7 @@ impl Study<'_> {
     }
 
     /// All plots and tables. If they are for one `part` of a benchmark, its name is the heading.
-    pub(crate) fn blocks(&self, words: &Words<'_>, part: Option<&str>) -> Vec<Block> {
+    pub(crate) fn blocks(&self, words: &ReportTexts<'_>, part: Option<&str>) -> Vec<Block> {
         let mut blocks: Vec<Block> = part.iter().map(|part| Block::Heading((*part).to_owned())).collect();
         let events = words.events;
         let mut group = |heading: &str, text: Option<&str>, plots: Vec<Plot>, table: Table| {
@@ -150,7 +150,7 @@ impl Study<'_> {
         found
     }
 
-    fn lead(&self, words: &Words<'_>) -> String {
+    fn lead(&self, words: &ReportTexts<'_>) -> String {
         let mut text = words.lead.to_owned();
         let rounds = self.rows.iter().map(|row| row.runs.len()).max().unwrap_or(0);
         if let Some([up, steady, down]) = self.seconds() {

@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 
 /// The location of test files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TestLocation {
     /// A directory. The files have no names if the file system supports that (`O_TMPFILE`).
     Directory(PathBuf),
     /// A file with this name, which does not exist yet. It is removed at the end.
@@ -31,17 +31,17 @@ pub enum Place {
     Existing(PathBuf),
 }
 
-impl Place {
+impl TestLocation {
     /// The location that a path denotes. An existing file is accepted only with `force`.
     ///
     /// # Errors
     /// [`SyncError::Asked`] for an existing file without `force`, and for a path that is neither a
     /// file, a directory nor a block device; [`SyncError::System`] when `stat(2)` fails.
-    pub fn of(path: &Path, force: bool) -> Result<Place, SyncError> {
+    pub fn of(path: &Path, force: bool) -> Result<TestLocation, SyncError> {
         let shown = path.display();
         match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            Ok(FileType::Directory) => Ok(Place::Directory(path.to_owned())),
-            Ok(FileType::RegularFile | FileType::BlockDevice) if force => Ok(Place::Existing(path.to_owned())),
+            Ok(FileType::Directory) => Ok(TestLocation::Directory(path.to_owned())),
+            Ok(FileType::RegularFile | FileType::BlockDevice) if force => Ok(TestLocation::Existing(path.to_owned())),
             Ok(FileType::RegularFile) => Err(SyncError::Asked(format!(
                 "'{shown}' exists and would be overwritten: name a new file or a directory, or say --force"
             ))),
@@ -49,7 +49,7 @@ impl Place {
                 "'{shown}' is a block device, and what is on it would be destroyed: name a directory, or say --force"
             ))),
             Ok(_) => Err(SyncError::Asked(format!("'{shown}' is neither a file, a directory nor a block device"))),
-            Err(Errno::NOENT) => Ok(Place::New(path.to_owned())),
+            Err(Errno::NOENT) => Ok(TestLocation::New(path.to_owned())),
             Err(errno) => Err(SyncError::system("look at", path)(errno)),
         }
     }
@@ -77,17 +77,17 @@ impl TestFile {
     /// # Errors
     /// [`SyncError::System`]; [`SyncError::Asked`] for a second file if the location is a single
     /// existing file.
-    pub(crate) fn new(place: &Place, number: u32) -> Result<TestFile, SyncError> {
+    pub(crate) fn new(place: &TestLocation, number: u32) -> Result<TestFile, SyncError> {
         match place {
-            Place::Directory(directory) => TestFile::nameless(directory),
-            Place::New(path) if number == 0 => TestFile::named(path.clone()),
-            Place::New(path) => {
+            TestLocation::Directory(directory) => TestFile::nameless(directory),
+            TestLocation::New(path) if number == 0 => TestFile::named(path.clone()),
+            TestLocation::New(path) => {
                 let mut name = path.clone().into_os_string();
                 name.push(format!(".{number}"));
                 TestFile::named(name.into())
             }
-            Place::Existing(path) if number == 0 => TestFile::existing(path),
-            Place::Existing(_) => {
+            TestLocation::Existing(path) if number == 0 => TestFile::existing(path),
+            TestLocation::Existing(_) => {
                 Err(SyncError::Asked("threads have no files of their own where one existing file is named".to_owned()))
             }
         }
@@ -247,13 +247,13 @@ mod tests {
     fn a_file_that_exists_is_left_alone_unless_forced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        assert_eq!(Place::of(&path, false).unwrap(), Place::New(path.clone()));
+        assert_eq!(TestLocation::of(&path, false).unwrap(), TestLocation::New(path.clone()));
         std::fs::write(&path, "precious").unwrap();
-        let error = Place::of(&path, false).unwrap_err().to_string();
+        let error = TestLocation::of(&path, false).unwrap_err().to_string();
         assert!(error.contains("exists") && error.contains("--force"), "{error}");
-        assert_eq!(Place::of(&path, true).unwrap(), Place::Existing(path.clone()));
+        assert_eq!(TestLocation::of(&path, true).unwrap(), TestLocation::Existing(path.clone()));
         // Another process created the file in the meantime.
-        let error = TestFile::new(&Place::New(path.clone()), 0).unwrap_err().to_string();
+        let error = TestFile::new(&TestLocation::New(path.clone()), 0).unwrap_err().to_string();
         assert!(error.contains("File exists"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
@@ -262,8 +262,8 @@ mod tests {
     fn nothing_remains_and_every_pattern_starts_from_its_file() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let names = || std::fs::read_dir(directory.path()).unwrap().count();
-        let new = Place::New(directory.path().join("new"));
-        for place in [Place::Directory(directory.path().to_owned()), new.clone()] {
+        let new = TestLocation::New(directory.path().join("new"));
+        for place in [TestLocation::Directory(directory.path().to_owned()), new.clone()] {
             let file = TestFile::new(&place, 0).unwrap();
             assert_eq!(names(), usize::from(place == new));
             for (pattern, length) in Pattern::ALL.into_iter().zip([300_000, 0, 300_000, 300_000]) {

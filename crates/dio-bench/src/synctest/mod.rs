@@ -31,7 +31,7 @@ pub use advice::{Advice, advise};
 pub use case::{Case, Descriptor, Matrix, Method, Pattern, Section, Sharing, selection};
 pub use error::SyncError;
 pub use facts::{Disk, Facts, Unreal};
-pub use file::Place;
+pub use file::TestLocation;
 pub use judge::{Confidence, Evidence, FASTEST_TURNS, Honesty, Verdict, judge};
 pub use report::Report;
 pub use row::Row;
@@ -89,7 +89,7 @@ pub struct Progress<'a> {
 /// [`SyncError`] when nothing can be measured at all. A case that fails or is refused is reported
 /// in its row.
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Result<Report, SyncError> {
-    let place = Place::of(&plan.path, plan.force)?;
+    let place = TestLocation::of(&plan.path, plan.force)?;
     let (environment, storage) = describe(&place)?;
     let rounds = if plan.time >= ROUND * ROUNDS { ROUNDS } else { 1 };
     let mut turns = Turns { plan, place: &place, rounds, done: 0, progress, asked };
@@ -122,7 +122,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Re
 /// The state of measuring cases in turns.
 struct Turns<'a> {
     plan: &'a Plan,
-    place: &'a Place,
+    place: &'a TestLocation,
     rounds: u32,
     done: usize,
     progress: &'a dyn Fn(Progress<'_>),
@@ -175,7 +175,7 @@ impl Turns<'_> {
 ///
 /// # Errors
 /// The refusal or the failure.
-pub(crate) fn rate(case: &Case, place: &Place, time: Duration) -> Result<f64, SyncError> {
+pub(crate) fn rate(case: &Case, place: &TestLocation, time: Duration) -> Result<f64, SyncError> {
     match work::measure(case, place, FILE_SIZE, time, &|| false) {
         Ok(sample) => Ok(sample.figures().per_second),
         Err(lane::Refusal::Refused(error) | lane::Refusal::Failed(error)) => Err(error),
@@ -183,7 +183,7 @@ pub(crate) fn rate(case: &Case, place: &Place, time: Duration) -> Result<f64, Sy
 }
 
 /// Describes the machine and the storage by means of a temporary file.
-fn describe(place: &Place) -> Result<(Environment, Facts), SyncError> {
+fn describe(place: &TestLocation) -> Result<(Environment, Facts), SyncError> {
     let file = file::TestFile::new(place, 0)?;
     let report = dio::probe::probe(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
     let environment = Environment::of(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::case::Pattern;
 use super::error::SyncError;
 use super::facts::Facts;
-use super::file::{Place, TestFile};
+use super::file::{TestFile, TestLocation};
 use super::work::Asked;
 use crate::histogram::Histogram;
 
@@ -56,7 +56,12 @@ pub struct SamePlace {
 ///
 /// # Errors
 /// [`SyncError::System`] when a file cannot be made, written or synced.
-pub(crate) fn measure(place: &Place, facts: &Facts, time: Duration, asked: Asked<'_>) -> Result<Measured, SyncError> {
+pub(crate) fn measure(
+    place: &TestLocation,
+    facts: &Facts,
+    time: Duration,
+    asked: Asked<'_>,
+) -> Result<Measured, SyncError> {
     let file = TestFile::new(place, 0)?;
     let room = rustix::fs::fstatvfs(file.fd()).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize) / 4);
     let most = AMOUNTS[AMOUNTS.len() - 1].min(room.max(CHUNK));

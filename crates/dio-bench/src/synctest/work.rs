@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Pattern, Sharing};
 use super::error::SyncError;
-use super::file::{Place, TestFile};
+use super::file::{TestFile, TestLocation};
 use super::lane::{Lane, Refusal, Space, renew};
 use crate::histogram::Histogram;
 
@@ -146,7 +146,7 @@ impl Sample {
 /// [`Refusal`].
 pub(crate) fn measure(
     case: &Case,
-    place: &Place,
+    place: &TestLocation,
     budget: u64,
     time: Duration,
     asked: Asked<'_>,
@@ -384,7 +384,7 @@ mod tests {
 
     fn figures_of(case: &Case) -> Figures {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let place = Place::Directory(directory.path().to_owned());
+        let place = TestLocation::Directory(directory.path().to_owned());
         let outcome = measure(case, &place, MIB, Duration::from_millis(30), &|| false);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         outcome.unwrap_or_else(|refusal| panic!("{case:?}: {refusal:?}")).figures()
@@ -421,7 +421,7 @@ mod tests {
             figures_of(&Case { descriptor, ..Case::new(Section::Descriptors, Method::Fsync, false) });
         }
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let place = Place::Directory(directory.path().to_owned());
+        let place = TestLocation::Directory(directory.path().to_owned());
         let case = Case::new(Section::Matrix, Method::None, false);
         let outcome = measure(&case, &place, MIB, Duration::from_secs(3600), &|| true);
         assert_eq!(outcome.unwrap().figures().count, 1);
@@ -431,14 +431,14 @@ mod tests {
     fn what_is_refused_is_no_failure() {
         let case = Case { size: 513, ..Case::new(Section::Matrix, Method::None, true) };
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let place = Place::Directory(directory.path().to_owned());
+        let place = TestLocation::Directory(directory.path().to_owned());
         match measure(&case, &place, MIB, Duration::from_millis(1), &|| false) {
             Err(Refusal::Refused(error)) => assert!(error.to_string().contains("Invalid argument"), "{error}"),
             // Some file systems accept any length.
             Ok(_) => {}
             Err(Refusal::Failed(error)) => panic!("{error}"),
         }
-        let place = Place::Directory(directory.path().join("missing"));
+        let place = TestLocation::Directory(directory.path().join("missing"));
         let outcome = measure(&case, &place, MIB, Duration::from_millis(1), &|| false);
         let failed = outcome.err().map(Outcome::from);
         assert!(matches!(&failed, Some(Outcome::Failed(words)) if words.contains("No such file")), "{failed:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dio_wal::Method;
 
-use super::plan::{Plan, Way};
+use super::plan::{CommitCase, Plan};
 use super::report::{Binds, Commits, Flush, Limit};
 use crate::stats::Summary;
-use crate::synctest::{self, Case, Pattern, Place, Section};
+use crate::synctest::{self, Case, Pattern, Section, TestLocation};
 
 /// Share of all processors' time from which on the processors count as the bottleneck.
 const BUSY: f64 = 0.9;
@@ -22,12 +22,12 @@ pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Met
     let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method.name())?;
     let case = Case { size: block, pattern: Pattern::Overwrite, ..Case::new(Section::Matrix, method, direct) };
     let time = (plan.time / 2).max(Duration::from_millis(20));
-    synctest::rate(&case, &Place::Directory(place.to_owned()), time).ok()
+    synctest::rate(&case, &TestLocation::Directory(place.to_owned()), time).ok()
 }
 
 /// Determines the limit of one row by the flushes of its method.
 pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u64), cpus: usize) -> Option<Limit> {
-    let Way { method, direct, clients, grouped } = row.way;
+    let CommitCase { method, direct, clients, grouped } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
     // A block holds whole records only, and a flush carries at least one record, however many
     // blocks that record has.
@@ -66,7 +66,7 @@ mod tests {
 
     fn row(clients: usize, rate: f64, cpu: f64) -> Commits {
         Commits {
-            way: Way { method: Method::Fdatasync, direct: true, clients, grouped: true },
+            way: CommitCase { method: Method::Fdatasync, direct: true, clients, grouped: true },
             commits_per_second: rate,
             response: Histogram::default().latency(),
             cpu_seconds_per_commit: cpu,

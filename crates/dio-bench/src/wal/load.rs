@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::limit;
 use super::page_cache::resident_pages;
-use super::plan::{Plan, Way};
+use super::plan::{CommitCase, Plan};
 use super::report::{Commits, Flush};
 use crate::BenchError;
 use crate::data::{Random, Scratch};
@@ -80,7 +80,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
 }
 
 /// Makes one run on a new log; returns the log's block size.
-fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
+fn run(plan: &Plan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let directory = scratch.path("log");
     std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;

@@ -19,7 +19,7 @@ use crate::data::Scratch;
 use crate::database;
 use crate::environment::Environment;
 use crate::progress;
-pub use plan::{IN_FLIGHT, Plan, Way};
+pub use plan::{CommitCase, IN_FLIGHT, Plan};
 pub use report::{Binds, Commits, Flush, Limit, Report, Stream};
 pub use stream::{COMMIT, LARGE};
 

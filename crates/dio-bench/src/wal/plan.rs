@@ -46,7 +46,7 @@ pub struct Plan {
 
 /// A way to commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct CommitCase {
     /// Sync method.
     #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
     pub method: Method,
@@ -81,7 +81,7 @@ impl Plan {
     }
 
     /// All ways: the methods one after the other, with cached and direct in succession.
-    pub(super) fn ways(&self) -> Vec<Way> {
+    pub(super) fn ways(&self) -> Vec<CommitCase> {
         let mut ways = Vec::new();
         for clients in &self.clients {
             for grouped in [true, false] {
@@ -90,7 +90,7 @@ impl Plan {
                 }
                 for method in &self.methods {
                     for direct in &self.direct {
-                        ways.push(Way { method: *method, direct: *direct, clients: *clients, grouped });
+                        ways.push(CommitCase { method: *method, direct: *direct, clients: *clients, grouped });
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use dio_wal::Method;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Way, method_of, name_of};
+use super::plan::{CommitCase, method_of, name_of};
 use crate::database::LogReport;
 use crate::environment::Environment;
 use crate::histogram::Latency;
@@ -14,7 +14,7 @@ use crate::stats::{Summary, number};
 pub struct Commits {
     /// The way.
     #[serde(flatten)]
-    pub way: Way,
+    pub way: CommitCase,
     /// Commits per second.
     #[serde(default, deserialize_with = "number")]
     pub commits_per_second: f64,

@@ -2,7 +2,7 @@
 
 use dio_common::units::size;
 
-use super::{Commits, Flush, Limit, REFERENCE, Report, Stream, Way};
+use super::{CommitCase, Commits, Flush, Limit, REFERENCE, Report, Stream};
 use crate::database::{LogPlace, LogReport, LogRow};
 use crate::plot::{Plot, Row as Dot};
 use crate::quantity::Unit;
@@ -44,7 +44,7 @@ impl Commits {
 
     /// The clients in words: `64 clients`.
     fn who(&self) -> String {
-        let Way { clients, grouped, .. } = self.way;
+        let CommitCase { clients, grouped, .. } = self.way;
         let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
         if grouped || clients == 1 { who } else { format!("{who}, one after the other") }
     }
@@ -123,7 +123,7 @@ impl Report {
 
     /// The row of the same way through the page cache.
     fn cached(&self, row: &Commits) -> Option<&Commits> {
-        let cached = Way { direct: false, ..row.way };
+        let cached = CommitCase { direct: false, ..row.way };
         self.commits.iter().find(|other| other.way == cached).filter(|_| row.way.direct)
     }
 

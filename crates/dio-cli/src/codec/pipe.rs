@@ -35,7 +35,7 @@ const BLOCK: usize = 256 << 10;
 const DEPTH: usize = 4;
 
 /// A message of the channel.
-enum Passed {
+enum Message {
     /// A buffer, and the number of its bytes that are data.
     Bytes(Vec<u8>, usize),
     /// The regular end of the data. A channel that closes without it means that the writer failed
@@ -45,7 +45,7 @@ enum Passed {
 
 /// Sends blocks to another thread.
 struct Sender {
-    channel: SyncSender<Passed>,
+    channel: SyncSender<Message>,
     buffers: Arc<Buffers>,
     buffer: Vec<u8>,
     filled: usize,
@@ -53,10 +53,10 @@ struct Sender {
 
 /// The thread at the other end has gone.
 #[derive(Debug)]
-struct Gone;
+struct Disconnected;
 
 impl Sender {
-    fn put(&mut self, bytes: &[u8]) -> Result<usize, Gone> {
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Disconnected> {
         if self.buffer.is_empty() {
             self.buffer = self.buffers.take(BLOCK);
         }
@@ -69,23 +69,23 @@ impl Sender {
         Ok(count)
     }
 
-    fn send(&mut self) -> Result<(), Gone> {
+    fn send(&mut self) -> Result<(), Disconnected> {
         let (buffer, filled) = (std::mem::take(&mut self.buffer), std::mem::take(&mut self.filled));
         if filled == 0 {
             return Ok(());
         }
-        self.channel.send(Passed::Bytes(buffer, filled)).map_err(|_| Gone)
+        self.channel.send(Message::Bytes(buffer, filled)).map_err(|_| Disconnected)
     }
 
-    fn end(&mut self) -> Result<(), Gone> {
+    fn end(&mut self) -> Result<(), Disconnected> {
         self.send()?;
-        self.channel.send(Passed::End).map_err(|_| Gone)
+        self.channel.send(Message::End).map_err(|_| Disconnected)
     }
 }
 
 /// Receives blocks from another thread.
-struct Taker {
-    channel: Receiver<Passed>,
+struct BlockReceiver {
+    channel: Receiver<Message>,
     buffers: Arc<Buffers>,
     buffer: Vec<u8>,
     at: usize,
@@ -93,39 +93,45 @@ struct Taker {
     ended: bool,
 }
 
-impl Taker {
+impl BlockReceiver {
     /// Returns the bytes that are available, waiting until there are some; returns none at the end.
     /// Fails if the sender disappeared before the end.
-    fn fill(&mut self) -> Result<&[u8], Gone> {
+    fn fill(&mut self) -> Result<&[u8], Disconnected> {
         if self.at == self.filled && !self.ended {
             if !self.buffer.is_empty() {
                 self.buffers.give(std::mem::take(&mut self.buffer));
             }
             (self.at, self.filled) = (0, 0);
             match self.channel.recv() {
-                Ok(Passed::Bytes(buffer, filled)) => (self.buffer, self.filled) = (buffer, filled),
-                Ok(Passed::End) => self.ended = true,
-                Err(_) => return Err(Gone),
+                Ok(Message::Bytes(buffer, filled)) => (self.buffer, self.filled) = (buffer, filled),
+                Ok(Message::End) => self.ended = true,
+                Err(_) => return Err(Disconnected),
             }
         }
         Ok(&self.buffer[self.at..self.filled])
     }
 }
 
-fn channel() -> (Sender, Taker) {
+fn channel() -> (Sender, BlockReceiver) {
     let (sender, receiver) = sync_channel(DEPTH);
     let buffers = Arc::new(Buffers::new());
-    let taker =
-        Taker { channel: receiver, buffers: Arc::clone(&buffers), buffer: Vec::new(), at: 0, filled: 0, ended: false };
+    let taker = BlockReceiver {
+        channel: receiver,
+        buffers: Arc::clone(&buffers),
+        buffer: Vec::new(),
+        at: 0,
+        filled: 0,
+        ended: false,
+    };
     (Sender { channel: sender, buffers, buffer: Vec::new(), filled: 0 }, taker)
 }
 
 /// The encoder's input.
-struct Plain(Taker);
+struct EncoderInput(BlockReceiver);
 
-impl Read for Plain {
+impl Read for EncoderInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let gone = |Gone| io::Error::new(io::ErrorKind::UnexpectedEof, "the writer went away before the end");
+        let gone = |Disconnected| io::Error::new(io::ErrorKind::UnexpectedEof, "the writer went away before the end");
         let mut bytes = self.0.fill().map_err(gone)?;
         let count = bytes.read(buffer)?;
         self.0.at += count;
@@ -134,11 +140,11 @@ impl Read for Plain {
 }
 
 /// The decoder's output. It forwards bytes at once, because the reader may be waiting for them.
-struct Decoded(Sender);
+struct DecoderOutput(Sender);
 
-impl Write for Decoded {
+impl Write for DecoderOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let gone = |Gone| io::Error::from(io::ErrorKind::BrokenPipe);
+        let gone = |Disconnected| io::Error::from(io::ErrorKind::BrokenPipe);
         let count = self.0.put(bytes).map_err(gone)?;
         if count == bytes.len() {
             self.0.send().map_err(gone)?;
@@ -179,7 +185,7 @@ impl<W: Write + Send + 'static> Compressor<W> {
     {
         let (sender, taker) = channel();
         let work = move || {
-            let result = encode(&mut Plain(taker), &mut sink);
+            let result = encode(&mut EncoderInput(taker), &mut sink);
             (sink, result)
         };
         let thread = Builder::new().name("dio-encode".to_owned()).spawn(work)?;
@@ -219,7 +225,7 @@ impl<W: Write + Send + 'static> Write for Compressor<W> {
         let sender = self.sender.as_mut().ok_or_else(failed_before)?;
         match sender.put(bytes) {
             Ok(count) => Ok(count),
-            Err(Gone) => Err(self.failure()),
+            Err(Disconnected) => Err(self.failure()),
         }
     }
 
@@ -228,7 +234,7 @@ impl<W: Write + Send + 'static> Write for Compressor<W> {
         let sender = self.sender.as_mut().ok_or_else(failed_before)?;
         match sender.send() {
             Ok(()) => Ok(()),
-            Err(Gone) => Err(self.failure()),
+            Err(Disconnected) => Err(self.failure()),
         }
     }
 }
@@ -250,7 +256,7 @@ impl<W> Drop for Compressor<W> {
 /// by itself once the read that it waits for has returned.
 #[derive(Debug)]
 pub struct Decompressor<R> {
-    taker: Taker,
+    taker: BlockReceiver,
     thread: Option<JoinHandle<(R, Result<Moved, DecodeError>)>>,
     ended: Option<(R, Option<Moved>)>,
 }
@@ -267,7 +273,7 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
     {
         let (sender, taker) = channel();
         let work = move || {
-            let mut decoded = Decoded(sender);
+            let mut decoded = DecoderOutput(sender);
             let result = decode(&mut source, &mut decoded);
             if result.is_ok() {
                 // If the reader has gone, the end marker is not needed.
@@ -342,7 +348,7 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-impl std::fmt::Debug for Taker {
+impl std::fmt::Debug for BlockReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Taker({} bytes)", self.filled - self.at)
     }

@@ -12,7 +12,7 @@ use dio_sys::start::was_closed;
 use rustix::io::Errno;
 
 use super::run::Tool;
-use crate::receipt::{FileLine, Role, main_way};
+use crate::receipt::{FileLine, Role, dominant_class};
 
 /// The entry of one stream in the receipt, begun before the first byte moves.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Account {
         ledger.count(counters);
         ledger.release_buffers(self.buffers);
         let bytes = if self.role == Role::Source { &counters.read } else { &counters.written };
-        let (mode, reason) = if bytes.total() == 0 { ("none", None) } else { main_way(bytes, counters) };
+        let (mode, reason) = if bytes.total() == 0 { ("none", None) } else { dominant_class(bytes, counters) };
         let pages_after = self.descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
         ledger.list(|| FileLine {
             path: name.to_owned(),

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::geteuid;
 
-use super::place::Turn;
+use super::place::DirectoryLock;
 use super::protocol::refusal;
 
 /// Most clients at a time. One more makes the server disconnect the client that has been silent
@@ -40,7 +40,7 @@ pub(super) enum Service {
 #[derive(Debug)]
 pub(super) struct Listener {
     path: PathBuf,
-    /// The directory of the socket file, if servers take a [`Turn`] to make and remove sockets
+    /// The directory of the socket file, if servers take a [`DirectoryLock`] to make and remove sockets
     /// there.
     directory: Option<OwnedFd>,
     /// Device and inode of the socket file: a drop does not remove another file of that name.
@@ -51,7 +51,7 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Serves `socket`, which is bound to `path`. `directory` is the socket's directory, if servers
-    /// take a [`Turn`] there.
+    /// take a [`DirectoryLock`] there.
     pub(super) fn start(
         socket: UnixListener,
         path: PathBuf,
@@ -61,7 +61,7 @@ impl Listener {
         socket.set_nonblocking(true)?;
         let metadata = std::fs::symlink_metadata(&path)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut desk = Desk { socket, service, wake: Arc::clone(&wake), clients: Vec::new(), clock: 0 };
+        let mut desk = ControlServer { socket, service, wake: Arc::clone(&wake), clients: Vec::new(), clock: 0 };
         let thread = thread::Builder::new().name("dio-control".to_owned()).spawn(move || desk.run())?;
         Ok(Listener { path, directory, identity: FileId::of_metadata(&metadata), wake, thread: Some(thread) })
     }
@@ -75,7 +75,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Between the comparison and the removal, another server must not create a socket of this
         // name.
-        let turn = self.directory.as_ref().map(Turn::take);
+        let turn = self.directory.as_ref().map(DirectoryLock::take);
         let ours =
             std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| FileId::of_metadata(&metadata) == self.identity);
         if ours {
@@ -92,7 +92,7 @@ impl Drop for Listener {
 }
 
 /// A connected client.
-struct Visitor {
+struct Client {
     stream: UnixStream,
     input: Vec<u8>,
     /// Bytes to send. While there are any, nothing more is read.
@@ -104,7 +104,7 @@ struct Visitor {
     heard: u64,
 }
 
-impl Visitor {
+impl Client {
     fn wants(&self) -> PollFlags {
         if self.output.is_empty() { PollFlags::IN } else { PollFlags::OUT }
     }
@@ -153,16 +153,16 @@ impl Visitor {
 }
 
 /// The state of the thread.
-struct Desk {
+struct ControlServer {
     socket: UnixListener,
     service: Service,
     wake: Arc<OwnedFd>,
-    clients: Vec<Visitor>,
+    clients: Vec<Client>,
     /// Increases at each new connection and each time that a client is served.
     clock: u64,
 }
 
-impl Desk {
+impl ControlServer {
     fn run(&mut self) {
         loop {
             let ready = self.wait();
@@ -211,7 +211,7 @@ impl Desk {
         }
         self.clock += 1;
         let mut visitor =
-            Visitor { stream, input: Vec::new(), output: Vec::new(), sent: 0, last: false, heard: self.clock };
+            Client { stream, input: Vec::new(), output: Vec::new(), sent: 0, last: false, heard: self.clock };
         match &self.service {
             Service::Text(text) => {
                 visitor.say(text());

@@ -113,7 +113,7 @@ impl Directory {
 /// case: the kernel reuses device numbers, so the server of an earlier mount may still be ending.
 pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListener, PathBuf)> {
     // Between `bind` and `listen`, another server's socket would look abandoned.
-    let _turn = Turn::take(&directory.fd)?;
+    let _turn = DirectoryLock::take(&directory.fd)?;
     sweep(directory)?;
     let path = directory.path.join(device);
     if std::fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -125,16 +125,16 @@ pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListe
 }
 
 /// The exclusive right to make and remove sockets in a directory, held until this is dropped.
-pub(super) struct Turn<'a>(BorrowedFd<'a>);
+pub(super) struct DirectoryLock<'a>(BorrowedFd<'a>);
 
-impl Turn<'_> {
-    pub(super) fn take(directory: &OwnedFd) -> Result<Turn<'_>, Errno> {
+impl DirectoryLock<'_> {
+    pub(super) fn take(directory: &OwnedFd) -> Result<DirectoryLock<'_>, Errno> {
         rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
-        Ok(Turn(directory.as_fd()))
+        Ok(DirectoryLock(directory.as_fd()))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }

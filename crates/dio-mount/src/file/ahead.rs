@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use dio::File;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::behind::Target;
+use super::behind::OpenTarget;
 use super::changes::Watch;
 use super::descriptors::Descriptors;
 use super::freshness::Signature;
@@ -252,7 +252,7 @@ impl Ahead {
     /// Returns the pieces of the range that a program reads, in order and without a gap from its
     /// start, and starts to read the bytes that the program will read next. The caller reads the
     /// missing part of the range, unless this thread has just done so.
-    pub(super) fn pieces(&self, inode: &Inode, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
+    pub(super) fn pieces(&self, inode: &Inode, from: &OpenTarget, range: &Range<u64>) -> Vec<Arc<Piece>> {
         let file = &from.file;
         let limits = inode.common.live.get().read_ahead;
         let mut state = self.state();
@@ -321,7 +321,7 @@ fn boundary(at: u64, request: u64) -> u64 {
 fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
     let range = range.start..range.end.min(range.start + REQUEST.1);
     let chunk = inode.memory((range.end - range.start) as usize)?;
-    inode.common.janitor.stir();
+    inode.common.janitor.wake_if_idle();
     *at = range.end;
     Some(Arc::new(Piece {
         range,

@@ -13,7 +13,7 @@ use dio::{Class, Mode as Manner, SyncMethod};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-use super::behind::{Aim, SMALL};
+use super::behind::{LazyTarget, SMALL};
 use super::descriptors::{Descriptors, file_of, sync_method};
 use super::interface::How;
 use super::shared::{Handle, Routes, Shared};
@@ -54,7 +54,7 @@ impl Handle {
         let explicit = sync_method(how.flags) == SyncMethod::Explicit;
         let soon_synced = self.commits.wrote();
         if explicit && !soon_synced && mode != Manner::Cached && self.may_be_behind(routes) {
-            let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
+            let aim = LazyTarget { mode, descriptors: Arc::clone(descriptors) };
             if end > SMALL {
                 // Opened before the bytes are acknowledged, so that the file is open when they are
                 // written.

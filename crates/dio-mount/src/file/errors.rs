@@ -38,7 +38,7 @@ pub(super) struct Errors {
 
 /// The last error that was reported to a handle.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ReportedErrors {
     /// The last error that a sync of the handle has returned. Syncs must return the errors of
     /// acknowledged writes, even if a write or a close has returned them before.
     synced: AtomicU64,
@@ -56,17 +56,17 @@ impl Errors {
 
     /// Creates the state of a handle that is opened now. An error that no sync has reported
     /// concerns it too.
-    pub(super) fn begin(&self) -> Told {
+    pub(super) fn begin(&self) -> ReportedErrors {
         let state = self.state.load(Ordering::Acquire);
         let told = if state & SEEN == 0 { 0 } else { state & !SEEN };
-        Told { synced: AtomicU64::new(told), warned: AtomicU64::new(told) }
+        ReportedErrors { synced: AtomicU64::new(told), warned: AtomicU64::new(told) }
     }
 
     /// Reports the last error to a sync, unless a sync of the handle has reported it already.
     ///
     /// # Errors
     /// That error.
-    pub(super) fn tell(&self, told: &Told) -> Result<()> {
+    pub(super) fn tell(&self, told: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire);
         if state & SEEN == 0 && state != 0 {
             // This fails if another error was recorded meanwhile: that one must not be marked.
@@ -85,7 +85,7 @@ impl Errors {
     ///
     /// # Errors
     /// That error.
-    pub(super) fn mention(&self, told: &Told) -> Result<()> {
+    pub(super) fn mention(&self, told: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
         if told.synced.load(Ordering::Relaxed) == state || told.warned.swap(state, Ordering::AcqRel) == state {
             return Ok(());
@@ -99,7 +99,7 @@ impl Errors {
     ///
     /// # Errors
     /// That error.
-    pub(super) fn remind(&self, told: &Told) -> Result<()> {
+    pub(super) fn remind(&self, told: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
         if told.synced.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
     }

@@ -23,7 +23,7 @@ pub(super) struct Janitor {
 }
 
 /// An object that a janitor cleans up.
-pub(super) trait Place: Send + Sync + 'static {
+pub(super) trait Tidied: Send + Sync + 'static {
     /// Returns the reference to its janitor.
     fn janitor(&self) -> &Janitor;
 
@@ -33,7 +33,7 @@ pub(super) trait Place: Send + Sync + 'static {
 
 impl Janitor {
     /// Makes the janitor run every [`EVERY`], since there is something to clean up.
-    pub(super) fn stir(&self) {
+    pub(super) fn wake_if_idle(&self) {
         if self.doing.load(Ordering::Relaxed) != BUSY && self.doing.swap(BUSY, Ordering::AcqRel) != BUSY {
             self.wake();
         }
@@ -48,7 +48,7 @@ impl Janitor {
 }
 
 /// Starts the janitor of a place. It ends when the place is gone.
-pub(super) fn employ<P: Place>(place: &std::sync::Arc<P>) {
+pub(super) fn start_janitor<P: Tidied>(place: &std::sync::Arc<P>) {
     let weak = std::sync::Arc::downgrade(place);
     let thread = thread::Builder::new().name("dio-janitor".into()).spawn(move || work(&weak));
     // Without a janitor, pending bytes are written by the requests that wait for them.
@@ -57,7 +57,7 @@ pub(super) fn employ<P: Place>(place: &std::sync::Arc<P>) {
     }
 }
 
-fn work<P: Place>(place: &Weak<P>) {
+fn work<P: Tidied>(place: &Weak<P>) {
     loop {
         let Some(here) = place.upgrade() else { return };
         let rest = look(&*here);
@@ -70,7 +70,7 @@ fn work<P: Place>(place: &Weak<P>) {
 }
 
 /// Cleans up unless the janitor is idle. Returns how long to rest, or `None` to rest until woken.
-fn look(place: &impl Place) -> Option<Duration> {
+fn look(place: &impl Tidied) -> Option<Duration> {
     let doing = &place.janitor().doing;
     if doing.load(Ordering::Acquire) == IDLE {
         return None;

@@ -82,7 +82,7 @@ impl Files {
         let (dropper, epoch) = (Crew::new(1), AtomicU64::new(0));
         let common = Common { live, memory, descriptors, crew, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
-        janitor::employ(&inner);
+        janitor::start_janitor(&inner);
         let ask = |answer: fn(&Inner) -> u64| {
             let inner = Arc::downgrade(&inner);
             move || inner.upgrade().map_or(0, |inner| answer(&inner))

@@ -28,7 +28,7 @@ use crate::options::Mode;
 
 /// The path that the I/O of a handle takes in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum KernelRoute {
     /// Every read and write comes to this server.
     Requests,
     /// Reads and writes go to the kernel's cache of the mount. Pages that it lacks are read from
@@ -43,7 +43,7 @@ pub(super) enum Way {
 
 /// The mode, flags and settings with which a handle is opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct OpenRequest {
     pub(super) mode: Mode,
     pub(super) flags: OFlags,
     pub(super) policy: LockPolicy,
@@ -56,7 +56,7 @@ pub(super) struct Wish {
 
 /// The state of an inode and of its other handles that matters when a handle is opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Company {
+pub(super) struct InodeState {
     /// The kernel has a backing file for the inode.
     pub(super) backed: bool,
     /// A handle may write. While a reader gathers, the kernel admits one writer at a time; so no
@@ -67,26 +67,26 @@ pub(super) struct Company {
     pub(super) reported: bool,
 }
 
-impl Wish {
+impl OpenRequest {
     /// Returns the path of the handle's I/O. A program may use any alignment with `O_DIRECT`, which
     /// the source would not accept; so such requests come to this server in any mode, unless the
     /// handle is native.
-    pub(super) fn way(&self, company: Company) -> Way {
+    pub(super) fn way(&self, company: InodeState) -> KernelRoute {
         match self.mode {
-            Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
-            Mode::Cached if company.backed => Way::Source,
-            Mode::Cached => Way::Cache,
-            _ if self.streams() && company.backed => Way::Source,
-            _ if self.is_native(company) && company.backed => Way::Native,
-            _ if self.gathers() && !company.backed && !company.writers => Way::Cache,
-            Mode::Direct | Mode::Concurrent | Mode::Auto => Way::Requests,
+            Mode::Cached if self.flags.contains(OFlags::DIRECT) => KernelRoute::Requests,
+            Mode::Cached if company.backed => KernelRoute::Source,
+            Mode::Cached => KernelRoute::Cache,
+            _ if self.streams() && company.backed => KernelRoute::Source,
+            _ if self.is_native(company) && company.backed => KernelRoute::Native,
+            _ if self.gathers() && !company.backed && !company.writers => KernelRoute::Cache,
+            Mode::Direct | Mode::Concurrent | Mode::Auto => KernelRoute::Requests,
         }
     }
 
     /// Returns the wish reduced to what a striped file supports.
-    pub(super) fn of_striped(self) -> Wish {
+    pub(super) fn of_striped(self) -> OpenRequest {
         let mode = if self.mode == Mode::Concurrent { Mode::Concurrent } else { Mode::Direct };
-        Wish { mode, gather: false, native: false, ..self }
+        OpenRequest { mode, gather: false, native: false, ..self }
     }
 
     fn gathers(&self) -> bool {
@@ -94,13 +94,13 @@ impl Wish {
     }
 
     /// Whether the kernel should do the I/O on the source itself, if it can.
-    pub(super) fn wants_backing(&self, company: Company) -> bool {
+    pub(super) fn wants_backing(&self, company: InodeState) -> bool {
         self.mode == Mode::Cached || self.streams() || self.is_native(company)
     }
 
     /// The server enforces single-writer semantics, so the kernel can do only concurrent I/O
     /// itself.
-    fn is_native(&self, company: Company) -> bool {
+    fn is_native(&self, company: InodeState) -> bool {
         self.native && self.mode == Mode::Concurrent && !self.is_buffered() && company.reported
     }
 
@@ -122,11 +122,11 @@ impl Wish {
     ///
     /// With file locks, too, the kernel admits all writers that do not extend the file: the server
     /// then counts the writers that wait (`turns`).
-    pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
+    pub(super) fn flags(&self, way: KernelRoute, unchanged: bool) -> FopenFlags {
         let flags = match way {
-            Way::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
-            Way::Cache | Way::Source | Way::Native => FopenFlags::empty(),
+            KernelRoute::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            KernelRoute::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
+            KernelRoute::Cache | KernelRoute::Source | KernelRoute::Native => FopenFlags::empty(),
         };
         // The close of a handle that cannot write has no error to report.
         if self.writes() { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
@@ -154,8 +154,8 @@ impl Wish {
 mod tests {
     use super::*;
 
-    fn wish(mode: Mode, flags: OFlags) -> Wish {
-        Wish { mode, flags, policy: LockPolicy::Range, gather: false, native: false }
+    fn wish(mode: Mode, flags: OFlags) -> OpenRequest {
+        OpenRequest { mode, flags, policy: LockPolicy::Range, gather: false, native: false }
     }
 
     #[test]
@@ -163,19 +163,20 @@ mod tests {
         for mode in Mode::ALL {
             for backed in [false, true] {
                 let cached = mode == Mode::Cached;
-                let company = Company { backed, writers: false, reported: true };
+                let company = InodeState { backed, writers: false, reported: true };
                 let way = wish(mode, OFlags::RDWR).way(company);
-                let expected = [Way::Requests, if backed { Way::Source } else { Way::Cache }][usize::from(cached)];
+                let expected = [KernelRoute::Requests, if backed { KernelRoute::Source } else { KernelRoute::Cache }]
+                    [usize::from(cached)];
                 assert_eq!(way, expected, "{mode:?} {backed}");
                 assert_eq!(wish(mode, OFlags::RDWR).wants_backing(company), cached);
-                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), Way::Requests);
+                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), KernelRoute::Requests);
             }
         }
     }
 
     #[test]
     fn who_only_reads_closes_without_asking() {
-        for way in [Way::Requests, Way::Cache, Way::Source] {
+        for way in [KernelRoute::Requests, KernelRoute::Cache, KernelRoute::Source] {
             let asks = |flags| !wish(Mode::Direct, flags).flags(way, false).contains(FopenFlags::FOPEN_NOFLUSH);
             assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{way:?}");
         }
@@ -183,40 +184,40 @@ mod tests {
 
     #[test]
     fn hybrid_writers_are_passed_through_unless_they_read_or_sync() {
-        let way = |flags| wish(Mode::Auto, flags).way(Company { backed: true, writers: true, reported: true });
-        assert_eq!(way(OFlags::WRONLY), Way::Source);
+        let way = |flags| wish(Mode::Auto, flags).way(InodeState { backed: true, writers: true, reported: true });
+        assert_eq!(way(OFlags::WRONLY), KernelRoute::Source);
         for more in [OFlags::RDWR, OFlags::WRONLY | OFlags::DIRECT, OFlags::WRONLY | OFlags::DSYNC, OFlags::RDONLY] {
-            assert_eq!(way(more), Way::Requests);
+            assert_eq!(way(more), KernelRoute::Requests);
         }
     }
 
     #[test]
     fn native_is_who_asks_for_direct_io_in_concurrent_mode_where_it_is_direct() {
-        let native = |mode, flags| Wish { native: true, ..wish(mode, flags) };
+        let native = |mode, flags| OpenRequest { native: true, ..wish(mode, flags) };
         let direct = OFlags::RDWR | OFlags::DIRECT;
-        let company = |backed, reported| Company { backed, writers: true, reported };
+        let company = |backed, reported| InodeState { backed, writers: true, reported };
         let wanted = native(Mode::Concurrent, direct);
         assert!(wanted.wants_backing(company(false, true)));
-        assert_eq!(wanted.way(company(true, true)), Way::Native);
-        assert_eq!(wanted.way(company(false, true)), Way::Requests);
-        assert_eq!(wanted.way(company(true, false)), Way::Requests);
+        assert_eq!(wanted.way(company(true, true)), KernelRoute::Native);
+        assert_eq!(wanted.way(company(false, true)), KernelRoute::Requests);
+        assert_eq!(wanted.way(company(true, false)), KernelRoute::Requests);
         assert!(!wanted.wants_backing(company(false, false)));
         for other in
             [native(Mode::Direct, direct), native(Mode::Concurrent, OFlags::RDWR), wish(Mode::Concurrent, direct)]
         {
             assert!(!other.wants_backing(company(false, true)));
-            assert_eq!(other.way(company(true, true)), Way::Requests);
+            assert_eq!(other.way(company(true, true)), KernelRoute::Requests);
         }
     }
 
     #[test]
     fn only_readers_gather_and_only_where_nobody_writes() {
-        let company = |writers| Company { backed: false, writers, reported: true };
-        let gather = |flags, writers| Wish { gather: true, ..wish(Mode::Direct, flags) }.way(company(writers));
-        assert_eq!(gather(OFlags::RDONLY, false), Way::Cache);
-        assert_eq!(gather(OFlags::RDONLY, true), Way::Requests);
+        let company = |writers| InodeState { backed: false, writers, reported: true };
+        let gather = |flags, writers| OpenRequest { gather: true, ..wish(Mode::Direct, flags) }.way(company(writers));
+        assert_eq!(gather(OFlags::RDONLY, false), KernelRoute::Cache);
+        assert_eq!(gather(OFlags::RDONLY, true), KernelRoute::Requests);
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {
-            assert_eq!(gather(flags, false), Way::Requests);
+            assert_eq!(gather(flags, false), KernelRoute::Requests);
         }
     }
 }

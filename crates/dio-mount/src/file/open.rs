@@ -26,9 +26,9 @@ use super::errors::{Born, Waiting};
 use super::freshness::{self, Found, Signature};
 use super::inode::{Common, Inode};
 use super::interface::{MakeBacking, Opened, Wanted};
-use super::janitor::{self, Janitor, Place};
-use super::modes::{Company, Way, Wish};
-use super::shared::{Backing, Handle, Joined, Kept, Run, Shared};
+use super::janitor::{self, Janitor, Tidied};
+use super::modes::{InodeState, KernelRoute, OpenRequest};
+use super::shared::{Backing, BackingChoice, Handle, Kept, Shared, WritePosition};
 use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
@@ -108,9 +108,9 @@ impl Inner {
         self.waiting.lock()
     }
 
-    pub(super) fn wish(&self, mode: Mode, flags: OFlags) -> Wish {
+    pub(super) fn wish(&self, mode: Mode, flags: OFlags) -> OpenRequest {
         let settings = self.common.live.get();
-        Wish { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
+        OpenRequest { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
     }
 
     pub(super) fn find(&self, ino: InodeId) -> Option<Arc<Shared>> {
@@ -136,7 +136,7 @@ impl Inner {
         &self,
         wanted: &Wanted<'_>,
         fd: OwnedFd,
-        wish: Wish,
+        wish: OpenRequest,
         make: MakeAnyBacking<'_>,
     ) -> Result<Opened> {
         let Wanted { ino, path, user } = *wanted;
@@ -170,13 +170,13 @@ impl Inner {
                 return Err(errno);
             }
         };
-        let unchanged = way == Way::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
+        let unchanged = way == KernelRoute::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
         let flags = wish.flags(way, unchanged);
-        if way == Way::Cache {
-            shared.begins_to_fill(wish);
+        if way == KernelRoute::Cache {
+            shared.add_cacher(wish);
         }
         let told = shared.errors.begin();
-        let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
+        let (ahead, run, filled) = (Ahead::default(), WritePosition::default(), (way == KernelRoute::Cache).into());
         let handle = Arc::new(Handle {
             shared,
             wish,
@@ -195,24 +195,29 @@ impl Inner {
     }
 
     /// Decides which path the I/O of a handle takes in the kernel, and prepares the inode for it.
-    fn join(&self, shared: &Shared, wish: Wish, make: MakeAnyBacking<'_>) -> Result<(Way, Option<Backing>)> {
+    fn join(
+        &self,
+        shared: &Shared,
+        wish: OpenRequest,
+        make: MakeAnyBacking<'_>,
+    ) -> Result<(KernelRoute, Option<Backing>)> {
         // The gate must not be locked while the book is held: other threads lock them in the
         // opposite order.
         let descriptors = Arc::clone(shared.routes().any()?);
         let reported = wish.native && reports_alignment(&descriptors);
         let mut book = shared.book();
-        if matches!(book.joined, Joined::Undecided) {
-            let alone = Company { reported, ..Company::default() };
+        if matches!(book.joined, BackingChoice::Undecided) {
+            let alone = InodeState { reported, ..InodeState::default() };
             let backing = (self.passthrough && wish.wants_backing(alone)).then(|| make(descriptors.base()));
             // If the kernel refuses (a file system stacked too deep, no privilege), the inode is
             // apart.
-            book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
+            book.joined = backing.and_then(io::Result::ok).map_or(BackingChoice::Apart, BackingChoice::Backed);
         }
         let backing = match &book.joined {
-            Joined::Backed(backing) => Some(backing.clone()),
+            BackingChoice::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let way = wish.way(Company { backed: backing.is_some(), writers: book.writers > 0, reported });
+        let way = wish.way(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
         book.enter(way, wish);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
@@ -226,14 +231,14 @@ impl Inner {
             shared.book().leave(way, wish);
             return Err(errno);
         }
-        if wish.streams() && way == Way::Source {
-            self.common.janitor.stir();
+        if wish.streams() && way == KernelRoute::Source {
+            self.common.janitor.wake_if_idle();
         }
         Ok((way, backing))
     }
 
     /// Removes a handle from the counts. Returns true if it was the last one of the inode.
-    fn step_out(&self, shared: &Arc<Shared>, wish: Wish) -> bool {
+    fn step_out(&self, shared: &Arc<Shared>, wish: OpenRequest) -> bool {
         let mut inodes = self.inodes();
         let mut book = shared.book();
         book.handles -= 1;
@@ -264,7 +269,7 @@ impl Inner {
         let shared = &handle.shared;
         shared.settle();
         let filled = handle.filled.load(Ordering::Relaxed);
-        if handle.is_cached() && handle.way == Way::Cache {
+        if handle.is_cached() && handle.way == KernelRoute::Cache {
             self.remember(shared);
             if !shared.freshness.is_settled() {
                 // The last change may not be complete yet, and after this close the janitor may no
@@ -273,7 +278,7 @@ impl Inner {
             }
         }
         if filled {
-            shared.ends_to_fill(handle.wish);
+            shared.remove_cacher(handle.wish);
         }
         shared.book().leave(handle.way, handle.wish);
         if shared.book().handles == 1 {
@@ -284,12 +289,12 @@ impl Inner {
         let last = self.step_out(shared, handle.wish);
         // In cached mode the pages stay, as those of any file do.
         if !(last && handle.is_cached()) {
-            if handle.way == Way::Source
+            if handle.way == KernelRoute::Source
                 && let Err(errno) = shared.reconcile()
             {
                 shared.errors.record(errno);
             }
-            if matches!(handle.way, Way::Requests | Way::Native) {
+            if matches!(handle.way, KernelRoute::Requests | KernelRoute::Native) {
                 shared.drop_mapped();
             }
             if filled {
@@ -335,7 +340,7 @@ impl Inner {
     }
 }
 
-impl Place for Inner {
+impl Tidied for Inner {
     fn janitor(&self) -> &Janitor {
         &self.common.janitor
     }
@@ -371,7 +376,7 @@ impl Place for Inner {
 /// Reduces a wish to what the file supports. For a striped file the kernel cannot do the I/O
 /// itself, and the server cannot find out which pages are cached; so every request comes to this
 /// server. Its objects are opened now, so that the open reports their errors.
-fn suited(shared: &Shared, wish: Wish) -> Result<Wish> {
+fn suited(shared: &Shared, wish: OpenRequest) -> Result<OpenRequest> {
     let routes = shared.routes();
     let descriptors = routes.any()?;
     if !descriptors.is_striped() {

@@ -11,12 +11,12 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::appends::{appends, end_of};
-use super::behind::{Aim, SMALL, Target};
+use super::behind::{LazyTarget, OpenTarget, SMALL};
 use super::descriptors::{Descriptors, file_of, sync_method};
 use super::habits::through_cache;
 use super::interface::How;
 use super::memory::{Chunk, with_buffer};
-use super::modes::Way;
+use super::modes::KernelRoute;
 use super::shared::{Handle, Routes, Shared};
 use crate::options::Mode;
 use crate::set_id;
@@ -52,15 +52,15 @@ impl Handle {
     /// Reads up to `size` bytes; fewer only at the end of the file. `cache` states that the bytes
     /// are for the kernel's cache of the mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
-        let fills = cache && !self.is_cached();
-        let watch = fills.then(|| self.shared.changes.watch());
+        let note_cached_pages = cache && !self.is_cached();
+        let watch = note_cached_pages.then(|| self.shared.changes.watch());
         if cache {
-            self.shared.fills();
+            self.shared.note_cached_pages();
         }
         self.read_and_give(offset, size, cache, give);
         if cache {
             // The kernel gets the bytes only now; the janitor may have checked the inode meanwhile.
-            self.shared.fills();
+            self.shared.note_cached_pages();
         }
         let range = offset..offset.saturating_add(u64::from(size));
         if watch.is_some_and(|watch| watch.has_changed(&range)) {
@@ -73,22 +73,22 @@ impl Handle {
         let shared = &self.shared;
         let answer = Answer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
         if cache && !self.filled.swap(true, Ordering::Relaxed) {
-            shared.begins_to_fill(self.wish);
+            shared.add_cacher(self.wish);
             shared.about.figures.count(Event::BecameCached, 0);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         // A mapping accesses its pages in any order, so they stay until it is gone.
-        if cache && self.way == Way::Cache && !self.is_cached() {
+        if cache && self.way == KernelRoute::Cache && !self.is_cached() {
             self.drop_behind(&range);
         }
         let routes = shared.routes();
         // Pending bytes of the range are written first, so that the read returns them.
-        shared.make_way(&range);
+        shared.wait_for_range(&range);
         let prepared = routes.reading().and_then(|descriptors| {
             let mode = self.manner(&routes, descriptors, &range, false);
             Ok((
                 mode,
-                Target { file: file_of(descriptors, mode, OFlags::empty())?, descriptors: Arc::clone(descriptors) },
+                OpenTarget { file: file_of(descriptors, mode, OFlags::empty())?, descriptors: Arc::clone(descriptors) },
             ))
         });
         match prepared {
@@ -126,7 +126,7 @@ impl Handle {
         manner
     }
 
-    fn read_with_ahead(&self, from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+    fn read_with_ahead(&self, from: &OpenTarget, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
         let (len, file) = (range.end - range.start, &from.file);
         let pieces = self.ahead.pieces(&self.shared, from, range);
         let Some(first) = pieces.first() else { return read_straight(from, range, answer) };
@@ -157,7 +157,7 @@ impl Handle {
 
     /// Whether writes of the handle take turns with those of the inode's other handles.
     fn takes_turns(&self) -> bool {
-        self.wish.excludes_all() && self.way == Way::Requests
+        self.wish.excludes_all() && self.way == KernelRoute::Requests
     }
 
     /// Writes all of `bytes` and passes the outcome to `give`: now, or when it is this write's
@@ -201,8 +201,8 @@ impl Handle {
         match self.write_by(offset, bytes, how) {
             Ok((class, waited)) => {
                 let took = began.elapsed();
-                if self.way == Way::Cache {
-                    self.shared.fills();
+                if self.way == KernelRoute::Cache {
+                    self.shared.note_cached_pages();
                 }
                 figures.written(class, bytes.len() as u64, blocked + took);
                 self.drop_replaced(offset, bytes, how);
@@ -263,7 +263,7 @@ impl Handle {
         if explicit && !soon_synced && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
             let most = shared.common.live.get().write_behind;
             if streams {
-                let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
+                let aim = LazyTarget { mode, descriptors: Arc::clone(descriptors) };
                 if end > SMALL {
                     // Opened before the bytes are acknowledged, so that the file is open when they
                     // are written.
@@ -276,8 +276,8 @@ impl Handle {
             }
             if !self.wish.excludes_all() {
                 let file = file_of(descriptors, mode, how.flags)?;
-                let target = Target { file, descriptors: Arc::clone(descriptors) };
-                shared.make_way(&(offset..end));
+                let target = OpenTarget { file, descriptors: Arc::clone(descriptors) };
+                shared.wait_for_range(&(offset..end));
                 if shared.scattered.take(&target, offset, bytes, most) {
                     return Ok((Class::Bounced, false));
                 }
@@ -394,7 +394,7 @@ fn ends_by(file: &File, end: u64) -> bool {
     file.size().is_ok_and(|size| size <= end)
 }
 
-fn read_straight(from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+fn read_straight(from: &OpenTarget, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
     let len = (range.end - range.start) as usize;
     with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
 }
@@ -404,7 +404,7 @@ fn read_straight(from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOn
 ///
 /// A direct read first writes back what is dirty in the page cache. A file system that has turned
 /// read-only after an error refuses that with EROFS, but still allows reads through the cache.
-fn read_some(from: &Target, buffer: &mut [u8], offset: u64) -> Result<(Class, bool, usize)> {
+fn read_some(from: &OpenTarget, buffer: &mut [u8], offset: u64) -> Result<(Class, bool, usize)> {
     let file = &from.file;
     match file.read_at(buffer, offset).map_err(|error| error.errno()) {
         Err(Errno::ROFS) => {

@@ -14,11 +14,11 @@ use super::ahead::Ahead;
 use super::behind::{Appended, Ordered, Scattered, Writer};
 use super::commits::Commits;
 use super::descriptors::Descriptors;
-use super::errors::Told;
+use super::errors::ReportedErrors;
 use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
 use super::inode::Inode;
-use super::modes::{Way, Wish};
+use super::modes::{KernelRoute, OpenRequest};
 use super::turns::Turns;
 use crate::errno::errno_of;
 use crate::names::Objects;
@@ -43,7 +43,7 @@ pub(super) struct Backing(pub(super) Option<Arc<BackingId>>);
 
 /// The decision that the first open of an inode makes for all its handles, see [`super::modes`].
 #[derive(Debug, Default)]
-pub(super) enum Joined {
+pub(super) enum BackingChoice {
     #[default]
     Undecided,
     Apart,
@@ -52,7 +52,7 @@ pub(super) enum Joined {
 
 /// Counts of the open handles of an inode.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct HandleCounts {
     pub(super) handles: u32,
     /// Handles that may write.
     pub(super) writers: u32,
@@ -61,20 +61,20 @@ pub(super) struct Book {
     /// Handles counted in `through_source` that stream. The pages that they leave in the page cache
     /// are dropped.
     pub(super) streams: u32,
-    pub(super) joined: Joined,
+    pub(super) joined: BackingChoice,
 }
 
-impl Book {
+impl HandleCounts {
     /// Counts a handle whose I/O takes this path.
-    pub(super) fn enter(&mut self, way: Way, wish: Wish) {
-        self.through_source += u32::from(way == Way::Source);
-        self.streams += u32::from(way == Way::Source && wish.streams());
+    pub(super) fn enter(&mut self, way: KernelRoute, wish: OpenRequest) {
+        self.through_source += u32::from(way == KernelRoute::Source);
+        self.streams += u32::from(way == KernelRoute::Source && wish.streams());
     }
 
-    /// Removes a handle that [`Book::enter`] has counted.
-    pub(super) fn leave(&mut self, way: Way, wish: Wish) {
-        self.through_source -= u32::from(way == Way::Source);
-        self.streams -= u32::from(way == Way::Source && wish.streams());
+    /// Removes a handle that [`HandleCounts::enter`] has counted.
+    pub(super) fn leave(&mut self, way: KernelRoute, wish: OpenRequest) {
+        self.through_source -= u32::from(way == KernelRoute::Source);
+        self.streams -= u32::from(way == KernelRoute::Source && wish.streams());
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Shared {
     /// run alone (truncation, allocation), hold it exclusively. It is locked before any lock of a
     /// [`File`]. Of two inodes, the one with the lower number is locked first.
     gate: RwLock<Routes>,
-    pub(super) book: Mutex<Book>,
+    pub(super) book: Mutex<HandleCounts>,
     pub(super) freshness: Freshness,
     pub(super) ordered: Arc<Ordered>,
     pub(super) appended: Arc<Appended>,
@@ -181,7 +181,7 @@ impl Shared {
     }
 
     /// Waits until the bytes of the range that are pending now are written.
-    pub(super) fn make_way(&self, range: &Range<u64>) {
+    pub(super) fn wait_for_range(&self, range: &Range<u64>) {
         if self.ordered.overlaps(range) {
             self.ordered.settle();
         }
@@ -210,7 +210,7 @@ impl Shared {
         routes
     }
 
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(super) fn book(&self) -> MutexGuard<'_, HandleCounts> {
         self.book.lock()
     }
 
@@ -219,22 +219,22 @@ impl Shared {
     }
 
     /// Records that the kernel begins to fill its cache of the mount through a handle.
-    pub(super) fn begins_to_fill(&self, wish: Wish) {
+    pub(super) fn add_cacher(&self, wish: OpenRequest) {
         self.cachers.fetch_add(1, Ordering::Relaxed);
         self.fillers.fetch_add(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
         self.dirtiers.fetch_add(u32::from(wish.writes()), Ordering::Relaxed);
-        self.fills();
+        self.note_cached_pages();
     }
 
-    /// Records that the kernel fills its cache of the mount, or has just done so.
-    pub(super) fn fills(&self) {
+    /// Records that the kernel note_cached_pages its cache of the mount, or has just done so.
+    pub(super) fn note_cached_pages(&self) {
         if self.pages.swap(NEW_PAGES, Ordering::AcqRel) == NO_PAGES {
-            self.common.janitor.stir();
+            self.common.janitor.wake_if_idle();
         }
     }
 
     /// Removes a handle through which the kernel has filled its cache of the mount.
-    pub(super) fn ends_to_fill(&self, wish: Wish) {
+    pub(super) fn remove_cacher(&self, wish: OpenRequest) {
         self.cachers.fetch_sub(1, Ordering::Relaxed);
         self.fillers.fetch_sub(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
         self.dirtiers.fetch_sub(u32::from(wish.writes()), Ordering::Relaxed);
@@ -473,17 +473,17 @@ impl Routes {
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
-    pub(super) wish: Wish,
-    pub(super) way: Way,
-    pub(super) told: Told,
+    pub(super) wish: OpenRequest,
+    pub(super) way: KernelRoute,
+    pub(super) told: ReportedErrors,
     pub(super) ahead: Ahead,
-    pub(super) run: Run,
+    pub(super) run: WritePosition,
     pub(super) commits: Commits,
     /// Something was written through the handle. So its writes and closes report errors too, not
     /// only its syncs.
     pub(super) wrote: AtomicBool,
     /// The kernel has filled its cache of the mount through the handle: for a mapping, or because
-    /// the handle's path is [`Way::Cache`].
+    /// the handle's path is [`KernelRoute::Cache`].
     pub(super) filled: AtomicBool,
     /// Bytes that the kernel still caches from reads through the handle.
     pub(super) kept: Kept,
@@ -541,17 +541,17 @@ impl Kept {
 
 /// The offset that the writes of a handle have reached.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct WritePosition {
     next: AtomicU64,
 }
 
-impl Default for Run {
-    fn default() -> Run {
-        Run { next: AtomicU64::new(u64::MAX) }
+impl Default for WritePosition {
+    fn default() -> WritePosition {
+        WritePosition { next: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl Run {
+impl WritePosition {
     /// Whether a write at `start` would continue the previous one, or would be the first one and at
     /// the start of the file.
     pub(super) fn is_continued_by(&self, start: u64) -> bool {

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::inodes::InodeId;
 
 /// A descriptor opened with `O_PATH`.
-pub(super) type Place = Arc<OwnedFd>;
+pub(super) type PathFd = Arc<OwnedFd>;
 
 /// Raises the soft limit on descriptors to the hard limit, and returns it.
 pub(super) fn raise_descriptor_limit() -> usize {
@@ -25,7 +25,7 @@ pub(super) fn raise_descriptor_limit() -> usize {
 #[derive(Debug)]
 struct Held {
     inode: InodeId,
-    place: Place,
+    place: PathFd,
     /// Whether it was used since the clock hand or the last [`Descriptors::age`] cleared this.
     used: bool,
 }
@@ -40,7 +40,7 @@ pub(super) struct Descriptors {
     /// Invariant: maps an inode to the index of its element in `ring`.
     by_inode: HashMap<InodeId, usize>,
     /// The pinned descriptors, each with its number of pins.
-    pinned: HashMap<InodeId, (Place, u32)>,
+    pinned: HashMap<InodeId, (PathFd, u32)>,
 }
 
 impl Descriptors {
@@ -50,7 +50,7 @@ impl Descriptors {
     }
 
     /// Returns the descriptor of an inode, if there is one.
-    pub(super) fn get(&mut self, inode: InodeId) -> Option<Place> {
+    pub(super) fn get(&mut self, inode: InodeId) -> Option<PathFd> {
         if let Some(at) = self.by_inode.get(&inode) {
             self.ring[*at].used = true;
             return Some(Arc::clone(&self.ring[*at].place));
@@ -66,7 +66,7 @@ impl Descriptors {
     /// Adds the descriptor of an inode to the cache. Returns the descriptor that was evicted, or
     /// `place` if the inode has one already. The caller closes it after it has released the lock.
     #[must_use]
-    pub(super) fn keep(&mut self, inode: InodeId, place: Place) -> Option<Place> {
+    pub(super) fn keep(&mut self, inode: InodeId, place: PathFd) -> Option<PathFd> {
         if self.has(inode) {
             return Some(place);
         }
@@ -87,14 +87,14 @@ impl Descriptors {
     }
 
     /// Pins the descriptor of an inode; it stays until it is unpinned as many times.
-    pub(super) fn pin(&mut self, inode: InodeId, place: &Place) {
+    pub(super) fn pin(&mut self, inode: InodeId, place: &PathFd) {
         let entry = self.pinned.entry(inode).or_insert_with(|| (Arc::clone(place), 0));
         entry.1 += 1;
     }
 
     /// Removes one pin; returns the descriptor if that was the last one.
     #[must_use]
-    pub(super) fn unpin(&mut self, inode: InodeId) -> Option<Place> {
+    pub(super) fn unpin(&mut self, inode: InodeId) -> Option<PathFd> {
         let (_, count) = self.pinned.get_mut(&inode)?;
         *count -= 1;
         if *count > 0 {
@@ -105,7 +105,7 @@ impl Descriptors {
 
     /// Removes all descriptors of an inode.
     #[must_use]
-    pub(super) fn drop_all(&mut self, inode: InodeId) -> [Option<Place>; 2] {
+    pub(super) fn drop_all(&mut self, inode: InodeId) -> [Option<PathFd>; 2] {
         let pinned = self.pinned.remove(&inode).map(|(place, _)| place);
         let held = self.by_inode.get(&inode).copied().map(|at| self.take(at));
         [pinned, held]
@@ -113,7 +113,7 @@ impl Descriptors {
 
     /// Removes the cached descriptors that were not used since the last call.
     #[must_use]
-    pub(super) fn age(&mut self) -> Vec<Place> {
+    pub(super) fn age(&mut self) -> Vec<PathFd> {
         let mut old = Vec::new();
         for at in (0..self.ring.len()).rev() {
             if !std::mem::take(&mut self.ring[at].used) {
@@ -125,12 +125,12 @@ impl Descriptors {
 
     /// Removes half of the cached descriptors, because the process has no free descriptors left.
     #[must_use]
-    pub(super) fn halve(&mut self) -> Vec<Place> {
+    pub(super) fn halve(&mut self) -> Vec<PathFd> {
         let half = self.ring.len().div_ceil(2);
         (0..half).map(|_| self.take(self.ring.len() - 1)).collect()
     }
 
-    fn take(&mut self, at: usize) -> Place {
+    fn take(&mut self, at: usize) -> PathFd {
         let held = self.ring.swap_remove(at);
         self.by_inode.remove(&held.inode);
         if let Some(moved) = self.ring.get(at) {
@@ -147,7 +147,7 @@ impl Descriptors {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
+    fn place() -> PathFd {
         Arc::new(std::fs::File::open("/dev/null").unwrap().into())
     }
 

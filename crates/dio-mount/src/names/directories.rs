@@ -36,7 +36,7 @@ const COARSEST: Duration = Duration::from_secs(2);
 const MOST_READ: usize = 1 << 14;
 
 /// An invalid position in a directory: the kernel's offsets (`loff_t`) are not negative.
-const NOWHERE: u64 = u64::MAX;
+const OFFSET_INVALID: u64 = u64::MAX;
 
 /// Most open directories with names read ahead. Each keeps up to 32 KiB of names, some 130 KiB in
 /// memory.
@@ -44,7 +44,7 @@ const MOST_AHEAD: usize = 64;
 
 /// Instructions for the kernel's cached copy of a directory's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copied {
+pub enum NameCache {
     /// Keep no copy.
     Never,
     /// Make a new copy.
@@ -144,7 +144,7 @@ impl Directories {
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
             && let Some(mut names) = oldest.state.try_lock()
         {
-            *names = Ahead { at: NOWHERE, ..Ahead::default() };
+            *names = Ahead { at: OFFSET_INVALID, ..Ahead::default() };
         }
     }
 
@@ -177,27 +177,27 @@ impl Directories {
     /// Decides about the kernel's copy of the names of a directory that was just opened. The kernel
     /// may cache lookups for `remember`. `tells` returns whether the directory's times change at
     /// every change of its contents.
-    pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> Copied {
-        let Ok(open) = self.get(handle) else { return Copied::Never };
+    pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> NameCache {
+        let Ok(open) = self.get(handle) else { return NameCache::Never };
         let tells = tells(open.inode);
         let mut read = self.read.lock();
         if !tells || remember.is_zero() || !open.stamp.is_settled(SystemTime::now()) {
             // Later opens must not rely on a copy that a reader made before.
             read.remove(&open.inode);
-            return Copied::Never;
+            return NameCache::Never;
         }
         let now = Instant::now();
         if let Some((stamp, at)) = read.get(&open.inode)
             && *stamp == open.stamp
             && now.duration_since(*at) < remember
         {
-            return Copied::Still;
+            return NameCache::Still;
         }
         if read.len() >= MOST_READ {
             read.clear();
         }
         read.insert(open.inode, (open.stamp, now));
-        Copied::Anew
+        NameCache::Anew
     }
 
     /// Returns the names of a directory, as [`Names::read_directory`](super::Names::read_directory)

@@ -8,28 +8,28 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 
-use super::descriptors::{Descriptors, Place};
+use super::descriptors::{Descriptors, PathFd};
 use super::inodes::{InodeId, Leaf, Table};
 use super::mounts::Mounts;
 use crate::options::Live;
 use crate::users::Share;
 
 /// Divisor: records of inodes take up to this fraction, a quarter, of [`crate::Settings::limit`].
-pub const SHARE: u64 = 4;
+pub const MEMORY_SHARE_DIVISOR: u64 = 4;
 
 /// Descriptors that were unused for one to two of these intervals are closed if handles can be
 /// opened instead: an open descriptor keeps a deleted file alive, and keeps a mount from being
 /// unmounted.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Names that the kernel is asked to forget in one batch.
 const BATCH: usize = 256;
 
 /// Time for the kernel to forget a batch.
-const ANSWER: Duration = Duration::from_millis(5);
+const FORGET_WAIT: Duration = Duration::from_millis(5);
 
 /// Pause when the kernel was asked to forget everything and still holds it.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks the kernel to forget a name.
 type Ask = Box<dyn Fn(&Leaf) + Send + Sync>;
@@ -66,7 +66,7 @@ impl State {
     /// Removes and returns the descriptors of removed records. The caller closes them after it has
     /// released the lock.
     #[must_use]
-    pub(super) fn release_gone(&mut self) -> Vec<Place> {
+    pub(super) fn release_gone(&mut self) -> Vec<PathFd> {
         let gone = self.table.take_gone();
         gone.into_iter()
             .flat_map(|inode| {
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Records that the last known name of an inode is gone.
-    pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place, share: Option<Share>) {
+    pub(super) fn is_nameless(&mut self, inode: InodeId, place: &PathFd, share: Option<Share>) {
         if self.table.get(inode).is_ok() && !self.nameless.contains_key(&inode) {
             if share.is_some() {
                 self.descriptors.pin(inode, place);
@@ -121,7 +121,7 @@ impl Shared {
 
     /// Bytes that records may take.
     fn budget(&self) -> u64 {
-        self.settings.get().limit / SHARE
+        self.settings.get().limit / MEMORY_SHARE_DIVISOR
     }
 
     /// Wakes the thread if the records, which take `bytes` now, exceed the budget.
@@ -175,20 +175,20 @@ impl Shared {
             }
             drop(state);
             if leaves.is_empty() {
-                self.pause(IN_VAIN);
+                self.pause(RETRY_PAUSE);
                 continue;
             }
             if let Some(ask) = self.ask.get() {
                 leaves.iter().for_each(ask);
             }
-            self.pause(ANSWER);
+            self.pause(FORGET_WAIT);
         }
     }
 
     /// Waits until it is woken. After a whole interval without a wake-up, removes and returns the
     /// idle descriptors.
-    fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
-        let outcome = self.changed.wait_for(&mut state, IDLE);
+    fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<PathFd>, Vec<Arc<OwnedFd>>) {
+        let outcome = self.changed.wait_for(&mut state, IDLE_INTERVAL);
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {
             return Default::default();
         }

@@ -23,7 +23,7 @@ pub const ROOT: InodeId = 1;
 const NUMBER_BITS: u32 = 48;
 
 /// No inode: the parent of a record whose directory is no longer known.
-const NOBODY: InodeId = 0;
+const NO_INODE: InodeId = 0;
 
 /// Identifies an inode, together with its [`Handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,7 +120,7 @@ pub(super) struct Record {
     /// the slot was used before.
     id: InodeId,
     pub(super) identity: Identity,
-    /// The directory where it was last found, by `name`; [`NOBODY`] if it is no longer known.
+    /// The directory where it was last found, by `name`; [`NO_INODE`] if it is no longer known.
     pub(super) parent: InodeId,
     pub(super) name: Box<OsStr>,
     /// Lookups that the kernel was answered, minus those that it forgot.
@@ -171,7 +171,7 @@ impl Table {
     pub(super) fn new(root: Identity) -> Table {
         let mut table =
             Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new(), now: 0 };
-        let id = table.insert(root, NOBODY, OsStr::new(""));
+        let id = table.insert(root, NO_INODE, OsStr::new(""));
         debug_assert_eq!(id, ROOT);
         table
     }
@@ -203,7 +203,7 @@ impl Table {
                 id
             }
             None => {
-                let id = self.insert(identity, NOBODY, OsStr::new(""));
+                let id = self.insert(identity, NO_INODE, OsStr::new(""));
                 self.visit(id, parent, name);
                 id
             }
@@ -212,7 +212,7 @@ impl Table {
 
     /// Makes a record of a new inode without a name, and counts one lookup.
     pub(super) fn enter_unnamed(&mut self, identity: Identity) -> InodeId {
-        let id = self.insert(identity, NOBODY, OsStr::new(""));
+        let id = self.insert(identity, NO_INODE, OsStr::new(""));
         let counted = self.count(id);
         debug_assert!(counted.is_ok());
         id
@@ -259,7 +259,7 @@ impl Table {
     pub(super) fn above(&self, id: InodeId) -> Result<InodeId> {
         match self.get(id)?.parent {
             _ if id == ROOT => Err(Errno::NOENT),
-            NOBODY => Err(Errno::STALE),
+            NO_INODE => Err(Errno::STALE),
             parent => Ok(parent),
         }
     }
@@ -270,7 +270,7 @@ impl Table {
         if id == ROOT || (record.parent == parent && *record.name == *name) {
             return;
         }
-        let parent = if parent != id && self.get(parent).is_ok() { parent } else { NOBODY };
+        let parent = if parent != id && self.get(parent).is_ok() { parent } else { NO_INODE };
         if record.identity.kind == FileType::Directory && record.parent != parent {
             self.break_circle(id, parent);
         }
@@ -298,7 +298,7 @@ impl Table {
         let mut at = parent;
         while let Ok(record) = self.get(at) {
             if record.parent == id {
-                self.get_mut(at).expect("it was there").parent = NOBODY;
+                self.get_mut(at).expect("it was there").parent = NO_INODE;
                 self.get_mut(id).expect("it is a parent").children -= 1;
                 return;
             }
@@ -345,7 +345,7 @@ impl Table {
     fn insert(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
         let key = identity.key;
         let record = Record {
-            id: NOBODY,
+            id: NO_INODE,
             identity,
             parent,
             name: name.into(),
@@ -402,7 +402,7 @@ impl Table {
             self.hand = (self.hand + 1) % slots;
             let Some(record) = self.slots.get_mut(self.hand) else { continue };
             let leaf = directories || record.identity.kind != FileType::Directory;
-            if record.id == ROOT || record.parent == NOBODY || record.lookups == 0 || record.children > 0 || !leaf {
+            if record.id == ROOT || record.parent == NO_INODE || record.lookups == 0 || record.children > 0 || !leaf {
                 continue;
             }
             if record.asked || std::mem::take(&mut record.used) {
@@ -433,7 +433,7 @@ impl Record {
 }
 
 fn slot_of(id: InodeId) -> usize {
-    // NOBODY leads to a slot that never exists.
+    // NO_INODE leads to a slot that never exists.
     ((id & 0xffff_ffff) as usize).wrapping_sub(1)
 }
 

@@ -7,7 +7,7 @@ use dio_sys::fd_path;
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::Result;
 
-use super::descriptors::Place;
+use super::descriptors::PathFd;
 use super::resolve::check;
 use super::{Caller, Entry, InodeId, Names, Objects};
 
@@ -15,7 +15,7 @@ use super::{Caller, Entry, InodeId, Names, Objects};
 #[derive(Debug)]
 struct Watched {
     inode: InodeId,
-    place: Place,
+    place: PathFd,
 }
 
 impl Watched {
@@ -139,7 +139,7 @@ impl Names {
 
     /// Pins the inode of a name, if the kernel holds it: without that name the inode might not be
     /// found again.
-    fn watch(&self, directory: &Place, parent: InodeId, name: &OsStr) -> Option<Watched> {
+    fn watch(&self, directory: &PathFd, parent: InodeId, name: &OsStr) -> Option<Watched> {
         // If the lookup fails, the system call that follows fails with the same error.
         let found = self.find_place(directory, self.mount_of(parent).ok()?, name).ok()?;
         let identity = self.identity(&found.place, &found.stat, found.mount);
@@ -148,7 +148,7 @@ impl Names {
         if !state.table.get(inode).is_ok_and(|record| record.identity.same(&identity)) {
             return None;
         }
-        let place = Place::new(found.place);
+        let place = PathFd::new(found.place);
         state.descriptors.pin(inode, &place);
         Some(Watched { inode, place })
     }

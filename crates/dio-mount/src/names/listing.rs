@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::{Errno, Result};
 
-use super::{Copied, InodeId, Name, Names, ROOT};
+use super::{InodeId, Name, NameCache, Names, ROOT};
 
 impl Names {
     /// Opens a directory for reading. Handles are never reused.
@@ -25,7 +25,7 @@ impl Names {
 
     /// Decides about the kernel's copy of the names of a directory that was just opened; the kernel
     /// may cache lookups for `remember`.
-    pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
+    pub fn copied(&self, handle: u64, remember: Duration) -> NameCache {
         self.directories.copied(handle, remember, |inode| self.shared.lock().tells_changes(inode))
     }
 

@@ -38,9 +38,9 @@ use rustix::io::{Errno, Result};
 
 use self::descriptors::raise_descriptor_limit;
 use self::directories::Directories;
-pub use self::directories::{Copied, Name};
+pub use self::directories::{Name, NameCache};
 pub use self::forbidden::Forbidden;
-pub use self::forgetting::SHARE;
+pub use self::forgetting::MEMORY_SHARE_DIVISOR;
 use self::forgetting::Shared;
 use self::inodes::Table;
 pub use self::inodes::{InodeId, Leaf, ROOT};
@@ -52,13 +52,13 @@ use crate::options::Live;
 use crate::users::Users;
 use dio::credentials::Credentials;
 
-/// How a tree is served.
+/// NamesConfig a tree is served.
 #[derive(Debug, Clone)]
-pub struct How {
+pub struct NamesConfig {
     /// Whether the server takes on the identity of a caller, so that new inodes belong to it. Only
     /// a server with all privileges can do that; one without serves its own user.
     pub act_as_callers: bool,
-    /// The settings, whose `limit` determines the memory for inodes (see [`SHARE`]); they may
+    /// The settings, whose `limit` determines the memory for inodes (see [`MEMORY_SHARE_DIVISOR`]); they may
     /// change.
     pub settings: Live,
     /// The users' shares of the server's descriptors, for open directories and for files that lost
@@ -115,11 +115,11 @@ impl Names {
     /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read,
     /// `ENOENT` if `/proc` is not mounted. `EOPNOTSUPP` for a file system of the kernel's own
     /// (`/proc`, `/sys`), if the server acts as its callers.
-    pub fn new(source: OwnedFd, how: How) -> Result<Names> {
+    pub fn new(source: OwnedFd, how: NamesConfig) -> Result<Names> {
         Names::with(source, how, Limits::default())
     }
 
-    fn with(source: OwnedFd, how: How, limits: Limits) -> Result<Names> {
+    fn with(source: OwnedFd, how: NamesConfig, limits: Limits) -> Result<Names> {
         let place = openat(&source, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         if how.act_as_callers && dio::names::is_of_the_kernel(&place) {
             return Err(Errno::OPNOTSUPP);

@@ -10,7 +10,7 @@ use dio_sys::reopen;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::fcntl_dupfd_cloexec;
 
-use super::descriptors::Place;
+use super::descriptors::PathFd;
 use super::inodes::InodeId;
 
 /// The objects of a striped file that has lost its last name.
@@ -24,7 +24,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    fn of(place: &Place, directory: impl AsFd) -> Option<Objects> {
+    fn of(place: &PathFd, directory: impl AsFd) -> Option<Objects> {
         let stat = fstat(&**place).ok().filter(may_be_striped)?;
         let file = LeaseWait::Briefly.open(|flags| reopen(&**place, OFlags::RDONLY | flags)).ok()?;
         descriptor_of(&file, &stat, Path::new(""), LeaseWait::Briefly).ok()??;
@@ -59,7 +59,7 @@ impl Keeper {
 
     /// Removes the objects of a striped file that lost its last name, now or when the last
     /// descriptor of the file is closed.
-    pub(super) fn drop_objects(&self, inode: InodeId, place: &Place, directory: impl AsFd) {
+    pub(super) fn drop_objects(&self, inode: InodeId, place: &PathFd, directory: impl AsFd) {
         let Some(objects) = Objects::of(place, directory) else { return };
         let left = match self.0.get() {
             Some(keep) => keep(inode, objects),

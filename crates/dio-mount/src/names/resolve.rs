@@ -17,7 +17,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, open
 use rustix::io::{Errno, Result};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::descriptors::Place;
+use super::descriptors::PathFd;
 use super::forbidden::Forbidden;
 use super::inodes::{Handle, Identity};
 use super::mounts::{Mount, PLACE, handle, mount_of, reopen};
@@ -66,7 +66,7 @@ impl Names {
     ///
     /// # Errors
     /// `ESTALE` if it is gone or cannot be found again.
-    pub(super) fn descriptor(&self, inode: InodeId) -> Result<Place> {
+    pub(super) fn descriptor(&self, inode: InodeId) -> Result<PathFd> {
         if let Some(place) = self.shared.lock().descriptors.get(inode) {
             return Ok(place);
         }
@@ -88,7 +88,7 @@ impl Names {
 
     /// Opens an inode by its handle, or by the names from the nearest ancestor that has a
     /// descriptor or can be opened by handle.
-    fn find_again(&self, inode: InodeId) -> Result<Place> {
+    fn find_again(&self, inode: InodeId) -> Result<PathFd> {
         let mut missing = Vec::new();
         let mut at = inode;
         let mut place = loop {
@@ -120,7 +120,7 @@ impl Names {
     }
 
     /// Returns the open place of an inode, or opens one by handle.
-    fn without_name(&self, inode: InodeId) -> Result<Option<Place>> {
+    fn without_name(&self, inode: InodeId) -> Result<Option<PathFd>> {
         let mut state = self.shared.lock();
         if let Some(place) = state.descriptors.get(inode) {
             return Ok(Some(place));
@@ -139,7 +139,7 @@ impl Names {
     }
 
     /// Keeps a place in the cache.
-    pub(super) fn keep(&self, inode: InodeId, place: Place) {
+    pub(super) fn keep(&self, inode: InodeId, place: PathFd) {
         let mut state = self.shared.lock();
         let unused = if state.table.get(inode).is_ok() { state.descriptors.keep(inode, place) } else { Some(place) };
         drop(state);

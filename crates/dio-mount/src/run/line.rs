@@ -21,22 +21,22 @@ const DESCRIPTORS: usize = 2;
 
 /// One end of the connection. Messages arrive whole and in order; no message is empty.
 #[derive(Debug)]
-pub struct Line(OwnedFd);
+pub struct ServerConnection(OwnedFd);
 
-impl Line {
+impl ServerConnection {
     /// Makes both ends of a new connection, closed on exec.
     ///
     /// # Errors
     /// Those of `socketpair(2)`.
-    pub fn pair() -> Result<(Line, OwnedFd)> {
+    pub fn pair() -> Result<(ServerConnection, OwnedFd)> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
-        Ok((Line(one), other))
+        Ok((ServerConnection(one), other))
     }
 
     /// Wraps an end that this process received.
-    pub fn from_end(end: OwnedFd) -> Line {
-        Line(end)
+    pub fn from_end(end: OwnedFd) -> ServerConnection {
+        ServerConnection(end)
     }
 
     /// Sends a message, truncated to 8 KiB, with descriptors.
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_with_their_descriptors() {
-        let (here, there) = Line::pair().unwrap();
-        let there = Line::from_end(there);
+        let (here, there) = ServerConnection::pair().unwrap();
+        let there = ServerConnection::from_end(there);
         let file = |text: &str| {
             let path = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(&path, text).unwrap();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_end_that_is_closed_with_messages_unread_is_closed() {
-        let (here, there) = Line::pair().unwrap();
+        let (here, there) = ServerConnection::pair().unwrap();
         here.send(b"unread", &[]).unwrap();
         drop(there);
         assert!(here.receive().unwrap().is_none());

@@ -37,7 +37,7 @@ use crate::errno::errno_of;
 
 pub use directory::{Directory, directories};
 pub use error::RunError;
-pub use line::Line;
+pub use line::ServerConnection;
 pub use namespace::Owner;
 
 /// Moves this process, which must have one thread, to a mount namespace of its own, and mounts
@@ -46,7 +46,7 @@ pub use namespace::Owner;
 ///
 /// # Errors
 /// See [`RunError`]. The process is partly moved then: it can only report the error and end.
-pub fn enter(directories: &[Directory], options: &Options, line: &Line) -> Result<Owner, RunError> {
+pub fn enter(directories: &[Directory], options: &Options, line: &ServerConnection) -> Result<Owner, RunError> {
     let here = std::env::current_dir().ok();
     let owner = namespace::enter()?;
     for directory in directories {
@@ -64,7 +64,7 @@ pub fn enter(directories: &[Directory], options: &Options, line: &Line) -> Resul
 }
 
 /// Mounts one directory and waits until it is served.
-fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) -> Result<(), RunError> {
+fn mount(directory: &Directory, options: &Options, owner: Owner, line: &ServerConnection) -> Result<(), RunError> {
     let device = device::open()?;
     device::mount(&device, directory, options, owner)?;
     let path = directory.path().to_owned();
@@ -124,7 +124,10 @@ pub struct Request {
 /// The server's end: calls `start` for each directory that it receives, and reports the result to
 /// the other side. Returns the results of `start` when the other side has closed the line, because
 /// all directories are handed over or because it ended.
-pub fn receive<T>(line: &Line, mut start: impl FnMut(Request) -> Result<T, String>) -> rustix::io::Result<Vec<T>> {
+pub fn receive<T>(
+    line: &ServerConnection,
+    mut start: impl FnMut(Request) -> Result<T, String>,
+) -> rustix::io::Result<Vec<T>> {
     let mut started = Vec::new();
     while let Some((text, descriptors)) = line.receive()? {
         match start(request(&text, descriptors)?) {

@@ -26,7 +26,7 @@ use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use crate::file::{Files, How, Wanted};
-use crate::names::{Changes, Copied, Entry, InodeId, Names};
+use crate::names::{Changes, Entry, InodeId, NameCache, Names};
 use crate::options::{Live, Mode, Rings};
 use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
@@ -438,9 +438,9 @@ impl Filesystem for Mount {
         let mut timer = self.stats.begin(Operation::Directory);
         answer!(timer, reply, self.names.open_directory(caller(by).uid, inode.0), handle => {
             let flags = match self.names.copied(handle, self.remember) {
-                Copied::Never => FopenFlags::empty(),
-                Copied::Anew => FopenFlags::FOPEN_CACHE_DIR,
-                Copied::Still => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
+                NameCache::Never => FopenFlags::empty(),
+                NameCache::Anew => FopenFlags::FOPEN_CACHE_DIR,
+                NameCache::Still => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
             };
             reply.opened(FileHandle(handle), flags);
         });

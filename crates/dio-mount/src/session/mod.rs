@@ -1,6 +1,6 @@
 //! Mounting, serving and unmounting.
 //!
-//! A [`Place`] is the source and the mount point, both opened before anything is mounted.
+//! A [`MountTarget`] is the source and the mount point, both opened before anything is mounted.
 //! [`Session`] mounts it (by `mount(2)`, or through `fusermount3` for users), serves it with
 //! threads of its own, and ends when any process unmounts it. [`Unmounter`] unmounts it from any
 //! thread. `table` reads the table of mounts, which also contains mounts whose server is gone.
@@ -24,7 +24,7 @@ use crate::options::Options;
 
 pub use error::MountError;
 pub use flags::{change_flags, is_kernel_option};
-pub use place::Place;
+pub use place::MountTarget;
 pub use unmount::{Unmount, Unmounter, find, unmount};
 
 /// A connection to the kernel, served by threads of its own until its mount is gone.
@@ -90,7 +90,7 @@ impl Session {
     /// # Errors
     /// See [`MountError`]. Nothing stays mounted then.
     pub(crate) fn start<F: Filesystem>(
-        place: &Place,
+        place: &MountTarget,
         options: &Options,
         filesystem: F,
         connected: impl FnOnce(Notifier),
@@ -146,7 +146,7 @@ fn answers(mountpoint: &Path, device: Dev) -> Result<(), MountError> {
 struct Undo(Unmounter, bool);
 
 impl Undo {
-    fn new(place: &Place) -> Result<Undo, MountError> {
+    fn new(place: &MountTarget) -> Result<Undo, MountError> {
         let failed = |error: io::Error| MountError::Mount {
             path: place.mountpoint.clone(),
             errno: Errno::from_io_error(&error).unwrap_or(Errno::NOENT),

@@ -14,7 +14,7 @@ use crate::errno::errno_of;
 
 /// An open directory to serve and an open directory to mount it on. They may be the same.
 #[derive(Debug)]
-pub struct Place {
+pub struct MountTarget {
     /// The source, `O_PATH`.
     pub(crate) source: OwnedFd,
     /// The absolute path of the source, without links.
@@ -25,13 +25,13 @@ pub struct Place {
     pub(super) mountpoint: PathBuf,
 }
 
-impl Place {
+impl MountTarget {
     /// Opens both directories.
     ///
     /// # Errors
     /// One of them does not exist, is not a directory or may not be searched. Or the mount point is
     /// a mount whose server is gone, lies below the source, or has this source mounted on it.
-    pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
+    pub fn open(source: &Path, mountpoint: &Path) -> Result<MountTarget, MountError> {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
         let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
@@ -39,7 +39,7 @@ impl Place {
         // gone.
         let (ask, what) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE);
         statx(&point, "", ask, what).map_err(|errno| unsuitable(&mountpoint, errno))?;
-        let place = Place { source, source_path, point, mountpoint };
+        let place = MountTarget { source, source_path, point, mountpoint };
         place.check_for_loop()?;
         place.check_for_twin()?;
         Ok(place)

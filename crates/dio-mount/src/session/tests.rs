@@ -130,7 +130,7 @@ fn directories() -> Option<(TempDir, TempDir)> {
     Some((dir(), dir()))
 }
 
-fn start(place: &Place) -> (Session, mpsc::Receiver<()>) {
+fn start(place: &MountTarget) -> (Session, mpsc::Receiver<()>) {
     let (ends, ended) = mpsc::channel();
     (Session::start(place, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
 }
@@ -138,7 +138,7 @@ fn start(place: &Place) -> (Session, mpsc::Receiver<()>) {
 #[test]
 fn a_mount_is_served_until_it_is_unmounted() {
     let Some((source, at)) = directories() else { return };
-    let place = Place::open(source.path(), at.path()).unwrap();
+    let place = MountTarget::open(source.path(), at.path()).unwrap();
     let (session, ended) = start(&place);
     assert_eq!(fs::read(at.path().join("file")).unwrap(), TEXT);
     let entry = find(at.path()).unwrap();
@@ -157,7 +157,7 @@ fn a_mount_is_served_until_it_is_unmounted() {
 #[test]
 fn unmounted_at_once_it_has_stood_all_the_same() {
     let Some((source, at)) = directories() else { return };
-    let place = Place::open(source.path(), at.path()).unwrap();
+    let place = MountTarget::open(source.path(), at.path()).unwrap();
     let (session, _ended) = start(&place);
     let device = session.device();
     answers(at.path(), device).unwrap();
@@ -173,7 +173,7 @@ fn unmounted_at_once_it_has_stood_all_the_same() {
 #[test]
 fn a_busy_mount_stays_until_it_is_detached() {
     let Some((source, at)) = directories() else { return };
-    let place = Place::open(source.path(), at.path()).unwrap();
+    let place = MountTarget::open(source.path(), at.path()).unwrap();
     let (session, ended) = start(&place);
     let unmounter = session.unmounter();
     let mut file = File::open(at.path().join("file")).unwrap();
@@ -194,7 +194,7 @@ fn a_busy_mount_stays_until_it_is_detached() {
 fn over_itself_the_source_stays_reachable() {
     let Some((source, _)) = directories() else { return };
     fs::write(source.path().join("below"), "the source's own").unwrap();
-    let place = Place::open(source.path(), source.path()).unwrap();
+    let place = MountTarget::open(source.path(), source.path()).unwrap();
     let (session, _ended) = start(&place);
     assert!(source.path().join("file").exists() && !source.path().join("below").exists());
     let found = rustix::fs::openat(&place.source, "below", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
@@ -207,7 +207,7 @@ fn over_itself_the_source_stays_reachable() {
 #[test]
 fn what_lies_over_the_mount_is_not_unmounted() {
     let Some((source, at)) = directories() else { return };
-    let place = Place::open(source.path(), at.path()).unwrap();
+    let place = MountTarget::open(source.path(), at.path()).unwrap();
     let (session, _ended) = start(&place);
     rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
     for result in [session.unmounter().unmount(Unmount::Lazy), unmount(at.path(), Unmount::Lazy)] {
@@ -221,7 +221,7 @@ fn what_lies_over_the_mount_is_not_unmounted() {
 #[test]
 fn a_file_system_that_refuses_leaves_nothing_mounted() {
     let Some((source, at)) = directories() else { return };
-    let place = Place::open(source.path(), at.path()).unwrap();
+    let place = MountTarget::open(source.path(), at.path()).unwrap();
     let (ends, _ended) = mpsc::channel();
     let result = Session::start(&place, &options(), OneFile { ends, refuses: true }, drop);
     assert!(matches!(result, Err(MountError::Handshake { .. })), "{result:?}");
@@ -234,7 +234,7 @@ fn unsuitable_places_are_refused() {
     let (source, below, file) = (dir.path().join("source"), dir.path().join("source/a/b"), dir.path().join("file"));
     fs::create_dir_all(&below).unwrap();
     fs::write(&file, "").unwrap();
-    let open = |source: &Path, at: &Path| Place::open(source, at).map(drop);
+    let open = |source: &Path, at: &Path| MountTarget::open(source, at).map(drop);
     assert!(matches!(open(&source, &below), Err(MountError::Below { .. })));
     assert!(matches!(open(Path::new("/"), &below), Err(MountError::Below { .. })));
     open(&below, &source).expect("the source may lie below the mount point");

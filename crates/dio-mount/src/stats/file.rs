@@ -38,8 +38,8 @@ impl Source for File {
 #[derive(Debug)]
 pub struct FileStats {
     inode: u64,
-    cells: Arc<Cells>,
-    book: Arc<Book>,
+    cells: Arc<InodeCounters>,
+    book: Arc<FileTable>,
 }
 
 /// A source that is read at every snapshot, and for the last time when this is dropped.
@@ -154,7 +154,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 
 /// The counters of an open inode.
 #[derive(Debug)]
-struct Cells {
+struct InodeCounters {
     path: PathBuf,
     /// When it was opened, in nanoseconds since the mount began.
     since: u64,
@@ -162,7 +162,7 @@ struct Cells {
     sources: Mutex<Sources>,
 }
 
-impl Cells {
+impl InodeCounters {
     fn sources(&self) -> MutexGuard<'_, Sources> {
         self.sources.lock()
     }
@@ -179,7 +179,7 @@ struct Sources {
     attached: Vec<Numbered>,
     next: u64,
     /// Counters of sources that are detached, and lock counters up to the last
-    /// [`Sources::tell_locks`]. `None` while there are none.
+    /// [`Sources::collect_lock_waits`]. `None` while there are none.
     done: Option<Box<Figures>>,
     /// All sources of an inode share one lock, so its counters are read from any of them.
     /// Invariant: set while a source is attached.
@@ -214,7 +214,7 @@ impl Sources {
     }
 
     fn attach(&mut self, source: Arc<dyn Source>, lock: Wait) -> u64 {
-        self.tell_locks();
+        self.collect_lock_waits();
         let number = self.next;
         self.next += 1;
         match &mut self.locks {
@@ -227,7 +227,7 @@ impl Sources {
 
     fn detach(&mut self, number: u64) {
         let Some(place) = self.attached.iter().position(|each| each.number == number) else { return };
-        self.tell_locks();
+        self.collect_lock_waits();
         let gone = self.attached.swap_remove(place);
         self.done().add_counters(&gone.source.counters(), &gone.before);
         if self.attached.is_empty() {
@@ -236,7 +236,7 @@ impl Sources {
     }
 
     /// Adds the waits since the last call to `done`.
-    fn tell_locks(&mut self) {
+    fn collect_lock_waits(&mut self) {
         if let (Some(locks), Some(any)) = (&mut self.locks, self.attached.first()) {
             let now = any.source.lock_stats();
             self.done.get_or_insert_default().add_locks(&now, &locks.told, locks.lock);
@@ -245,7 +245,7 @@ impl Sources {
     }
 
     fn add_to(&mut self, sum: &mut Figures) {
-        self.tell_locks();
+        self.collect_lock_waits();
         if let Some(done) = &self.done {
             sum.plus(done);
         }
@@ -257,13 +257,13 @@ impl Sources {
 
 /// The counters of all files, open and closed.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct FileTable {
     began: Instant,
-    pages: Mutex<Pages>,
+    pages: Mutex<FileTableState>,
 }
 
 #[derive(Debug)]
-struct Pages {
+struct FileTableState {
     /// Invariant: an inode is in this map exactly while there is a [`FileStats`] of it, and then
     /// its counters are not in `closed`. Both change under one lock, so a sum over both never
     /// decreases.
@@ -274,12 +274,12 @@ struct Pages {
 
 #[derive(Debug)]
 struct Open {
-    cells: Arc<Cells>,
+    cells: Arc<InodeCounters>,
     /// Number of [`FileStats`] of the inode.
     users: u32,
 }
 
-/// The contents of a [`Book`] at one moment.
+/// The contents of a [`FileTable`] at one moment.
 pub(super) struct Reading {
     pub(super) total: Figures,
     /// Number of open inodes.
@@ -288,13 +288,13 @@ pub(super) struct Reading {
     pub(super) files: Vec<FileFigures>,
 }
 
-impl Book {
-    pub(super) fn new(began: Instant, places: usize) -> Arc<Book> {
-        let pages = Pages { open: HashMap::new(), closed: Figures::default(), kept: Kept::new(places) };
-        Arc::new(Book { began, pages: Mutex::new(pages) })
+impl FileTable {
+    pub(super) fn new(began: Instant, places: usize) -> Arc<FileTable> {
+        let pages = FileTableState { open: HashMap::new(), closed: Figures::default(), kept: Kept::new(places) };
+        Arc::new(FileTable { began, pages: Mutex::new(pages) })
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
+    fn pages(&self) -> MutexGuard<'_, FileTableState> {
         self.pages.lock()
     }
 
@@ -302,7 +302,8 @@ impl Book {
         let mut pages = self.pages();
         let open = pages.open.entry(inode).or_insert_with(|| {
             let since = nanos(self.began.elapsed());
-            let cells = Cells { path: path.to_owned(), since, counts: Counts::default(), sources: Mutex::default() };
+            let cells =
+                InodeCounters { path: path.to_owned(), since, counts: Counts::default(), sources: Mutex::default() };
             Open { cells: Arc::new(cells), users: 0 }
         });
         open.users += 1;

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use file::{Book, nanos};
+use file::{FileTable, nanos};
 use latency::Recorder;
 
 pub use figures::Figures;
@@ -72,7 +72,7 @@ pub struct Stats {
     /// Number of running timers.
     in_hand: AtomicU64,
     errnos: Box<[AtomicU64]>,
-    book: Arc<Book>,
+    book: Arc<FileTable>,
     /// Waits that belong to no file.
     loose: figures::Counts,
     gauges: Mutex<Vec<(Gauge, Ask)>>,
@@ -97,7 +97,7 @@ impl Stats {
             latencies: Recorder::new(),
             in_hand: AtomicU64::new(0),
             errnos: (0..ERRNOS).map(|_| AtomicU64::new(0)).collect(),
-            book: Book::new(began, KEPT),
+            book: FileTable::new(began, KEPT),
             loose: figures::Counts::default(),
             gauges: Mutex::default(),
             first_error: OnceLock::new(),

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use dio::lock::LockPolicy;
-use dio_mount::session::Place;
+use dio_mount::session::MountTarget;
 use dio_mount::{Mode, Options, Rings, Rules, Settings};
 use dio_test::{Mounted, file_systems, is_root, run, skip};
 use rustix::fs::OFlags;
@@ -79,7 +79,7 @@ impl Scene {
 pub fn serve() {
     let Ok(what) = std::env::var(SERVE) else { return };
     let [options, source, at] = what.split(' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
-    let place = Place::open(Path::new(source), Path::new(at)).unwrap();
+    let place = MountTarget::open(Path::new(source), Path::new(at)).unwrap();
     let mounted = dio_mount::mount(&place, &options_of(options)).unwrap();
     mounted.session.wait().unwrap();
 }

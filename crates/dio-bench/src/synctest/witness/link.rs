@@ -161,12 +161,12 @@ struct Heard {
 }
 
 #[derive(Default)]
-struct Ear {
+struct LinkState {
     heard: Mutex<Heard>,
     changed: Condvar,
 }
 
-impl Ear {
+impl LinkState {
     fn lock(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock()
     }
@@ -180,7 +180,7 @@ pub(crate) struct Link<'a> {
     stream: TcpStream,
     /// The number of the current connection.
     number: u64,
-    ear: Arc<Ear>,
+    ear: Arc<LinkState>,
 }
 
 impl<'a> Link<'a> {
@@ -189,7 +189,7 @@ impl<'a> Link<'a> {
     /// # Errors
     /// [`SyncError::Witness`].
     pub(crate) fn begin(contact: &'a Contact, session: &'a Session, asked: Asked<'a>) -> Result<Link<'a>, SyncError> {
-        let ear = Arc::new(Ear::default());
+        let ear = Arc::new(LinkState::default());
         let stream = connect(contact, session, &ear, 1)?;
         Ok(Link { contact, session, asked, stream, number: 1, ear })
     }
@@ -271,7 +271,7 @@ impl Drop for Link<'_> {
 
 /// Connects, begins or continues the session, and starts a thread that listens until the connection
 /// breaks.
-fn connect(contact: &Contact, session: &Session, ear: &Arc<Ear>, number: u64) -> Result<TcpStream, SyncError> {
+fn connect(contact: &Contact, session: &Session, ear: &Arc<LinkState>, number: u64) -> Result<TcpStream, SyncError> {
     let address = &contact.address;
     let mut connection = Connection::open(contact)?;
     let Reply::Ok(kept) = connection.ask(&Request::Begin(session.clone()))? else {

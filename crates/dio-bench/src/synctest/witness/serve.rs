@@ -184,10 +184,14 @@ impl Default for Callers {
 }
 
 /// A connection in a pool.
-type Place<'a> = Seat<'a, Arc<TcpStream>>;
+type PooledConnection<'a> = Seat<'a, Arc<TcpStream>>;
 
 /// Adds a connection to a pool, and closes the connection that it replaces.
-fn seat<'a>(pool: &'a Pool<Arc<TcpStream>>, from: SocketAddr, stream: &Arc<TcpStream>) -> Result<Place<'a>, String> {
+fn seat<'a>(
+    pool: &'a Pool<Arc<TcpStream>>,
+    from: SocketAddr,
+    stream: &Arc<TcpStream>,
+) -> Result<PooledConnection<'a>, String> {
     let (seat, replaced) = pool.enter(from.ip(), Arc::clone(stream))?;
     if let Some(replaced) = replaced {
         // The thread of the replaced connection notices that and ends.
@@ -201,7 +205,7 @@ struct Client<'a> {
     stream: Arc<TcpStream>,
     from: SocketAddr,
     callers: &'a Callers,
-    seat: Place<'a>,
+    seat: PooledConnection<'a>,
     is_stranger: bool,
     /// The secret and the challenge that was sent, until the client has proved that it has the
     /// secret.
@@ -227,7 +231,7 @@ impl<'a> Client<'a> {
         stream: Arc<TcpStream>,
         from: SocketAddr,
         callers: &'a Callers,
-        seat: Place<'a>,
+        seat: PooledConnection<'a>,
     ) -> Client<'a> {
         let since = Instant::now();
         let (unproved, session) = (None, None);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::disks::{Direction, Plan, Way, plot};
+use dio_bench::disks::{AccessPath, Direction, Plan, plot};
 use dio_bench::{BenchError, disks};
 
 use super::show;
@@ -102,9 +102,9 @@ fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Measures, writes the requested plots, and returns the text to print.
 pub(super) fn run(args: DisksArgs) -> Result<String, BenchError> {
     let way = |way: WayArg| match way {
-        WayArg::Cached => Way::Cached,
-        WayArg::Direct => Way::Direct,
-        WayArg::Raw => Way::Raw,
+        WayArg::Cached => AccessPath::Cached,
+        WayArg::Direct => AccessPath::Direct,
+        WayArg::Raw => AccessPath::Raw,
     };
     let direction = |direction: DirectionArg| match direction {
         DirectionArg::Read => Direction::Read,

@@ -18,7 +18,7 @@ use crate::tool::free_descriptors;
 /// A few targets are synced one by one. If there are many, they are small, and their file system is
 /// synced once: a sync of each would commit the journal of the file system as often.
 #[derive(Debug)]
-pub(crate) struct Retire {
+pub(crate) struct PendingRemovals {
     waiting: Vec<Waiting>,
     bytes: u64,
     most: u64,
@@ -36,14 +36,14 @@ struct Waiting {
 
 /// The most sources that may wait, and the most bytes that they may have together. Each source
 /// keeps up to three descriptors, so fewer may wait if descriptors are scarce.
-const MOST: u64 = 100;
+const WAITING_MAX: u64 = 100;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Descriptors that are left for other work.
 const OTHERS: u64 = 32;
 
 /// Up to this many targets are synced one by one.
-const FEW: usize = 3;
+const SYNC_EACH_MAX: usize = 3;
 
 /// An error with one source or target.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ pub(crate) enum Trouble {
     Remove(PathBuf, Errno),
 }
 
-impl Retire {
+impl PendingRemovals {
     /// Creates an empty list.
-    pub(crate) fn new() -> Retire {
-        let most = (free_descriptors().saturating_sub(OTHERS) / 3).min(MOST);
-        Retire { waiting: Vec::new(), bytes: 0, most }
+    pub(crate) fn new() -> PendingRemovals {
+        let most = (free_descriptors().saturating_sub(OTHERS) / 3).min(WAITING_MAX);
+        PendingRemovals { waiting: Vec::new(), bytes: 0, most }
     }
 
     /// Schedules `source`, which is in `dir` and had the status `stat`, for removal; `target` is
@@ -78,7 +78,7 @@ impl Retire {
     pub(crate) fn flush(&mut self) -> Vec<Trouble> {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        let together = waiting.len() > FEW;
+        let together = waiting.len() > SYNC_EACH_MAX;
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
         for Waiting { source, dir, identity, target } in waiting {

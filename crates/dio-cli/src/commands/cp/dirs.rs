@@ -76,7 +76,7 @@ pub(crate) struct Finish {
 /// How to find again a target directory that was closed, by its path below the target directory of
 /// all operands.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct ReopenPath {
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) path: CString,
     pub(crate) identity: FileId,
@@ -84,10 +84,10 @@ pub(crate) struct Again {
 
 /// The target directory that an operand's name is in.
 #[derive(Debug)]
-pub(crate) struct OperandPlace {
+pub(crate) struct OperandTarget {
     pub(crate) target: Handle,
     pub(crate) shown: PathBuf,
-    pub(crate) again: Option<Again>,
+    pub(crate) again: Option<ReopenPath>,
 }
 
 /// A source directory and the target directory that its entries are copied to.
@@ -99,7 +99,7 @@ pub(crate) struct Dir {
     pub(crate) operand: Arc<Operand>,
     pub(crate) parent: Option<Arc<Dir>>,
     /// How to reopen the target directory of an operand with `--parents`.
-    again: Option<Again>,
+    again: Option<ReopenPath>,
     /// `None` while they are closed. The directories that operands are in stay open until all is
     /// copied.
     open: Mutex<Option<Arc<Pair>>>,
@@ -126,8 +126,8 @@ pub(crate) struct Dir {
 impl Dir {
     /// Makes the pair of directories for an operand. Source names are relative to the working
     /// directory, target names to `target`, which messages call `shown`.
-    pub(crate) fn top(operand: Operand, place: OperandPlace, default_acl: bool) -> Arc<Self> {
-        let OperandPlace { target, shown, again } = place;
+    pub(crate) fn top(operand: Operand, place: OperandTarget, default_acl: bool) -> Arc<Self> {
+        let OperandTarget { target, shown, again } = place;
         Arc::new(Self {
             operand: Arc::new(operand),
             parent: None,
@@ -231,7 +231,7 @@ impl Dir {
     }
 
     /// How to reopen the target directory of the operand.
-    fn top_again(&self) -> Option<&Again> {
+    fn top_again(&self) -> Option<&ReopenPath> {
         let mut top = self;
         while let Some(parent) = &top.parent {
             top = parent;
@@ -353,7 +353,7 @@ mod tests {
         let root = scratch.path();
         ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
         let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
-        let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+        let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, false);
         // The trees do not start in the working directory.
         let open =
@@ -394,7 +394,7 @@ mod tests {
         let copy = root.join("t/a/f");
         std::fs::write(&copy, "x").unwrap();
         let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
-        let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+        let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, false);
         let open =
             Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };

@@ -20,14 +20,14 @@ use super::error::{At, CopyError, Doing};
 use crate::tool::synced;
 
 /// Maximum number of operands that are synced one by one; none of them may be a directory.
-pub(super) const FEW: usize = 16;
+pub(super) const PER_FILE_SYNC_OPERANDS_MAX: usize = 16;
 
 /// Collects what has to be synced at the end of a run.
 pub(crate) struct Durable {
     policy: Policy,
     /// Descriptors to sync. The key of a file system is its device and inode 0; that of a directory
     /// or block device is its device and inode.
-    places: Mutex<HashMap<FileId, Place>>,
+    places: Mutex<HashMap<FileId, SyncTarget>>,
     /// File systems on which no file that can be synced has been opened so far, with a directory on
     /// each.
     missing: Mutex<HashMap<u64, PathBuf>>,
@@ -37,7 +37,7 @@ pub(crate) struct Durable {
 }
 
 /// A descriptor to sync at the end.
-struct Place {
+struct SyncTarget {
     fd: OwnedFd,
     shown: PathBuf,
     /// Sync its whole file system, rather than only this file.
@@ -83,7 +83,7 @@ impl Durable {
                 let stat = fstat(&fd).at(Doing::Stat, shown)?;
                 let whole = self.policy == Policy::Tree;
                 let key = if whole { whole_system(stat.st_dev) } else { FileId::of(&stat) };
-                self.add(key, Place { fd, shown: shown(), whole });
+                self.add(key, SyncTarget { fd, shown: shown(), whole });
             }
             // A directory that cannot be read cannot be synced by itself.
             Err(Errno::ACCESS | Errno::PERM) => {
@@ -103,7 +103,7 @@ impl Durable {
             return;
         }
         match openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(fd) => self.add(whole_system(dev), Place { fd, shown: shown(), whole: true }),
+            Ok(fd) => self.add(whole_system(dev), SyncTarget { fd, shown: shown(), whole: true }),
             Err(_) => self.file_system_above(dir, shown()),
         }
     }
@@ -124,7 +124,7 @@ impl Durable {
             return;
         }
         match target.try_clone_to_owned() {
-            Ok(fd) => self.add(key, Place { fd, shown: shown(), whole }),
+            Ok(fd) => self.add(key, SyncTarget { fd, shown: shown(), whole }),
             Err(_) => self.miss(stat.st_dev, shown()),
         }
     }
@@ -142,7 +142,7 @@ impl Durable {
                 break;
             }
             if let Ok(fd) = openat(&above, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-                return self.add(whole_system(start.device()), Place { fd, shown, whole: true });
+                return self.add(whole_system(start.device()), SyncTarget { fd, shown, whole: true });
             }
             identity = found;
             here = openat(&above, c"..", path, Mode::empty());
@@ -150,7 +150,7 @@ impl Durable {
         self.miss(start.device(), shown);
     }
 
-    fn add(&self, key: FileId, place: Place) {
+    fn add(&self, key: FileId, place: SyncTarget) {
         self.places().entry(key).or_insert(place);
     }
 
@@ -159,7 +159,7 @@ impl Durable {
         self.any_missing.store(true, Ordering::Relaxed);
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<FileId, Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<FileId, SyncTarget>> {
         self.places.lock()
     }
 
@@ -171,7 +171,7 @@ impl Durable {
         for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev))) {
             outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));
         }
-        for Place { fd, shown, whole } in places.into_values() {
+        for SyncTarget { fd, shown, whole } in places.into_values() {
             let synced = if whole { syncfs(&fd) } else { synced::fsync(&fd) };
             self.syncs.fetch_add(1, Ordering::Relaxed);
             outcome = outcome.and(synced.at(Doing::Sync, || shown));

@@ -36,7 +36,7 @@ pub(crate) use data::fuzz_note;
 
 use crate::grammar::{Program, Refusal};
 use crate::tool::Destination;
-use operands::{Place, Walk};
+use operands::{TargetPath, Walk};
 use options::{CpOptions, Operands};
 use queue::Work;
 use session::Session;
@@ -57,7 +57,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     };
     let sources = &operands.sources;
     // The names of directories that --parents makes have to be synced too.
-    let per_file_sync = !options.parents && !operands::is_tree(sources, options.recursive, durable::FEW);
+    let per_file_sync =
+        !options.parents && !operands::is_tree(sources, options.recursive, durable::PER_FILE_SYNC_OPERANDS_MAX);
     let session = Session::new(options, sources.len() > 1, per_file_sync);
     if let Err(error) = session.data.check_engine() {
         session.report.error(error);
@@ -88,11 +89,11 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 }
 
 /// Opens the receipt before anything is copied. It must be neither a source nor the target of one.
-fn receipt(options: &CpOptions, operands: &Operands, place: &Place) -> Result<Option<Destination>, Refusal> {
+fn receipt(options: &CpOptions, operands: &Operands, place: &TargetPath) -> Result<Option<Destination>, Refusal> {
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {
-        Place::At(target) => target.clone(),
-        Place::Into(directory) => {
+        TargetPath::At(target) => target.clone(),
+        TargetPath::Into(directory) => {
             let name = operands::name_in_directory(source, options.parents);
             directory.join(OsStr::from_bytes(name.as_bytes()))
         }

@@ -12,7 +12,7 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 
 use super::data::Lane;
-use super::dirs::{Again, Dir, Handle, Operand, OperandPlace, join};
+use super::dirs::{Dir, Handle, Operand, OperandTarget, ReopenPath, join};
 use super::durable::{open_parent, parent_of};
 use super::entry::Entry;
 use super::error::{At, CopyError, Doing};
@@ -26,8 +26,8 @@ use super::session::{Job, Session};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 
-/// Destination of the operands.
-pub(crate) enum Place {
+/// TargetPath of the operands.
+pub(crate) enum TargetPath {
     /// Into a directory. It can be opened with `O_PATH`.
     Into(PathBuf),
     /// To exactly this name.
@@ -35,24 +35,24 @@ pub(crate) enum Place {
 }
 
 /// Determines the destination from what the last operand is in the file system.
-pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal> {
+pub(crate) fn place(operands: &Operands, parents: bool) -> Result<TargetPath, Refusal> {
     let open =
         |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
     let place = match &operands.target {
         Target::Into(path) => {
             open(path).at(Doing::TargetDirectory, || path.clone())?;
-            Place::Into(path.clone())
+            TargetPath::Into(path.clone())
         }
-        Target::Exactly(path) => Place::At(path.clone()),
+        Target::Exactly(path) => TargetPath::At(path.clone()),
         Target::Either(path) => match open(path) {
-            Ok(()) => Place::Into(path.clone()),
+            Ok(()) => TargetPath::Into(path.clone()),
             Err(errno) if operands.sources.len() > 1 => {
                 return Err(Err::<(), _>(errno).at(Doing::Target, || path.clone()).unwrap_err().into());
             }
-            Err(_) => Place::At(path.clone()),
+            Err(_) => TargetPath::At(path.clone()),
         },
     };
-    if parents && matches!(place, Place::At(_)) {
+    if parents && matches!(place, TargetPath::At(_)) {
         return Err(Refusal::usage("with --parents, the destination must be a directory"));
     }
     Ok(place)
@@ -61,7 +61,7 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal
 /// Starts one operand at a time, because later ones depend on what earlier ones made.
 pub(crate) struct Walk<'a> {
     session: &'a Arc<Session>,
-    place: Place,
+    place: TargetPath,
     /// The target directory, opened for the first operand.
     into: Option<Arc<OwnedFd>>,
     /// Target names given to workers. A second operand with the same name waits for the first.
@@ -76,7 +76,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(session: &'a Arc<Session>, place: Place, several: bool) -> Self {
+    pub(crate) fn new(session: &'a Arc<Session>, place: TargetPath, several: bool) -> Self {
         Self {
             session,
             place,
@@ -146,13 +146,13 @@ impl<'a> Walk<'a> {
 
     /// Determines where `source` is copied to: the directory, the name in it, and with `--parents`
     /// the directories made for it.
-    fn place_of(&mut self, source: &Path) -> Result<(OperandPlace, CString, Option<Parents>), CopyError> {
+    fn place_of(&mut self, source: &Path) -> Result<(OperandTarget, CString, Option<Parents>), CopyError> {
         let path = match &self.place {
-            Place::At(path) => {
-                let place = OperandPlace { target: Handle::Working, shown: PathBuf::new(), again: None };
+            TargetPath::At(path) => {
+                let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
                 return Ok((place, c_string(path), None));
             }
-            Place::Into(path) => path,
+            TargetPath::Into(path) => path,
         };
         let directory = match &self.into {
             Some(directory) => Arc::clone(directory),
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         };
         let parents = self.session.options.parents;
         let name = name_in_directory(source, parents);
-        let shared = |directory| OperandPlace { target: Handle::Shared(directory), shown: path.clone(), again: None };
+        let shared = |directory| OperandTarget { target: Handle::Shared(directory), shown: path.clone(), again: None };
         if !parents {
             return Ok((shared(directory), name, None));
         }
@@ -175,8 +175,8 @@ impl<'a> Walk<'a> {
         let way = CString::new(way).expect("a part of a C string holds no NUL");
         let shown = join(path, &way);
         let identity = fstat(&innermost).map(|stat| FileId::of(&stat)).at(Doing::Stat, || shown.clone())?;
-        let again = Some(Again { directory, path: way, identity });
-        Ok((OperandPlace { target: Handle::Open(innermost), shown, again }, last, Some(made)))
+        let again = Some(ReopenPath { directory, path: way, identity });
+        Ok((OperandTarget { target: Handle::Open(innermost), shown, again }, last, Some(made)))
     }
 
     fn default_acl(&self, handle: &Handle, target: &CStr) -> bool {

@@ -19,12 +19,12 @@ use super::report::{self, Report};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
 
-/// Maximum number of waiting jobs. With up to [`CHUNK`] names each, this limits what a copy keeps
+/// Maximum number of waiting jobs. With up to [`ENTRIES_PER_JOB`] names each, this limits what a copy keeps
 /// in memory besides the listings of the directories in use.
-const WAITING: usize = 1024;
+const JOBS_WAITING_MAX: usize = 1024;
 /// Number of entries given to a worker at once. Creating files locks their directory, so workers in
 /// one directory mostly wait for each other: only large directories are shared.
-pub(super) const CHUNK: usize = 128;
+pub(super) const ENTRIES_PER_JOB: usize = 128;
 
 /// Maximum number of descriptors to request from the system. A deep tree keeps two directories open
 /// for each level.
@@ -77,7 +77,7 @@ impl Session {
         crate::tool::allow_descriptors(DESCRIPTORS);
         // Questions are asked about one file at a time, so there are no workers.
         let most = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
-        let (workers, levels) = means(crate::tool::free_descriptors(), most);
+        let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
         let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
@@ -89,7 +89,7 @@ impl Session {
             links: Links::default(),
             created: several.then(Mutex::default),
             roots: Mutex::default(),
-            queue: Queue::new(workers, WAITING),
+            queue: Queue::new(workers, JOBS_WAITING_MAX),
             levels,
             umask: umask.bits(),
             root: rustix::process::geteuid().is_root(),
@@ -140,7 +140,7 @@ impl Work<Job> for Session {
 /// Returns how many of `workers` workers to use, and how many levels of a tree to keep open for
 /// each, with `free` descriptors. With few descriptors, one thread does everything and keeps one
 /// level.
-fn means(free: u64, workers: usize) -> (usize, usize) {
+fn divide_descriptors(free: u64, workers: usize) -> (usize, usize) {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
     let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
     (workers, (free / 4 / (workers + 1)).max(1))

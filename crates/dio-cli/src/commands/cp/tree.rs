@@ -18,7 +18,7 @@ use super::made;
 use super::metadata::{Attributes, Now, Object, has_default_acl, may_hand_down_acl};
 use super::options::Dereference;
 use super::queue::Work;
-use super::session::{CHUNK, Job, Session};
+use super::session::{ENTRIES_PER_JOB, Job, Session};
 
 /// Bytes of directory entries that are read at once.
 const LISTING: usize = 64 << 10;
@@ -168,7 +168,7 @@ impl Session {
         }
         let mut files = files.into_iter().map(|name| name.name);
         loop {
-            let names: Vec<CString> = files.by_ref().take(CHUNK).collect();
+            let names: Vec<CString> = files.by_ref().take(ENTRIES_PER_JOB).collect();
             if files.len() == 0 {
                 for name in &names {
                     self.copy(lane, dir, (name, name), None);

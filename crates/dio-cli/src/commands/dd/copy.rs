@@ -15,10 +15,10 @@ use super::flags::{Level, conv};
 use super::open::{self, End, failure};
 use super::plan::Plan;
 use super::signals::Signals;
-use super::source::{self, Got, Records};
+use super::source::{self, ReadResult, Records};
 use super::target::Target;
 use crate::quote::{named, quoted, words};
-use crate::receipt::{FileLine, Role, main_way};
+use crate::receipt::{FileLine, Role, dominant_class};
 use crate::tool::{Source, Tool, errno_of};
 
 /// Number of converted bytes that are collected before they are written.
@@ -205,10 +205,10 @@ impl<'run> Copy<'run> {
                 return Err(Halt::Write(error));
             }
             match got {
-                Got::End => break,
-                Got::Stopped => return Err(Halt::Stopped),
-                Got::Bad { error, lost } => self.bad_record(&records, error, lost)?,
-                Got::Bytes { count, asked, cut } => {
+                ReadResult::End => break,
+                ReadResult::Stopped => return Err(Halt::Stopped),
+                ReadResult::Bad { error, lost } => self.bad_record(&records, error, lost)?,
+                ReadResult::Bytes { count, asked, cut } => {
                     if count > 0 {
                         records.warn_of_short(self.tool, asked);
                     }
@@ -228,7 +228,7 @@ impl<'run> Copy<'run> {
         let counters = records.end().map_err(|errno| self.fail(self.not_read(errno)))?;
         if let Some(counters) = counters {
             self.tool.ledger().count(&counters);
-            let (mode, reason) = main_way(&counters.read, &counters);
+            let (mode, reason) = dominant_class(&counters.read, &counters);
             let (path, role) = (self.input.path.clone(), Role::Source);
             self.tool.ledger().list(|| FileLine { path, role, mode, reason, pages_before: None, pages_after: None });
         }

@@ -17,14 +17,14 @@ use super::signals::Signals;
 use crate::tool::{Source, Tool, errno_of};
 
 /// Maximum number of bytes to read at a time if several records are read at once.
-const STEP: u64 = 1 << 20;
+const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// Maximum size of a record that is read by one call, as GNU does; a larger one comes in parts.
-pub(super) const MOST: u64 = 64 << 20;
+pub(super) const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// The result of one read.
 #[derive(Debug)]
-pub(super) enum Got {
+pub(super) enum ReadResult {
     /// The input has ended.
     End,
     /// The copy has to stop.
@@ -96,14 +96,14 @@ impl Records {
 
     fn new(from: From, plan: &Plan, several: bool, whole: bool) -> Records {
         let room = match several {
-            true => plan.ibs * (STEP / plan.ibs).max(1),
+            true => plan.ibs * (READ_BYTES_MAX / plan.ibs).max(1),
             false => plan.ibs,
         };
         Records {
             from,
             ibs: plan.ibs,
             whole,
-            buffer: vec![0; room.min(MOST) as usize],
+            buffer: vec![0; room.min(RECORD_BYTES_MAX) as usize],
             counters: Counters::default(),
             short: None,
             behind: None,
@@ -134,23 +134,23 @@ impl Records {
 
     /// Reads the next bytes; `side` counts the records so far. `idle` is called if nothing comes
     /// for a while.
-    pub(super) fn next(&mut self, side: &Side, signals: &Signals, idle: &mut dyn FnMut()) -> Got {
+    pub(super) fn next(&mut self, side: &Side, signals: &Signals, idle: &mut dyn FnMut()) -> ReadResult {
         if let Some(error) = self.behind.take() {
-            return Got::Bad { error, lost: 0 };
+            return ReadResult::Bad { error, lost: 0 };
         }
-        let Some(asked) = self.asked(side) else { return Got::End };
+        let Some(asked) = self.asked(side) else { return ReadResult::End };
         let part = match &mut self.from {
             From::File { careful, .. } if *careful > 0 => asked.min(self.ibs - side.rest()),
             _ => asked,
         };
         match self.read(part as usize, signals, idle) {
-            Ok(None) => Got::Stopped,
-            Ok(Some(0)) => Got::End,
+            Ok(None) => ReadResult::Stopped,
+            Ok(Some(0)) => ReadResult::End,
             Ok(Some(count)) => {
                 let short = (count as u64) < part;
                 // A tail is a short record even if it is complete.
                 let tail = self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
-                Got::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
+                ReadResult::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
             }
             Err(error) => self.failed(error, part, side),
         }
@@ -222,12 +222,12 @@ impl Records {
     }
 
     /// Handles a read error. If several records were requested, they are then read one by one.
-    fn failed(&mut self, error: Errno, asked: u64, side: &Side) -> Got {
+    fn failed(&mut self, error: Errno, asked: u64, side: &Side) -> ReadResult {
         let record = self.ibs - side.rest();
         match &mut self.from {
             From::File { careful, .. } if asked > record && *careful == 0 => {
                 *careful = self.buffer.len() as u64 / self.ibs + 1;
-                Got::Bytes { count: 0, asked, cut: false }
+                ReadResult::Bytes { count: 0, asked, cut: false }
             }
             From::File { source, position, careful } => {
                 *careful = careful.saturating_sub(1);
@@ -235,12 +235,12 @@ impl Records {
                 let count = readable(file, &mut self.buffer[..asked as usize], *position);
                 *position += asked;
                 if count == 0 {
-                    return Got::Bad { error, lost: asked };
+                    return ReadResult::Bad { error, lost: asked };
                 }
                 self.behind = Some(error);
-                Got::Bytes { count, asked, cut: true }
+                ReadResult::Bytes { count, asked, cut: true }
             }
-            From::Descriptor { .. } => Got::Bad { error, lost: 0 },
+            From::Descriptor { .. } => ReadResult::Bad { error, lost: 0 },
         }
     }
 

@@ -90,7 +90,7 @@ impl<'run> Target<'run> {
         let sparse = plan.conv.any(conv::SPARSE) && !plain && !plan.oflag.any(flag::APPEND);
         let end = sink.file().filter(|file| file.is_device()).and_then(|file| file.size().ok());
         let gathers = match records {
-            true => plan.obs <= source::MOST,
+            true => plan.obs <= source::RECORD_BYTES_MAX,
             // With fullblock a record is complete before any of it is written.
             false => {
                 let gathers = !plan.single || plan.iflag.any(flag::FULLBLOCK);
@@ -172,7 +172,7 @@ impl<'run> Target<'run> {
     /// report depends on that read. So the rest of the record is awaited, unless it is very long.
     fn fail(&mut self, error: io::Error) -> io::Result<()> {
         let until = self.end_of_failed(self.reached(&error));
-        if until.saturating_sub(self.given) > source::MOST {
+        if until.saturating_sub(self.given) > source::RECORD_BYTES_MAX {
             return Err(error);
         }
         self.failed = Some(Failed { error, until });

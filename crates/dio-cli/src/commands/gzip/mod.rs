@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::compress::{Retire, Trouble};
+use super::compress::{PendingRemovals, Trouble};
 use crate::grammar::Program;
 use crate::quote::{as_shown_on, words};
 use crate::stop::Stop;
@@ -67,7 +67,7 @@ struct Run {
     warned: Cell<bool>,
     /// Standard output, once something has been written there.
     out: Option<Sink>,
-    retire: Retire,
+    retire: PendingRemovals,
     /// Checked from the first created file on.
     stop: Option<&'static Stop>,
     listed: list::Listed,
@@ -86,7 +86,7 @@ impl Run {
             workers: args.processes.map_or(cores, |count| count as usize),
             warned: Cell::new(false),
             out: None,
-            retire: Retire::new(),
+            retire: PendingRemovals::new(),
             stop: None,
             listed: list::Listed::default(),
             tool,

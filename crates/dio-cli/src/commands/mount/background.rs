@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 
-use dio_mount::session::Place;
+use dio_mount::session::MountTarget;
 
 use super::{FAILED, Failure, MountArgs, SYSTEM};
 use crate::commands::words;
@@ -15,7 +15,7 @@ pub(super) const READY: &[u8] = b"ready";
 
 /// Starts the server and returns when the mount answers. If it never does, the server has printed
 /// the reason.
-pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
+pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
     // The server must not inherit the caller's descriptors: the other end of a pipe would wait for
     // the server to end.

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use dio_mount::control::{self, ControlError};
-use dio_mount::session::{self, Place};
+use dio_mount::session::{self, MountTarget};
 use dio_mount::{Options, Rings};
 
 use self::args::grammar;
@@ -56,7 +56,7 @@ fn mount(args: &MountArgs) -> Result<(), Failure> {
     let Some(mountpoint) = &args.mountpoint else {
         return Err(Failure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
     };
-    let place = Place::open(&args.source, mountpoint)?;
+    let place = MountTarget::open(&args.source, mountpoint)?;
     // The process that started this server has printed the warning.
     if !args.started && lacks_user_shares(&given.options) {
         eprintln!("{}: {NO_USER_SHARES}", args.name());
@@ -76,7 +76,7 @@ fn lacks_user_shares(options: &Options) -> bool {
     options.allow_other && options.way() != Rings::Never
 }
 
-fn serve(args: &MountArgs, given: Given, place: &Place) -> Result<(), Failure> {
+fn serve(args: &MountArgs, given: Given, place: &MountTarget) -> Result<(), Failure> {
     let exports = given.exports.clone();
     server::serve(args, place, &given.for_source(place.source_path()), &exports)
 }

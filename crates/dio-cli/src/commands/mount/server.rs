@@ -8,7 +8,7 @@ use std::thread;
 
 use dio_mount::control::{self, Commands, Control, Exports};
 use dio_mount::options::Live;
-use dio_mount::session::{Place, Unmount, Unmounter};
+use dio_mount::session::{MountTarget, Unmount, Unmounter};
 use dio_mount::stats::Stats;
 use dio_mount::{MountError, Mounted, Options};
 use rustix::fs::Mode;
@@ -22,7 +22,12 @@ use crate::commands::words;
 use crate::stop::that_end;
 
 /// Mounts, and serves until the mount is gone.
-pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports: &Exports) -> Result<(), Failure> {
+pub(super) fn serve(
+    args: &MountArgs,
+    place: &MountTarget,
+    options: &Options,
+    exports: &Exports,
+) -> Result<(), Failure> {
     // From here on a signal unmounts, even if the mount is only about to exist.
     let signals =
         signals().map_err(|error| Failure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;

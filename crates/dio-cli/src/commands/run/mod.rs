@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use dio_mount::control::Exports;
-use dio_mount::run::{Directory, Line, RunError};
+use dio_mount::run::{Directory, RunError, ServerConnection};
 use rustix::io::Errno;
 
 use super::mount::options::{self, Origin};
@@ -112,9 +112,9 @@ fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
 /// Starts the server, which is this program again. It runs in the background, is not a child of
 /// this process, and holds the other end of the line. The directories are passed only so that they
 /// show in the list of processes.
-fn start(text: &str, directories: &[Directory]) -> Result<Line, String> {
+fn start(text: &str, directories: &[Directory]) -> Result<ServerConnection, String> {
     let failed = |errno| format!("cannot start the server: {}", words(errno));
-    let (line, end) = Line::pair().map_err(failed)?;
+    let (line, end) = ServerConnection::pair().map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("dio").arg(server::NAME).arg(format!("--options={text}")).arg("--");
     command.args(directories.iter().map(Directory::path)).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());

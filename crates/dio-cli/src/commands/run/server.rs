@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use dio_mount::Serving;
 use dio_mount::control::{self, Control, Exports};
-use dio_mount::run::{Line, Request};
+use dio_mount::run::{Request, ServerConnection};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
@@ -65,7 +65,7 @@ fn server(text: &str) -> Result<(), String> {
     live_on()?;
     let given = options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
     let end = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().map_err(|error| error.to_string())?;
-    let line = Line::from_end(end);
+    let line = ServerConnection::from_end(end);
     let started =
         dio_mount::run::receive(&line, |request| start(request, &given)).map_err(|error| error.to_string())?;
     started.into_iter().try_for_each(|(serving, control)| {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::names::Alphabet;
 use super::number::SIZES;
-use super::options::{Way, chunks, positive, size, suffix_length};
+use super::options::{SplitMethod, chunks, positive, size, suffix_length};
 use crate::grammar::{Grammar, checked, help, hidden, switch, value, version};
 use crate::tool::io_flags;
 
@@ -27,16 +27,16 @@ pub(super) fn grammar() -> Grammar<SplitArgs> {
     Grammar::<SplitArgs>::new("split", "Put pieces of a file into files of their own, past the page cache", DETAILS)
         .flags([
             checked("-b, --bytes=SIZE", "Put SIZE bytes into each file", |split, given| {
-                split.cut(|| Ok(Way::Bytes(size(&given.take())?)))
+                split.cut(|| Ok(SplitMethod::Bytes(size(&given.take())?)))
             }),
             checked("-l, --lines=NUMBER", "Put NUMBER lines into each file", |split, given| {
-                split.cut(|| Ok(Way::Lines(positive("invalid number of lines", given.take().as_bytes(), "")?)))
+                split.cut(|| Ok(SplitMethod::Lines(positive("invalid number of lines", given.take().as_bytes(), "")?)))
             }),
             hidden(checked("-0123456789", "A digit of the number of lines", |split, given| {
                 split.digit(given.letter.unwrap_or(b'0') - b'0', given.line.number())
             })),
             checked("-C, --line-bytes=SIZE", "Put at most SIZE bytes of whole lines into each file", |split, given| {
-                split.cut(|| Ok(Way::LineBytes(size(&given.take())?)))
+                split.cut(|| Ok(SplitMethod::LineBytes(size(&given.take())?)))
             }),
             checked("-n, --number=CHUNKS", "Make CHUNKS files", |split, given| split.cut(|| chunks(&given.take()))),
             checked(
@@ -106,7 +106,7 @@ mod tests {
     fn arguments_may_look_like_options_and_be_empty() {
         let args = read("--filter|-v|-t|-|--filter=|-d|--hex-suffixes=a|--separator=-|-C|1||--|-p|-q").unwrap();
         assert_eq!((args.separator, args.alphabet, args.from), (Some(b'-'), Some(Alphabet::Hex), Some(b"a".to_vec())));
-        assert_eq!((args.filter, args.way), (Some("".into()), Some(Way::LineBytes(1))));
+        assert_eq!((args.filter, args.way), (Some("".into()), Some(SplitMethod::LineBytes(1))));
         assert_eq!(args.operands, ["", "-p", "-q"]);
         assert!(read("-a|-1").is_err() && read("-b|-d").is_err());
         let args = read("-d|--hex-suffixes=1|--numeric-suffixes|in").unwrap();
@@ -130,7 +130,7 @@ mod tests {
         ] {
             let args = read(line).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
             let is_decimal = args.alphabet == Some(Alphabet::Decimal);
-            assert_eq!((args.way, is_decimal), (Some(Way::Lines(lines)), decimal), "{line}");
+            assert_eq!((args.way, is_decimal), (Some(SplitMethod::Lines(lines)), decimal), "{line}");
             assert_eq!(args.operands, operands, "{line}");
         }
         for twice in ["-5b3", "-5b 3", "-1 -l 3 -2", "--lines=3 -5", "-n 3 -5"] {

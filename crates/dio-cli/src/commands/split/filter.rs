@@ -26,7 +26,7 @@ pub(super) struct Filter {
     /// `None` if the shell could not be run; that is reported when the output is complete.
     child: Option<Child>,
     /// Whether the command has stopped reading.
-    deaf: bool,
+    reader_gone: bool,
     counters: Counters,
 }
 
@@ -51,13 +51,13 @@ impl Filter {
         if let Some(pipe) = child.as_ref().and_then(|child| child.stdin.as_ref()) {
             let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
         }
-        let deaf = child.is_none();
-        Ok(Filter { name, command: command.to_owned(), child, deaf, counters: Counters::default() })
+        let reader_gone = child.is_none();
+        Ok(Filter { name, command: command.to_owned(), child, reader_gone, counters: Counters::default() })
     }
 
     /// Returns whether the command has stopped reading.
-    pub(super) fn deaf(&self) -> bool {
-        self.deaf
+    pub(super) fn reader_gone(&self) -> bool {
+        self.reader_gone
     }
 
     /// Returns the counters of the bytes written to the command.
@@ -72,7 +72,8 @@ impl Filter {
 
     /// Writes to the command. It is no error if the command has stopped reading.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Run<()> {
-        let Some(pipe) = self.child.as_mut().and_then(|child| child.stdin.as_mut()).filter(|_| !self.deaf) else {
+        let Some(pipe) = self.child.as_mut().and_then(|child| child.stdin.as_mut()).filter(|_| !self.reader_gone)
+        else {
             return Ok(());
         };
         match pipe.write_all(bytes) {
@@ -82,7 +83,7 @@ impl Filter {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.deaf = true;
+                self.reader_gone = true;
                 Ok(())
             }
             Err(error) => Err(Failure::written(&self.name, &error)),

@@ -11,7 +11,7 @@ use crate::tool::IoArgs;
 
 /// How the input is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SplitMethod {
     /// `-b`: this many bytes each.
     Bytes(u64),
     /// `-l`: this many lines each.
@@ -26,11 +26,13 @@ pub(super) enum Way {
     RoundRobin { count: u64, only: Option<u64> },
 }
 
-impl Way {
+impl SplitMethod {
     /// Returns the only output that is requested, counted from 1.
     pub(super) fn only(self) -> Option<u64> {
         match self {
-            Way::Chunks { only, .. } | Way::LineChunks { only, .. } | Way::RoundRobin { only, .. } => only,
+            SplitMethod::Chunks { only, .. }
+            | SplitMethod::LineChunks { only, .. }
+            | SplitMethod::RoundRobin { only, .. } => only,
             _ => None,
         }
     }
@@ -38,7 +40,9 @@ impl Way {
     /// Returns the number of outputs, if it is known beforehand.
     pub(super) fn count(self) -> Option<u64> {
         match self {
-            Way::Chunks { count, .. } | Way::LineChunks { count, .. } | Way::RoundRobin { count, .. } => Some(count),
+            SplitMethod::Chunks { count, .. }
+            | SplitMethod::LineChunks { count, .. }
+            | SplitMethod::RoundRobin { count, .. } => Some(count),
             _ => None,
         }
     }
@@ -47,7 +51,7 @@ impl Way {
 /// The validated options.
 #[derive(Debug)]
 pub(super) struct Options {
-    pub(super) way: Way,
+    pub(super) way: SplitMethod,
     pub(super) separator: u8,
     pub(super) elide_empty: bool,
     pub(super) unbuffered: bool,
@@ -62,7 +66,7 @@ pub(super) struct Options {
 /// The parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct SplitArgs {
-    pub(super) way: Option<Way>,
+    pub(super) way: Option<SplitMethod>,
     /// The number of the word whose digits form the number of lines.
     digits: Option<usize>,
     pub(super) suffix_length: u64,
@@ -80,7 +84,7 @@ pub(super) struct SplitArgs {
 
 impl SplitArgs {
     /// Sets how to cut, which may be given only once.
-    pub(super) fn cut(&mut self, way: impl FnOnce() -> Result<Way, Refusal>) -> Result<(), Refusal> {
+    pub(super) fn cut(&mut self, way: impl FnOnce() -> Result<SplitMethod, Refusal>) -> Result<(), Refusal> {
         if self.way.is_some() {
             return Err(Refusal::usage("cannot split in more than one way"));
         }
@@ -92,14 +96,14 @@ impl SplitArgs {
     /// number again.
     pub(super) fn digit(&mut self, digit: u8, word: usize) -> Result<(), Refusal> {
         let before = match (self.way, self.digits.replace(word)) {
-            (Some(Way::Lines(lines)), Some(before)) if before == word => lines,
-            (Some(_), None) => return self.cut(|| Ok(Way::Lines(0))),
+            (Some(SplitMethod::Lines(lines)), Some(before)) if before == word => lines,
+            (Some(_), None) => return self.cut(|| Ok(SplitMethod::Lines(0))),
             _ => 0,
         };
         let lines = before.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit)));
         // The message shows the digits that fitted, and this one.
         let large = || Refusal::plain(format!("line count option -{before}{digit}... is too large"));
-        self.way = Some(Way::Lines(lines.ok_or_else(large)?));
+        self.way = Some(SplitMethod::Lines(lines.ok_or_else(large)?));
         Ok(())
     }
 
@@ -145,11 +149,11 @@ impl Options {
     /// # Errors
     /// The first error.
     pub(super) fn of(args: SplitArgs) -> Result<Options, Refusal> {
-        let way = args.way.unwrap_or(Way::Lines(1000));
+        let way = args.way.unwrap_or(SplitMethod::Lines(1000));
         if way.only().is_some() && args.filter.is_some() {
             return Err(Refusal::usage("--filter does not process a chunk extracted to stdout"));
         }
-        if way == Way::Lines(0) {
+        if way == SplitMethod::Lines(0) {
             return Err(Refusal::usage(format!("invalid number of lines: {}", marked("0"))));
         }
         let alphabet = args.alphabet.unwrap_or(Alphabet::Letters);
@@ -197,7 +201,7 @@ fn bad_start(alphabet: Alphabet, digits: &[u8]) -> Refusal {
 }
 
 /// Parses the argument of `-n`: `[l/|r/][K/]N`.
-pub(super) fn chunks(text: &OsStr) -> Result<Way, Refusal> {
+pub(super) fn chunks(text: &OsStr) -> Result<SplitMethod, Refusal> {
     let blanks = text.as_bytes().iter().take_while(|b| b.is_ascii_whitespace()).count();
     let text = &text.as_bytes()[blanks..];
     let (kind, text) = match text {
@@ -218,9 +222,9 @@ pub(super) fn chunks(text: &OsStr) -> Result<Way, Refusal> {
         None => None,
     };
     Ok(match kind {
-        Some(b'l') => Way::LineChunks { count, only },
-        Some(_) => Way::RoundRobin { count, only },
-        None => Way::Chunks { count, only },
+        Some(b'l') => SplitMethod::LineChunks { count, only },
+        Some(_) => SplitMethod::RoundRobin { count, only },
+        None => SplitMethod::Chunks { count, only },
     })
 }
 

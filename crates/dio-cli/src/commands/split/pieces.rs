@@ -94,9 +94,9 @@ impl Maker {
         &self.tool
     }
 
-    /// Creates the next output. If too many files are open, it calls `relieve`, which closes some
+    /// Creates the next output. If too many files are open, it calls `close_some`, which closes some
     /// and returns whether it could.
-    pub(super) fn make(&mut self, mut relieve: impl FnMut() -> Run<bool>) -> Run<Made> {
+    pub(super) fn make(&mut self, mut close_some: impl FnMut() -> Run<bool>) -> Run<Made> {
         let Some(name) = self.names.next() else {
             return Err(Failure::Message("output file suffixes exhausted".into()));
         };
@@ -114,7 +114,7 @@ impl Maker {
         };
         let (successor, kept) = loop {
             match uninterrupted(opened) {
-                Err(Errno::MFILE) if relieve()? => {}
+                Err(Errno::MFILE) if close_some()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
             }
         };

@@ -30,7 +30,7 @@ const MOST: u64 = 1 << 20;
 const DIRECT: u64 = 256 << 10;
 
 #[derive(Debug)]
-enum Place {
+enum Destination {
     Regular {
         /// `None` while other outputs need the descriptors.
         file: Option<Box<File>>,
@@ -48,7 +48,7 @@ enum Place {
 #[derive(Debug)]
 struct Out {
     name: OsString,
-    place: Place,
+    place: Destination,
     held: Vec<u8>,
     /// Bytes already in the file.
     written: u64,
@@ -67,15 +67,15 @@ pub(super) struct Robin {
     room: usize,
     outs: Vec<Out>,
     /// The position from which to search for an output whose file can be closed.
-    victim: usize,
-    deaf: u64,
+    next_to_close: usize,
+    reader_gone: u64,
 }
 
 impl Robin {
     pub(super) fn new(maker: Maker, count: u64, elide_empty: bool, unbuffered: bool) -> Robin {
         let room = (MEMORY / count).clamp(LEAST, MOST) & !(LEAST - 1);
         let (room, outs) = (room as usize, Vec::new());
-        Robin { maker, count, elide_empty, unbuffered, room, outs, victim: 0, deaf: 0 }
+        Robin { maker, count, elide_empty, unbuffered, room, outs, next_to_close: 0, reader_gone: 0 }
     }
 
     /// Returns how files of this run are opened.
@@ -90,12 +90,12 @@ impl Robin {
 
     fn open(&mut self) -> Run<()> {
         let how = self.how();
-        let (maker, outs, victim) = (&mut self.maker, &mut self.outs, &mut self.victim);
+        let (maker, outs, next_to_close) = (&mut self.maker, &mut self.outs, &mut self.next_to_close);
         let tool = maker.tool().clone();
         let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
-        let out = match maker.make(|| close_one(&tool, outs, victim))? {
-            Made::Filter(filter) => new(filter.name().to_owned(), Place::Filter(Box::new(filter))),
-            Made::File(MadeFile { name, fd, regular: false, .. }) => new(name, Place::Plain(fd)),
+        let out = match maker.make(|| close_one(&tool, outs, next_to_close))? {
+            Made::Filter(filter) => new(filter.name().to_owned(), Destination::Filter(Box::new(filter))),
+            Made::File(MadeFile { name, fd, regular: false, .. }) => new(name, Destination::Plain(fd)),
             Made::File(made) => {
                 let path = made.own_path();
                 let MadeFile { name, fd, replaces, .. } = made;
@@ -103,8 +103,8 @@ impl Robin {
                     Some(successor) => (Some((successor, fd)), None),
                     None => (None, Some(fd)),
                 };
-                let mut out = new(name, Place::Regular { file: None, path, replaces });
-                out.open(&how, given, || close_one(&tool, outs, victim))?;
+                let mut out = new(name, Destination::Regular { file: None, path, replaces });
+                out.open(&how, given, || close_one(&tool, outs, next_to_close))?;
                 out
             }
         };
@@ -117,18 +117,18 @@ impl Robin {
         let how = self.how();
         let tool = self.maker.tool().clone();
         let mut held = std::mem::take(&mut self.outs[index].held);
-        if let Place::Regular { file: None, .. } = self.outs[index].place {
+        if let Destination::Regular { file: None, .. } = self.outs[index].place {
             // The output is removed from the list, so that its own file is not the one to be
             // closed.
             let mut out = self.outs.remove(index);
-            let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.victim));
+            let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.next_to_close));
             self.outs.insert(index, out);
             opened?;
         }
         let out = &mut self.outs[index];
-        let was_deaf = out.deaf();
+        let was_deaf = out.reader_gone();
         out.write(&held)?;
-        self.deaf += u64::from(!was_deaf && out.deaf());
+        self.reader_gone += u64::from(!was_deaf && out.reader_gone());
         held.clear();
         out.held = held;
         Ok(())
@@ -162,10 +162,10 @@ impl Drop for Robin {
 }
 
 /// Closes the file of the next output in turn that has one open.
-fn close_one(tool: &Tool, outs: &mut [Out], victim: &mut usize) -> Run<bool> {
+fn close_one(tool: &Tool, outs: &mut [Out], next_to_close: &mut usize) -> Run<bool> {
     for _ in 0..outs.len() {
-        *victim = (*victim + 1) % outs.len();
-        if let Some(out) = outs.get_mut(*victim)
+        *next_to_close = (*next_to_close + 1) % outs.len();
+        if let Some(out) = outs.get_mut(*next_to_close)
             && out.release(tool)?
         {
             return Ok(true);
@@ -175,17 +175,22 @@ fn close_one(tool: &Tool, outs: &mut [Out], victim: &mut usize) -> Run<bool> {
 }
 
 impl Out {
-    fn deaf(&self) -> bool {
-        matches!(&self.place, Place::Filter(filter) if filter.deaf())
+    fn reader_gone(&self) -> bool {
+        matches!(&self.place, Destination::Filter(filter) if filter.reader_gone())
     }
 
     /// Opens the existing file for further writing. `given` is a descriptor that was opened for
     /// writing only.
-    fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
-        let Place::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
+    fn open(
+        &mut self,
+        how: &OpenOptions,
+        given: Option<OwnedFd>,
+        mut close_some: impl FnMut() -> Run<bool>,
+    ) -> Run<()> {
+        let Destination::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
         let opened = loop {
             match how.open(&*path) {
-                Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
+                Err(error) if error.errno() == Errno::MFILE && close_some()? => {}
                 // A file without read permission can be written through the page cache.
                 Err(error) if error.errno() == Errno::ACCESS => {
                     let mut how = how.clone();
@@ -205,7 +210,7 @@ impl Out {
 
     /// Closes the file if it is open, and returns whether it was.
     fn release(&mut self, tool: &Tool) -> Run<bool> {
-        let Place::Regular { file, .. } = &mut self.place else { return Ok(false) };
+        let Destination::Regular { file, .. } = &mut self.place else { return Ok(false) };
         let Some(file) = file.take() else { return Ok(false) };
         file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
         tool.ledger().count(&file.counters());
@@ -214,14 +219,14 @@ impl Out {
 
     fn write(&mut self, mut bytes: &[u8]) -> Run<()> {
         match &mut self.place {
-            Place::Filter(filter) => return filter.write(bytes),
-            Place::Regular { file, .. } => {
+            Destination::Filter(filter) => return filter.write(bytes),
+            Destination::Regular { file, .. } => {
                 let file = file.as_ref().expect("it is opened before it is written");
                 let written = if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
                 written.map_err(|error| Failure::file(&self.name, error.errno()))?;
                 self.written += bytes.len() as u64;
             }
-            Place::Plain(fd) => {
+            Destination::Plain(fd) => {
                 while !bytes.is_empty() {
                     match uninterrupted(|| rustix::io::write(&*fd, bytes)) {
                         Err(Errno::PIPE) => return Err(Failure::written(&self.name, &Errno::PIPE.into())),
@@ -240,17 +245,17 @@ impl Out {
 
     fn close(mut self, tool: &Tool, whole: bool) -> Run<()> {
         match &mut self.place {
-            Place::Filter(filter) => {
+            Destination::Filter(filter) => {
                 tool.ledger().count(&filter.counters());
                 filter.close()
             }
-            Place::Plain(fd) => {
+            Destination::Plain(fd) => {
                 let mut counters = dio::Counters { write_requests: self.requests, ..dio::Counters::default() };
                 counters.written.add(Class::Piped, self.written);
                 account(tool, &self.name, &*fd, &counters);
                 Ok(())
             }
-            Place::Regular { file, replaces, .. } => {
+            Destination::Regular { file, replaces, .. } => {
                 let Some(file) = file.take() else { return Ok(()) };
                 file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
                 match file.descriptor() {
@@ -276,7 +281,7 @@ impl Outlet for Robin {
             let out = &mut self.outs[index];
             if out.held.len() + bytes.len() < self.room {
                 out.held.extend_from_slice(bytes);
-                let at_once = self.unbuffered && !matches!(out.place, Place::Regular { .. });
+                let at_once = self.unbuffered && !matches!(out.place, Destination::Regular { .. });
                 return if at_once { self.put_held(index) } else { Ok(()) };
             }
             let (now, later) = bytes.split_at(self.room - out.held.len());
@@ -290,7 +295,7 @@ impl Outlet for Robin {
         // Readers of commands and pipes may be waiting. Files wait until their memory is full,
         // unless `all` is set.
         for index in 0..self.outs.len() {
-            let waits = matches!(self.outs[index].place, Place::Regular { .. }) && !all;
+            let waits = matches!(self.outs[index].place, Destination::Regular { .. }) && !all;
             if !self.outs[index].held.is_empty() && !waits {
                 self.put_held(index)?;
             }
@@ -299,7 +304,7 @@ impl Outlet for Robin {
     }
 
     fn done(&self) -> bool {
-        self.deaf == self.count
+        self.reader_gone == self.count
     }
 
     fn finish(&mut self) -> Run<()> {

@@ -17,7 +17,7 @@ use crate::tool::{Source, Tool, errno_of};
 use super::cut::{Action, Bytes, Chunks, Cutter, LineBytes, LineChunks, Lines, RoundRobin, Shares};
 use super::failure::{Failure, Run};
 use super::only::Only;
-use super::options::{Options, Way};
+use super::options::{Options, SplitMethod};
 use super::pieces::Maker;
 use super::robin::Robin;
 use super::sequence::{Outlet, Sequence};
@@ -30,17 +30,17 @@ pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
         .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno))))?;
     let separator = options.separator;
     let mut cutter: Box<dyn Cutter> = match options.way {
-        Way::Bytes(each) => Box::new(Bytes::new(each)),
-        Way::Lines(each) => Box::new(Lines::new(separator, each)),
-        Way::LineBytes(each) => Box::new(LineBytes::new(separator, each)),
-        Way::RoundRobin { count, .. } => Box::new(RoundRobin::new(separator, count)),
-        Way::Chunks { count, only } => {
+        SplitMethod::Bytes(each) => Box::new(Bytes::new(each)),
+        SplitMethod::Lines(each) => Box::new(Lines::new(separator, each)),
+        SplitMethod::LineBytes(each) => Box::new(LineBytes::new(separator, each)),
+        SplitMethod::RoundRobin { count, .. } => Box::new(RoundRobin::new(separator, count)),
+        SplitMethod::Chunks { count, only } => {
             let shares = Shares::new(work.size(tool)?, count);
             let start = only.map_or(0, |only| shares.start(only - 1));
             work.skip(start)?;
             Box::new(Chunks::new(shares, start))
         }
-        Way::LineChunks { count, only } => {
+        SplitMethod::LineChunks { count, only } => {
             let shares = Shares::new(work.size(tool)?, count);
             let start = work.line_from(only.map_or(0, |only| shares.start(only - 1)), separator)?;
             Box::new(LineChunks::new(shares, separator, start))
@@ -57,12 +57,13 @@ pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
 fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
     let way = options.way;
     if let Some(only) = way.only() {
-        let (bytes, ordered) = (matches!(way, Way::Chunks { .. }), !matches!(way, Way::RoundRobin { .. }));
+        let (bytes, ordered) =
+            (matches!(way, SplitMethod::Chunks { .. }), !matches!(way, SplitMethod::RoundRobin { .. }));
         return Ok(Box::new(Only::new(tool, only - 1, bytes, ordered)?));
     }
     let maker = Maker::new(tool, options.names, options.filter, options.verbose, input);
     Ok(match way {
-        Way::RoundRobin { count, .. } => {
+        SplitMethod::RoundRobin { count, .. } => {
             Box::new(Robin::new(maker.expect(count), count, options.elide_empty, options.unbuffered))
         }
         _ => Box::new(Sequence::new(maker, way.count(), options.elide_empty)),
@@ -81,7 +82,7 @@ struct Work {
 impl Work {
     fn open(tool: &Tool, options: &Options) -> Run<Work> {
         let name = options.input.clone();
-        let by_size = matches!(options.way, Way::Chunks { .. } | Way::LineChunks { .. });
+        let by_size = matches!(options.way, SplitMethod::Chunks { .. } | SplitMethod::LineChunks { .. });
         let source = tool.open(Path::new(&name)).map_err(|error| match errno_of(&error) {
             Errno::ISDIR if by_size => no_size(&name, Errno::ISDIR),
             errno if errno == Errno::ISDIR || name == "-" => Failure::file(&name, errno),

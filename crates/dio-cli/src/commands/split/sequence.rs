@@ -102,7 +102,7 @@ impl Outlet for Sequence {
     }
 
     fn done(&self) -> bool {
-        self.current.as_ref().is_some_and(|(piece, target)| self.last == Some(*piece) && target.deaf())
+        self.current.as_ref().is_some_and(|(piece, target)| self.last == Some(*piece) && target.reader_gone())
     }
 
     fn finish(&mut self) -> Run<()> {

@@ -11,7 +11,7 @@ use dio::stream::Chunk;
 use dio::{Mode, OpenOptions};
 use rustix::io::{Errno, pwritev2};
 
-use crate::receipt::{FileLine, Role, main_way};
+use crate::receipt::{FileLine, Role, dominant_class};
 use crate::tool::evict::drop_written;
 use crate::tool::target::OutputFile;
 use crate::tool::{DontCache, Sink, Tool};
@@ -96,8 +96,8 @@ impl Target {
     }
 
     /// Returns whether a command has stopped reading: bytes written to it are lost.
-    pub(super) fn deaf(&self) -> bool {
-        matches!(self, Target::Filter(filter) if filter.deaf())
+    pub(super) fn reader_gone(&self) -> bool {
+        matches!(self, Target::Filter(filter) if filter.reader_gone())
     }
 
     /// Writes the next bytes; `ends` says that they are the last.
@@ -247,7 +247,7 @@ pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Count
     tool.ledger().list(|| {
         let (mode, reason) = match counters.written.total() {
             0 => ("none", None),
-            _ => main_way(&counters.written, counters),
+            _ => dominant_class(&counters.written, counters),
         };
         let pages = resident_pages(fd).ok();
         FileLine { path: name.into(), role: Role::Target, mode, reason, pages_before: Some(0), pages_after: pages }

@@ -30,7 +30,7 @@ use crate::tool::errno_of;
 
 /// The state of the archive that members are added to.
 #[derive(Debug, Default)]
-struct Known {
+struct ExistingArchive {
     /// Offset of the end of its members, in bytes.
     end: u64,
     /// The format of its last member.
@@ -51,8 +51,8 @@ pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let path = PathBuf::from(&run.options.archive);
     let (fd, stat) = open_to_add(&path)?;
     let known = match stat.st_size {
-        0 => Known::default(),
-        _ => look_through(run, &path)?,
+        0 => ExistingArchive::default(),
+        _ => scan_headers(run, &path)?,
     };
     if run.options.format.is_none() {
         run.options.format = known.format.map(|format| match format {
@@ -95,7 +95,7 @@ fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
 }
 
 /// Reads all headers of the archive.
-fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
+fn scan_headers(run: &Run, path: &Path) -> Result<ExistingArchive, Ended> {
     let archive = archive::open_named(run, path, None)?;
     if archive.is_compressed() {
         // The decompressor is stopped early, so its status means nothing.
@@ -103,7 +103,7 @@ fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
         return Err(Ended::Fatal("Cannot update compressed archives".into()));
     }
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
-    let mut known = Known::default();
+    let mut known = ExistingArchive::default();
     let (mut members, mut wrong) = (0u64, false);
     loop {
         let next = entries.next_entry();
@@ -133,7 +133,7 @@ type Added = (Vec<u8>, Vec<create::Removal>, u64);
 
 /// Writes the new members except their first block, and makes them durable. Returns `None` if
 /// nothing was added.
-fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Added>, Ended> {
+fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<Option<Added>, Ended> {
     let failed = |error: io::Error| Ended::on(path_bytes(path), "open", errno_of(&error));
     let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
     sink.seek(known.end + BLOCK as u64).map_err(failed)?;
@@ -162,7 +162,7 @@ fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Add
 
 /// Whether a file is newer than all its copies in the archive, or has none. A directory counts as
 /// newer only if it has none.
-fn is_newer(run: &Run, known: &Known, name: &[u8], stat: &Stat) -> bool {
+fn is_newer(run: &Run, known: &ExistingArchive, name: &[u8], stat: &Stat) -> bool {
     let name = if run.options.absolute_names { name } else { &name[unsafe_prefix(name)..] };
     let Some(there) = known.newest.get(bare(name)) else { return true };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -189,8 +189,8 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
         }
         match catenate_one(run, &path, target, stop) {
             // A problem with one archive does not stop the others from being added.
-            Err(Refused::Here(Ended::Fatal(message))) => run.error(message),
-            Err(Refused::Here(other) | Refused::There(other)) => return Err(other),
+            Err(CatenateError::BeforeWriting(Ended::Fatal(message))) => run.error(message),
+            Err(CatenateError::BeforeWriting(other) | CatenateError::AfterWriting(other)) => return Err(other),
             Ok(()) => {}
         }
     }
@@ -203,33 +203,35 @@ fn is_same(own: &OwnedFd, path: &Path) -> bool {
     own.is_ok() && rustix::fs::stat(path).map(identity) == own
 }
 
-/// Whether adding an archive failed before anything of it was written (`Here`) or afterwards
-/// (`There`).
-enum Refused {
-    Here(Ended),
-    There(Ended),
+/// Whether adding an archive failed before anything of it was written (`BeforeWriting`) or afterwards
+/// (`AfterWriting`).
+enum CatenateError {
+    BeforeWriting(Ended),
+    AfterWriting(Ended),
 }
 
-fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Result<(), Refused> {
-    let size = members_end(run, path).map_err(Refused::Here)?;
-    let mut archive = archive::open_named(run, path, None).map_err(Refused::Here)?;
+fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Result<(), CatenateError> {
+    let size = members_end(run, path).map_err(CatenateError::BeforeWriting)?;
+    let mut archive = archive::open_named(run, path, None).map_err(CatenateError::BeforeWriting)?;
     let mut left = size;
     let mut buffer = vec![0; 1 << 18];
     while left > 0 {
         if stop.asked() {
-            return Err(Refused::There(Ended::Signal));
+            return Err(CatenateError::AfterWriting(Ended::Signal));
         }
         let some = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let read = match archive.read(&mut buffer[..some]) {
-            Ok(0) => return Err(Refused::There(Ended::Fatal("Unexpected EOF in archive".into()))),
+            Ok(0) => return Err(CatenateError::AfterWriting(Ended::Fatal("Unexpected EOF in archive".into()))),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Refused::There(Ended::on(path_bytes(path), "read", errno_of(&error)))),
+            Err(error) => {
+                return Err(CatenateError::AfterWriting(Ended::on(path_bytes(path), "read", errno_of(&error))));
+            }
         };
-        target.write(&buffer[..read]).map_err(Refused::There)?;
+        target.write(&buffer[..read]).map_err(CatenateError::AfterWriting)?;
         left -= read as u64;
     }
-    archive.close(run, false).map_err(Refused::There)
+    archive.close(run, false).map_err(CatenateError::AfterWriting)
 }
 
 /// Reads an archive to check that all its members are complete, and returns the offset of its end.

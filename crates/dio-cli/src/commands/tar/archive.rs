@@ -24,13 +24,13 @@ pub(super) struct Archive {
     /// Bytes that were read to recognise the compression; the cursor is at the next byte to hand
     /// out.
     head: io::Cursor<Vec<u8>>,
-    way: Way,
+    way: Backend,
     /// Whether parts may be skipped by seeking.
     may_seek: bool,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Backend {
     Plain(Box<Source>),
     Program(Box<Decompressing>),
     Decompressor(Box<Decompressor<Source>>),
@@ -62,7 +62,7 @@ pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> R
     let way = match found {
         None => {
             let may_seek = run.options.may_seek;
-            return Ok(Archive { head: io::Cursor::new(head), way: Way::Plain(Box::new(source)), may_seek });
+            return Ok(Archive { head: io::Cursor::new(head), way: Backend::Plain(Box::new(source)), may_seek });
         }
         Some(Compression::Gzip) => {
             let how = gzip::Decode { workers: workers(), ..gzip::Decode::default() };
@@ -71,7 +71,9 @@ pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> R
         Some(Compression::Zstd) => {
             decompressor(bytes, source, head, |read, write| zstd::decode(read, write, &zstd::Decode::default()))?
         }
-        Some(Compression::Program(words)) => Way::Program(Box::new(Decompressing::start(run, &words, head, source)?)),
+        Some(Compression::Program(words)) => {
+            Backend::Program(Box::new(Decompressing::start(run, &words, head, source)?))
+        }
     };
     Ok(Archive { head: io::Cursor::default(), way, may_seek: false })
 }
@@ -82,7 +84,7 @@ pub(super) fn workers() -> usize {
 }
 
 /// Starts a decoder in its own threads; its input is `head` and then all of `source`.
-fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Way, Ended>
+fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Backend, Ended>
 where
     F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
 {
@@ -91,7 +93,7 @@ where
         false => decode(&mut io::Cursor::new(head).chain(read), write),
     };
     let started = Decompressor::new(source, whole);
-    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
+    Ok(Backend::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 /// Recognises the compression of a source. Returns it with the bytes that had to be consumed for
@@ -127,7 +129,7 @@ fn compression_of(head: &[u8]) -> Option<Compression> {
 impl Archive {
     /// Whether the archive is compressed, so that it cannot be written to or positioned.
     pub(super) fn is_compressed(&self) -> bool {
-        !matches!(self.way, Way::Plain(_))
+        !matches!(self.way, Backend::Plain(_))
     }
 
     /// The source, if the archive is neither compressed nor partly in `head`: the chunks of the
@@ -135,7 +137,7 @@ impl Archive {
     pub(super) fn source(&mut self) -> Option<&mut Source> {
         let all_read = self.head.position() == self.head.get_ref().len() as u64;
         match &mut self.way {
-            Way::Plain(source) if all_read => Some(source),
+            Backend::Plain(source) if all_read => Some(source),
             _ => None,
         }
     }
@@ -143,9 +145,9 @@ impl Archive {
     /// The reader for the bytes after `head`.
     fn behind_head(&mut self) -> &mut dyn BufRead {
         match &mut self.way {
-            Way::Plain(source) => &mut **source,
-            Way::Program(program) => &mut **program,
-            Way::Decompressor(decoder) => &mut **decoder,
+            Backend::Plain(source) => &mut **source,
+            Backend::Program(program) => &mut **program,
+            Backend::Decompressor(decoder) => &mut **decoder,
         }
     }
 
@@ -160,14 +162,14 @@ impl Archive {
             errno => Ended::on(run.options.archive.as_bytes(), "close", errno),
         };
         match self.way {
-            Way::Plain(source) => source.close().map_err(failed),
-            Way::Program(program) => program.close(run, complete),
-            Way::Decompressor(decoder) if complete => {
+            Backend::Plain(source) => source.close().map_err(failed),
+            Backend::Program(program) => program.close(run, complete),
+            Backend::Decompressor(decoder) if complete => {
                 let (source, _) =
                     decoder.finish().map_err(|error| Ended::Fatal(damage(&run.options.archive, &error)))?;
                 source.close().map_err(failed)
             }
-            Way::Decompressor(_) => Ok(()),
+            Backend::Decompressor(_) => Ok(()),
         }
     }
 }
@@ -188,7 +190,7 @@ impl super::format::Archive for Archive {
         self.head.set_position(self.head.position() + in_head);
         let rest = bytes - in_head;
         let passed = match &mut self.way {
-            Way::Plain(source) if self.may_seek => source.skip(rest)?,
+            Backend::Plain(source) if self.may_seek => source.skip(rest)?,
             _ => io::copy(&mut self.behind_head().take(rest), &mut io::sink())?,
         };
         Ok(in_head + passed)

@@ -45,10 +45,10 @@ pub(super) struct Output {
     pub(super) name: String,
     /// Bytes of one request.
     block: usize,
-    way: Way,
+    way: Method,
 }
 
-enum Way {
+enum Method {
     Sink(Box<Sink>),
     /// Standard output that was closed when the process was started. As with GNU tee, the error
     /// comes with the first write.
@@ -86,33 +86,33 @@ impl Output {
         let way = if shared && dio::names::is_striped(&fd)? {
             let append = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
             let file = dio::OpenOptions::new().write(true).mode(dio::Mode::Uncached).adopt(fd, path)?;
-            Way::Apart { file: Box::new(file), at: (!append).then_some(0), tool: tool.clone() }
+            Method::Apart { file: Box::new(file), at: (!append).then_some(0), tool: tool.clone() }
         } else if shared {
             let pages_before = tool.ledger().wanted().then(|| resident_pages(&fd).ok()).flatten();
             let (file, path, tool) = (fd.into(), path.to_owned(), tool.clone());
-            Way::Shared { file, path, pages_before, tool, counters: Counters::default() }
+            Method::Shared { file, path, pages_before, tool, counters: Counters::default() }
         } else {
-            Way::Sink(Box::new(tool.output_with(fd, path, options)?))
+            Method::Sink(Box::new(tool.output_with(fd, path, options)?))
         };
         Ok(Output { name, block: options.block, way })
     }
 
     /// Makes an output that was closed from the beginning.
     pub(super) fn closed(tool: &Tool, name: String) -> Output {
-        Output { name, block: tool.stream_options().block, way: Way::Closed }
+        Output { name, block: tool.stream_options().block, way: Method::Closed }
     }
 
     /// Returns whether written bytes may be held back for a while.
     pub(super) fn holds(&self) -> bool {
         match &self.way {
-            Way::Sink(sink) => sink.file().is_some(),
-            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => false,
+            Method::Sink(sink) => sink.file().is_some(),
+            Method::Closed | Method::Shared { .. } | Method::Apart { .. } => false,
         }
     }
 
     /// Returns whether this is a pipe without a reader.
     pub(super) fn is_broken(&self) -> bool {
-        let Way::Sink(sink) = &self.way else { return false };
+        let Method::Sink(sink) = &self.way else { return false };
         if sink.file().is_some() {
             return false;
         }
@@ -126,15 +126,15 @@ impl Output {
     /// Writes a copy of a chunk.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.way {
-            Way::Sink(sink) => sink.write_all(bytes),
-            Way::Closed => Err(Errno::BADF.into()),
-            Way::Shared { file, counters, .. } => {
+            Method::Sink(sink) => sink.write_all(bytes),
+            Method::Closed => Err(Errno::BADF.into()),
+            Method::Shared { file, counters, .. } => {
                 file.write_all(bytes)?;
                 counters.write_requests += 1;
                 counters.written.add(Class::Cached, bytes.len() as u64);
                 Ok(())
             }
-            Way::Apart { file, at, .. } => {
+            Method::Apart { file, at, .. } => {
                 let place = at.map_or_else(|| file.size(), Ok)?;
                 file.write_at(bytes, place)?;
                 *at = at.map(|_| place + bytes.len() as u64);
@@ -146,30 +146,30 @@ impl Output {
     /// Takes over a chunk and writes it.
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
-            Way::Sink(sink) => plain::write(sink, chunk, self.block),
-            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => self.write(&chunk),
+            Method::Sink(sink) => plain::write(sink, chunk, self.block),
+            Method::Closed | Method::Shared { .. } | Method::Apart { .. } => self.write(&chunk),
         }
     }
 
     /// Writes the bytes that are held back.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
-            Way::Sink(sink) => sink.flush(),
-            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => Ok(()),
+            Method::Sink(sink) => sink.flush(),
+            Method::Closed | Method::Shared { .. } | Method::Apart { .. } => Ok(()),
         }
     }
 
     /// Waits until everything is written.
     pub(super) fn close(self) -> io::Result<()> {
         match self.way {
-            Way::Sink(sink) => sink.close(),
-            Way::Closed => Ok(()),
-            Way::Apart { file, tool, .. } => {
+            Method::Sink(sink) => sink.close(),
+            Method::Closed => Ok(()),
+            Method::Apart { file, tool, .. } => {
                 file.settle()?;
                 tool.ledger().count(&file.counters());
                 Ok(())
             }
-            Way::Shared { file, path, pages_before, tool, counters } => {
+            Method::Shared { file, path, pages_before, tool, counters } => {
                 tool.ledger().count(&counters);
                 tool.ledger().list(|| FileLine {
                     path,

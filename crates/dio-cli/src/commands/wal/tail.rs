@@ -14,7 +14,7 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain, parse_lsn};
 const FIRST_LOOK: u64 = 64 << 10;
 /// If nothing new arrives for this time, the end of the log is checked; then again after twice the
 /// time, and so on.
-const DOUBT: Duration = Duration::from_secs(2);
+const END_CHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// Print the last records of a log, and with --follow those that are appended from then on
 ///
@@ -124,10 +124,10 @@ fn print(reader: &mut Reader, upto: Lsn, out: &mut Out<'_>) -> Result<bool, Trou
 }
 
 fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
-    let (mut quiet, mut doubt) = (Instant::now(), DOUBT);
+    let (mut quiet, mut doubt) = (Instant::now(), END_CHECK_DELAY);
     loop {
         if print(reader, Lsn(u64::MAX), out)? {
-            (quiet, doubt) = (Instant::now(), DOUBT);
+            (quiet, doubt) = (Instant::now(), END_CHECK_DELAY);
         } else if quiet.elapsed() > doubt {
             // This reads what follows the end, so it is done rarely.
             reader.check_end().map_err(Trouble::Log)?;

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::compress::{OutputFile, Retire, Trouble};
+use super::compress::{OutputFile, PendingRemovals, Trouble};
 use crate::codec::zstd::Encode;
 use crate::grammar::Program;
 use crate::quote::{as_shown_on, words};
@@ -64,7 +64,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         plan,
         args,
         joined: None,
-        retire: Retire::new(),
+        retire: PendingRemovals::new(),
         stop: None,
         total: Total::default(),
         reads_stdin: false,
@@ -101,7 +101,7 @@ struct Run {
     plan: plan::Plan,
     /// The common target: standard output (`None`) or the file of `-o`, with the stream to it.
     joined: Option<(Option<OutputFile>, Sink)>,
-    retire: Retire,
+    retire: PendingRemovals,
     /// Checked from the first created file on.
     stop: Option<&'static Stop>,
     total: Total,

@@ -21,7 +21,7 @@ use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
 use super::ordered::SMALL;
 use super::queue::{Part, Queue, State};
-use super::target::{Aim, told_later};
+use super::target::{LazyTarget, as_deferred_error};
 
 /// Most bytes of a batch.
 const BATCH_BYTES_MAX: usize = SIZES[LARGE];
@@ -58,13 +58,13 @@ impl Part for Batch {
         self.closed || self.len == BATCH_BYTES_MAX
     }
 
-    fn write(inode: &Inode, target: &Aim, parts: &[Batch], _reach: u64) -> Result<()> {
+    fn write(inode: &Inode, target: &LazyTarget, parts: &[Batch], _reach: u64) -> Result<()> {
         let start = target.descriptors.size().unwrap_or(0);
         let _change = inode.changes.begin(start..u64::MAX);
         write(target, parts)
     }
 
-    fn end_after_write(inode: &Inode, target: &Aim, rest: u64, expected: u64) -> u64 {
+    fn end_after_write(inode: &Inode, target: &LazyTarget, rest: u64, expected: u64) -> u64 {
         let Ok(end) = target.descriptors.size() else { return expected };
         inode.own_end.fetch_max(end, Ordering::AcqRel);
         if end + rest != expected {
@@ -105,7 +105,7 @@ impl Appended {
 
     /// Adds one append request. At most `most` bytes are pending afterwards. Returns false if it
     /// cannot be added; the caller then writes it, after the pending bytes.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &LazyTarget, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {
             return false;
@@ -137,19 +137,19 @@ impl Appended {
     }
 }
 
-fn write(target: &Aim, batches: &[Batch]) -> Result<()> {
+fn write(target: &LazyTarget, batches: &[Batch]) -> Result<()> {
     let slices: Vec<IoSlice<'_>> =
         batches.iter().map(|batch| IoSlice::new(&batch.chunk.bytes()[..batch.len])).collect();
     let len: usize = batches.iter().map(|batch| batch.len).sum();
     if len as u64 <= SMALL
         && let Some(written) = target.descriptors.write_new(&slices, true)
     {
-        return written.map_err(told_later);
+        return written.map_err(as_deferred_error);
     }
     // If no file can be opened any more, acknowledged bytes go through the descriptor that is open.
     let Ok(file) = target.file() else {
-        return target.descriptors.append_plainly(&slices).map_err(told_later);
+        return target.descriptors.append_plainly(&slices).map_err(as_deferred_error);
     };
     let outcome = file.append(&slices);
-    outcome.map(drop).map_err(|error| told_later(target.descriptors.failed(&file, &error)))
+    outcome.map(drop).map_err(|error| as_deferred_error(target.descriptors.failed(&file, &error)))
 }

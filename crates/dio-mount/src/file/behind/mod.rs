@@ -17,4 +17,4 @@ mod target;
 pub(super) use appended::Appended;
 pub(super) use ordered::{Ordered, SMALL};
 pub(super) use scatter::{Scattered, Writer};
-pub(super) use target::{Aim, Target};
+pub(super) use target::{LazyTarget, OpenTarget};

@@ -17,7 +17,7 @@ use rustix::io::{Errno, Result};
 use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
 use super::queue::{Part, Queue};
-use super::target::{Aim, told_later};
+use super::target::{LazyTarget, as_deferred_error};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
 const BLOCK: u64 = SIZES[LARGE] as u64;
@@ -64,7 +64,7 @@ impl Part for Piece {
         self.len > 0 && self.end() % BLOCK == 0
     }
 
-    fn write(inode: &Inode, target: &Aim, parts: &[Piece], reach: u64) -> Result<()> {
+    fn write(inode: &Inode, target: &LazyTarget, parts: &[Piece], reach: u64) -> Result<()> {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return Ok(()) };
         let range = first.start..last.end();
         let outcome = write_around(inode, target, parts, &range, reach);
@@ -83,7 +83,7 @@ impl Ordered {
     /// Adds a write that continues the pending bytes, or begins the queue if there are none. At
     /// most `most` bytes are pending afterwards. Returns false if the write cannot be added; the
     /// caller then writes it, after the pending bytes.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &LazyTarget, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
@@ -119,7 +119,7 @@ impl Ordered {
     }
 
     /// Returns memory for the blocks that the `len` bytes at `start` lie in.
-    fn chunks(&self, target: &Aim, start: u64, len: u64) -> Option<Vec<Chunk>> {
+    fn chunks(&self, target: &LazyTarget, start: u64, len: u64) -> Option<Vec<Chunk>> {
         if len == 0 {
             return Some(Vec::new());
         }
@@ -134,7 +134,7 @@ impl Ordered {
 /// Writes the pending bytes, except where other programs have put data beside the mount, after the
 /// former end of the source. That data may be synced; the pending bytes are not. The other programs
 /// could not know of the pending bytes, since the source does not show them. So this write fails.
-fn write_around(inode: &Inode, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
+fn write_around(inode: &Inode, target: &LazyTarget, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
     let theirs = grown_beside(inode, target, range, reach);
     inode.own_end.fetch_max(range.end, Ordering::AcqRel);
     let Some(theirs) = theirs else { return write(target, pieces, range) };
@@ -144,7 +144,7 @@ fn write_around(inode: &Inode, target: &Aim, pieces: &[Piece], range: &Range<u64
 }
 
 /// Returns the part of the range that other programs have filled with data by extending the source.
-fn grown_beside(inode: &Inode, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
+fn grown_beside(inode: &Inode, target: &LazyTarget, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
     if target.descriptors.is_striped() {
         return None;
     }
@@ -164,7 +164,7 @@ fn grown_beside(inode: &Inode, target: &Aim, range: &Range<u64>, reach: u64) -> 
 
 /// Returns the part of a range from its first to its last byte that is not zero. Zeros in the block
 /// of the old end may belong to no writer. Returns the whole range if it cannot be read.
-fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
+fn filled(target: &LazyTarget, range: Range<u64>) -> Option<Range<u64>> {
     let mut buffer = vec![0; 64 << 10];
     let (mut at, mut found) = (range.start, None);
     while at < range.end {
@@ -187,7 +187,7 @@ fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
 }
 
 /// Writes the part of the pieces that lies in the range.
-fn write(target: &Aim, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
+fn write(target: &LazyTarget, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
     let within = |piece: &Piece| {
         let (start, end) = (range.start.max(piece.start), range.end.min(piece.end()));
         let at = |offset: u64| piece.place() + (offset - piece.start) as usize;
@@ -203,15 +203,15 @@ fn write(target: &Aim, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
         && end <= SMALL
         && let Some(written) = target.descriptors.write_new(&slices, false)
     {
-        return written.map_err(told_later);
+        return written.map_err(as_deferred_error);
     }
     // If no file can be opened any more, acknowledged bytes go through the descriptor that is open.
     let file = match target.file() {
         Ok(file) => file,
         // The descriptor of a striped file does not hold the file's bytes.
-        Err(errno) if target.descriptors.is_striped() => return Err(told_later(errno)),
-        Err(_) => return target.descriptors.write_plainly(&slices, start).map_err(told_later),
+        Err(errno) if target.descriptors.is_striped() => return Err(as_deferred_error(errno)),
+        Err(_) => return target.descriptors.write_plainly(&slices, start).map_err(as_deferred_error),
     };
     let outcome = file.write_vectored_at(&slices, start);
-    outcome.map_err(|error| told_later(target.descriptors.failed(&file, &error)))
+    outcome.map_err(|error| as_deferred_error(target.descriptors.failed(&file, &error)))
 }

@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Result;
 
 use super::super::inode::Inode;
-use super::target::Aim;
+use super::target::LazyTarget;
 use crate::stats::{Event, Wait};
 
 /// Most parts of one write to the source.
@@ -41,11 +41,11 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
     ///
     /// # Errors
     /// The error to report to the writers.
-    fn write(inode: &Inode, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
+    fn write(inode: &Inode, target: &LazyTarget, parts: &[Self], reach: u64) -> Result<()>;
 
     /// Returns the end offset of the queue after a write, with `rest` bytes still pending.
     /// `expected` is the end as it was before the write.
-    fn end_after_write(_inode: &Inode, _target: &Aim, _rest: u64, expected: u64) -> u64 {
+    fn end_after_write(_inode: &Inode, _target: &LazyTarget, _rest: u64, expected: u64) -> u64 {
         expected
     }
 }
@@ -67,7 +67,7 @@ pub(super) struct State<P> {
     /// Bytes that are being written.
     pub(super) writing: u64,
     /// Invariant: set while any bytes are pending.
-    pub(super) target: Option<Aim>,
+    pub(super) target: Option<LazyTarget>,
     /// A background thread will write full parts.
     scheduled: bool,
     /// Bytes added since the queue was created. A thread that waits, waits for the bytes added
@@ -124,7 +124,7 @@ impl<P> Queue<P> {
 
 impl<P> State<P> {
     /// Whether bytes for the target may follow the pending bytes.
-    pub(super) fn takes(&self, target: &Aim) -> bool {
+    pub(super) fn takes(&self, target: &LazyTarget) -> bool {
         self.target.as_ref().is_none_or(|known| known.is(target))
     }
 }
@@ -143,7 +143,7 @@ impl<P: Part> Queue<P> {
     }
 
     /// Records that `len` bytes have been added to the parts.
-    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &Aim, len: u64) {
+    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &LazyTarget, len: u64) {
         if state.target.is_none() {
             state.target = Some(target.clone());
         }
@@ -152,7 +152,7 @@ impl<P: Part> Queue<P> {
         state.end += len;
         self.bytes.fetch_add(len, Ordering::AcqRel);
         self.inode.about.figures.count(Event::WriteBehind, len);
-        self.inode.common.janitor.stir();
+        self.inode.common.janitor.wake_if_idle();
         if !state.scheduled && state.writing == 0 && state.parts.front().is_some_and(P::is_full) {
             let queue = Arc::clone(self);
             state.scheduled = self.inode.common.crew.run(true, move || queue.write_full());

@@ -24,23 +24,23 @@ use rustix::io::Errno;
 
 use super::super::inode::Inode;
 use super::super::memory::Memory;
-use super::target::{Target, told_later};
+use super::target::{OpenTarget, as_deferred_error};
 use crate::stats::{Event, Wait};
 
 /// Most bytes of a piece. A longer write keeps the device busy by itself.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// Most pieces of a mount that may be pending.
-const PIECES: usize = 256;
+const PIECES_MAX: usize = 256;
 
 /// When all pieces are taken and an inode has fewer than this, other inodes have taken them. Its
 /// writes do not wait for those: they are not written behind.
-const FEW: usize = PIECES / 8;
+const LOW_SHARE_PIECES: usize = PIECES_MAX / 8;
 
 /// When all pieces are taken, waiting requests continue once this many are left. They do not
 /// continue one by one, which would cost a thread switch for each, and they continue early enough
 /// for the device to have work all the time.
-const RESUME: usize = PIECES / 2;
+const RESUME_AT_PIECES: usize = PIECES_MAX / 2;
 
 /// Most pieces in flight.
 const DEPTH: usize = 32;
@@ -77,12 +77,12 @@ struct Pending {
 /// The thread of a mount that writes pieces, and the pieces that it must write.
 #[derive(Debug, Default)]
 pub(in crate::file) struct Writer {
-    post: Arc<Post>,
+    post: Arc<WriterQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Post {
+struct WriterQueue {
     state: Mutex<State>,
     /// Wakes the thread when a piece has arrived.
     wake: Condvar,
@@ -116,7 +116,7 @@ struct Ticket {
 #[derive(Debug)]
 struct Job {
     ticket: Ticket,
-    target: Target,
+    target: OpenTarget,
     block: Block,
 }
 
@@ -124,7 +124,7 @@ struct Job {
 #[derive(Debug)]
 struct Flight {
     ticket: Ticket,
-    target: Target,
+    target: OpenTarget,
     /// The file that the piece is written through.
     file: Arc<File>,
 }
@@ -233,10 +233,10 @@ impl Scattered {
     /// Adds a small write of whole blocks inside the file. At most `most` bytes are pending
     /// afterwards. Returns false if the write cannot be added; the caller then writes it. Pending
     /// bytes of `ordered` must not overlap it.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(self: &Arc<Self>, target: &OpenTarget, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
-        let fits = !bytes.is_empty() && bytes.len() <= PIECE && len <= most;
+        let fits = !bytes.is_empty() && bytes.len() <= PIECE_BYTES_MAX && len <= most;
         let whole = (offset | len) % target.file.block_align() == 0;
         if !fits || !whole || !target.file.size().is_ok_and(|size| range.end <= size) {
             return false;
@@ -271,7 +271,7 @@ impl Scattered {
 
 impl Writer {
     /// Starts the thread if it is not running. Returns whether it runs.
-    fn start(&self, target: &Target, memory: &Arc<Memory>) -> bool {
+    fn start(&self, target: &OpenTarget, memory: &Arc<Memory>) -> bool {
         let mut state = self.post.state();
         if state.pool.is_some() || state.over {
             return !state.over;
@@ -279,11 +279,11 @@ impl Writer {
         if state.refused.is_some_and(|refused| refused.elapsed() < ANSWER_COUNTS) {
             return false;
         }
-        let Some(reserved) = memory.reserve_for(PIECE * PIECES) else {
+        let Some(reserved) = memory.reserve_for(PIECE_BYTES_MAX * PIECES_MAX) else {
             state.refused = Some(Instant::now());
             return false;
         };
-        let Ok(pool) = Pool::new(PIECE, PIECES) else { return false };
+        let Ok(pool) = Pool::new(PIECE_BYTES_MAX, PIECES_MAX) else { return false };
         let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
         let work = move || {
             leave_processor();
@@ -311,7 +311,7 @@ impl Drop for Writer {
     }
 }
 
-impl Post {
+impl WriterQueue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -322,12 +322,12 @@ impl Post {
     fn block(&self, own: usize, waited: impl FnOnce(Duration)) -> Option<Block> {
         let mut state = self.state();
         // A request that arrives now must not overtake those that wait.
-        if state.used >= PIECES || state.waiting > 0 && state.used > RESUME {
-            if own < FEW {
+        if state.used >= PIECES_MAX || state.waiting > 0 && state.used > RESUME_AT_PIECES {
+            if own < LOW_SHARE_PIECES {
                 return None;
             }
             let since = Instant::now();
-            while state.used > RESUME {
+            while state.used > RESUME_AT_PIECES {
                 state.waiting += 1;
                 self.room.wait(&mut state);
                 state.waiting -= 1;
@@ -357,7 +357,7 @@ impl Post {
         let mut state = self.state();
         // `used` is 0 already if the thread has given up.
         state.used = state.used.saturating_sub(count);
-        if state.waiting > 0 && state.used <= RESUME {
+        if state.waiting > 0 && state.used <= RESUME_AT_PIECES {
             self.room.notify_all();
         }
     }
@@ -472,7 +472,7 @@ impl Ticket {
         let Ticket { scattered, range, .. } = self;
         let inode = &scattered.inode;
         if let Err(errno) = outcome {
-            inode.errors.record(told_later(errno));
+            inode.errors.record(as_deferred_error(errno));
         }
         inode.about.figures.count(Event::WriteBehindWritten, range.end - range.start);
         inode.changes.note(range.clone());

@@ -11,12 +11,12 @@ use super::super::descriptors::{Descriptors, file_of};
 /// The destination of sequential writes and appends. Its file is opened only when there are more
 /// bytes than a small file has.
 #[derive(Clone, Debug)]
-pub(in crate::file) struct Aim {
+pub(in crate::file) struct LazyTarget {
     pub(in crate::file) mode: Mode,
     pub(in crate::file) descriptors: Arc<Descriptors>,
 }
 
-impl Aim {
+impl LazyTarget {
     /// Returns the file to write through now, and opens it if necessary.
     ///
     /// # Errors
@@ -25,19 +25,19 @@ impl Aim {
         file_of(&self.descriptors, self.mode, OFlags::empty())
     }
 
-    pub(super) fn is(&self, other: &Aim) -> bool {
+    pub(super) fn is(&self, other: &LazyTarget) -> bool {
         self.mode == other.mode && Arc::ptr_eq(&self.descriptors, &other.descriptors)
     }
 }
 
 /// The destination of pending bytes, with its file open.
 #[derive(Clone, Debug)]
-pub(in crate::file) struct Target {
+pub(in crate::file) struct OpenTarget {
     pub(in crate::file) file: Arc<File>,
     pub(in crate::file) descriptors: Arc<Descriptors>,
 }
 
-impl Target {
+impl OpenTarget {
     /// Returns the file to write through now. A file that has failed fails for good, and
     /// acknowledged writes of other handles would fail with it; so a new one is used then.
     pub(in crate::file) fn current(&self) -> Arc<File> {
@@ -47,6 +47,6 @@ impl Target {
 
 /// Returns the error to report for an acknowledged write. Such a write may no longer be rejected
 /// for its arguments, so EINVAL becomes EIO.
-pub(super) fn told_later(errno: Errno) -> Errno {
+pub(super) fn as_deferred_error(errno: Errno) -> Errno {
     if errno == Errno::INVAL { Errno::IO } else { errno }
 }

@@ -33,7 +33,7 @@ fn the_kernel_is_asked_to_forget_when_there_are_too_many() {
     let scratch = dio_test::file_systems()[0].dir();
     let limit = 64 << 10;
     let source = File::open(scratch.path()).unwrap();
-    let names = Arc::new(Names::new(source.into(), how(false, limit * SHARE)).unwrap());
+    let names = Arc::new(Names::new(source.into(), how(false, limit * MEMORY_SHARE_DIVISOR)).unwrap());
     let (asked, answers) = channel();
     let asked = Mutex::new(asked);
     names.forget_through(move |leaf| drop(asked.lock().send(leaf.clone())));

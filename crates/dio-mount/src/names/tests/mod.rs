@@ -28,11 +28,11 @@ pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-pub(super) fn how(act_as_callers: bool, limit: u64) -> How {
+pub(super) fn how(act_as_callers: bool, limit: u64) -> NamesConfig {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
     let settings =
         Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit, gather: false, native: false };
-    How { act_as_callers, settings: Live::new(settings), descriptors: Arc::default() }
+    NamesConfig { act_as_callers, settings: Live::new(settings), descriptors: Arc::default() }
 }
 
 pub(super) fn tree_of(source: &Path, limits: Limits) -> Names {

@@ -112,21 +112,21 @@ fn the_kernel_keeps_names_until_they_change_and_no_longer_than_it_may() {
     };
     let long = Duration::from_secs(60);
     File::create(source.join("file")).unwrap();
-    assert_eq!(copied(long), Copied::Never, "it could change once more at the same time");
+    assert_eq!(copied(long), NameCache::Never, "it could change once more at the same time");
     std::thread::sleep(OLD);
-    assert_eq!(copied(Duration::ZERO), Copied::Never);
-    assert_eq!([copied(long), copied(long)], [Copied::Anew, Copied::Still]);
+    assert_eq!(copied(Duration::ZERO), NameCache::Never);
+    assert_eq!([copied(long), copied(long)], [NameCache::Anew, NameCache::Still]);
     let short = Duration::from_millis(50);
     std::thread::sleep(short);
-    assert_eq!([copied(short), copied(long)], [Copied::Anew, Copied::Still]);
+    assert_eq!([copied(short), copied(long)], [NameCache::Anew, NameCache::Still]);
     let time = Timespec { tv_sec: 5, tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
     utimensat(CWD, source, &times, AtFlags::empty()).unwrap();
-    assert_eq!(copied(long), Copied::Never, "a time that was set back");
+    assert_eq!(copied(long), NameCache::Never, "a time that was set back");
     std::thread::sleep(OLD);
-    assert_eq!([copied(long), copied(long)], [Copied::Anew, Copied::Still]);
+    assert_eq!([copied(long), copied(long)], [NameCache::Anew, NameCache::Still]);
     std::fs::remove_file(source.join("file")).unwrap();
-    assert_eq!(copied(long), Copied::Never);
+    assert_eq!(copied(long), NameCache::Never);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn times_of_file_systems_of_other_kinds_tell_nothing() {
     let names = Names::with(source.into(), how(false, 64 << 20), Limits::default()).unwrap();
     std::thread::sleep(OLD);
     let handle = names.open_directory(0, ROOT).unwrap();
-    assert_eq!(names.copied(handle, Duration::from_secs(60)), Copied::Never);
+    assert_eq!(names.copied(handle, Duration::from_secs(60)), NameCache::Never);
 }
 
 #[test]

@@ -16,7 +16,7 @@ enum Step {
     /// The known inode with index `which` loses some of its lookups.
     Forget { which: usize, count: u64 },
     /// The known inode with index `which` is renamed.
-    Place { which: usize, parent: usize, name: usize },
+    PathFd { which: usize, parent: usize, name: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -25,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(number, life, parent, name)| Step::Enter { number, life, parent, name }),
         2 => (0usize..12, 1u64..3).prop_map(|(which, count)| Step::Forget { which, count }),
         1 => (0usize..12, 0usize..12, 0..NAMES.len())
-            .prop_map(|(which, parent, name)| Step::Place { which, parent, name }),
+            .prop_map(|(which, parent, name)| Step::PathFd { which, parent, name }),
     ];
     proptest::collection::vec(step, 0..120)
 }
@@ -146,7 +146,7 @@ proptest! {
                     known.lookups = known.lookups.saturating_sub(count);
                     model.sweep();
                 }
-                Step::Place { which, parent, name } => {
+                Step::PathFd { which, parent, name } => {
                     let Some(id) = model.pick(which) else { continue };
                     let parent = model.pick_directory(parent);
                     table.place(id, parent, OsStr::new(NAMES[name]));

@@ -21,8 +21,8 @@ impl Source for Fake {
     }
 }
 
-fn book() -> Arc<Book> {
-    Book::new(Instant::now(), 8)
+fn book() -> Arc<FileTable> {
+    FileTable::new(Instant::now(), 8)
 }
 
 #[test]

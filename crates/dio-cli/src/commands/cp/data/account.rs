@@ -7,7 +7,7 @@ use dio::file::{Class, Counters, Reason};
 use dio::names::resident_pages;
 
 use super::super::open::{Contents, OpenTarget};
-use crate::receipt::{FileLine, Ledger, Role, Way, main_way};
+use crate::receipt::{ClassAndReason, FileLine, Ledger, Role, dominant_class};
 
 /// Collects the account of one file while it is copied. Does nothing costly if no receipt is
 /// wanted.
@@ -15,8 +15,8 @@ pub(super) struct Account<'a> {
     ledger: &'a Ledger,
     contents: &'a Contents<'a>,
     source_pages: Option<u64>,
-    source: Cell<Way>,
-    target: Cell<Way>,
+    source: Cell<ClassAndReason>,
+    target: Cell<ClassAndReason>,
     target_pages: Cell<Option<u64>>,
 }
 
@@ -52,8 +52,8 @@ impl<'a> Account<'a> {
         self.ledger.count(source);
         self.ledger.count(target);
         self.ledger.count_holes(holes);
-        self.source.set(main_way(&source.read, source));
-        self.target.set(main_way(&target.written, target));
+        self.source.set(dominant_class(&source.read, source));
+        self.target.set(dominant_class(&target.written, target));
     }
 
     /// Records bytes that were moved by plain reads and writes, as for small files and files
@@ -76,7 +76,7 @@ impl<'a> Account<'a> {
         if !self.ledger.wanted() {
             return;
         }
-        let line = |path, role, (mode, reason): Way, pages_before, pages_after| FileLine {
+        let line = |path, role, (mode, reason): ClassAndReason, pages_before, pages_after| FileLine {
             path,
             role,
             mode,

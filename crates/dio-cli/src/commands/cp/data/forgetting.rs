@@ -22,17 +22,17 @@ impl Reopen for SmallTarget {
 
 /// Whether `RWF_DONTCACHE` is used for reads and for writes.
 #[derive(Debug)]
-pub(super) struct Forgetting {
+pub(super) struct DontCacheSupport {
     /// Flag for reads. The kernel may refuse it, which the first file shows.
     pub(super) read: DontCache,
     /// Flag for writes. It is also off if pages are dropped anyway after a sync of the file system.
     pub(super) write: DontCache,
 }
 
-impl Forgetting {
+impl DontCacheSupport {
     /// `batches` says that the run syncs whole file systems at the end.
-    pub(super) fn new(mode: Mode, batches: bool) -> Forgetting {
+    pub(super) fn new(mode: Mode, batches: bool) -> DontCacheSupport {
         let wanted = mode != Mode::Cached;
-        Forgetting { read: DontCache::new(wanted), write: DontCache::new(wanted && !batches) }
+        DontCacheSupport { read: DontCache::new(wanted), write: DontCache::new(wanted && !batches) }
     }
 }

@@ -17,7 +17,7 @@ use super::super::report::Report;
 use super::account::Account;
 use super::copiers::Copiers;
 use super::digests::Digests;
-use super::forgetting::{Forgetting, SmallTarget};
+use super::forgetting::{DontCacheSupport, SmallTarget};
 use crate::receipt::Ledger;
 use crate::stop::Stop;
 use crate::tool::Progress;
@@ -38,7 +38,7 @@ pub(crate) struct DataPath {
     pub(super) copiers: Copiers,
     /// Small targets that wait for a sync of the file system.
     pub(super) evictor: Evictor<SmallTarget>,
-    pub(super) forgetting: Forgetting,
+    pub(super) forgetting: DontCacheSupport,
     pub(super) stop: &'static Stop,
     /// Fall-backs reported so far: with `-v`, each kind is reported once.
     pub(super) told: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ impl DataPath {
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
             evictor: Evictor::default(),
-            forgetting: Forgetting::new(transfer.mode, options.sync && !sync_each),
+            forgetting: DontCacheSupport::new(transfer.mode, options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
             told_cached: AtomicBool::new(false),

@@ -18,7 +18,7 @@ use crate::tool::target::attributes::give_extended;
 use crate::tool::target::naming::{Naming, temporary_name, unnamed};
 
 /// The file that receives the contents.
-pub(super) struct Place {
+pub(super) struct ContentsFile {
     target: OpenTarget,
     /// `Some` with `--atomic`: how the file gets its name.
     named: Option<Named>,
@@ -35,18 +35,18 @@ struct Named {
 
 impl DataPath {
     /// Opens or makes the file that receives the contents. An existing target is not changed yet.
-    pub(super) fn place(&self, task: &Task<'_>) -> Result<Place, CopyError> {
+    pub(super) fn place(&self, task: &Task<'_>) -> Result<ContentsFile, CopyError> {
         let contents = task.contents;
         let place = if self.transfer.atomic {
             self.place_atomically(contents)?
         } else {
-            Place { target: contents.open_target(OFlags::empty())?, named: None }
+            ContentsFile { target: contents.open_target(OFlags::empty())?, named: None }
         };
         task.account.opened_target(&place.target);
         Ok(place)
     }
 
-    fn place_atomically(&self, contents: &Contents<'_>) -> Result<Place, CopyError> {
+    fn place_atomically(&self, contents: &Contents<'_>) -> Result<ContentsFile, CopyError> {
         let (mut mode, mut replaced, mut elsewhere) = (contents.mode, None, false);
         let shown = || contents.target_path();
         let (dir, name) = contents.target_dir();
@@ -54,7 +54,7 @@ impl DataPath {
             Existing::Nothing => {
                 (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
             }
-            Existing::Special(target) => return Ok(Place { target, named: None }),
+            Existing::Special(target) => return Ok(ContentsFile { target, named: None }),
             Existing::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
                 // The file that a link leads to is replaced, not the link.
@@ -101,7 +101,7 @@ impl DataPath {
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
         names::pass_on_attributes(&fd, &before).at(Doing::SetPermissions, shown)?;
-        Ok(Place { target: OpenTarget { fd, fresh }, named })
+        Ok(ContentsFile { target: OpenTarget { fd, fresh }, named })
     }
 
     /// Empties an existing target just before its new contents are written; not earlier, and not if
@@ -133,7 +133,7 @@ impl DataPath {
     }
 }
 
-impl Place {
+impl ContentsFile {
     /// The open target.
     pub(super) fn target(&self) -> &OpenTarget {
         &self.target

@@ -2,7 +2,7 @@
 //!
 //! Entries are numbers that begin with the prefix, so most of the work is sorting numbers without
 //! looking at the lines. Among equal prefixes the lines decide. Lines that compare as bytes are
-//! sorted by their next eight bytes, and so on; other lines by [`Order::compare_rest`].
+//! sorted by their next be_prefix bytes, and so on; other lines by [`Order::compare_rest`].
 
 use std::hint::black_box;
 
@@ -10,14 +10,14 @@ use super::entry::Entry;
 use crate::commands::sort::key::Order;
 
 /// Groups of equal prefixes with at most this many lines are sorted by comparing the lines.
-const FEW: usize = 12;
+const COMPARE_GROUP_MAX: usize = 12;
 
-/// Maximum recursion depth. Each level divides a group by the next eight bytes; below this depth
+/// Maximum recursion depth. Each level divides a group by the next be_prefix bytes; below this depth
 /// the lines are compared instead, because the stack is limited.
-const DEEPEST: u32 = 64;
+const DEPTH_MAX: u32 = 64;
 
 /// Number of lines whose memory is fetched before the first of them is needed.
-pub(super) const AHEAD: usize = 16;
+pub(super) const PREFETCH_LINES: usize = 16;
 
 /// Sorts entries of lines in `bytes`. Lines that compare equal stay in the order of their offsets.
 pub(super) fn arrange(entries: &mut [Entry], bytes: &[u8], terminator: u8, order: &Order) {
@@ -39,9 +39,9 @@ impl Lines<'_> {
     /// Sorts entries whose prefixes are equal.
     fn tell_apart(&self, group: &mut [Entry]) {
         match self.order.is_bytes() {
-            Some(reverse) if group.len() > FEW => {
+            Some(reverse) if group.len() > COMPARE_GROUP_MAX => {
                 let prefix = group[0].prefix();
-                self.by_bytes(group, 8, reverse, DEEPEST);
+                self.by_bytes(group, 8, reverse, DEPTH_MAX);
                 group.iter_mut().for_each(|entry| *entry = entry.with_prefix(prefix));
             }
             _ => self.by_comparing(group),
@@ -59,36 +59,36 @@ impl Lines<'_> {
     /// The prefixes of the entries are overwritten.
     fn by_bytes(&self, group: &mut [Entry], mut from: usize, reverse: bool, levels: u32) {
         loop {
-            if !self.look_at(group, from, reverse) {
+            if !self.load_prefixes(group, from, reverse) {
                 return self.by_length(group, reverse);
             }
             group.sort_unstable();
             if group[0].prefix() != group[group.len() - 1].prefix() {
                 break;
             }
-            from = self.alike(group, from + 8);
+            from = self.common_prefix_length(group, from + 8);
         }
         for group in group.chunk_by_mut(|a, b| a.prefix() == b.prefix()) {
             match group.len() {
                 0 | 1 => {}
-                2..=FEW => self.by_comparing(group),
+                2..=COMPARE_GROUP_MAX => self.by_comparing(group),
                 _ if levels == 0 => self.by_comparing(group),
                 _ => self.by_bytes(group, from + 8, reverse, levels - 1),
             }
         }
     }
 
-    /// Sets the prefix of each entry to the eight bytes of its line at `from`. Returns whether any
+    /// Sets the prefix of each entry to the be_prefix bytes of its line at `from`. Returns whether any
     /// line is longer than `from` bytes.
-    fn look_at(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
+    fn load_prefixes(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
-        for part in 0..group.len().div_ceil(AHEAD) {
-            let part = part * AHEAD..group.len().min((part + 1) * AHEAD);
+        for part in 0..group.len().div_ceil(PREFETCH_LINES) {
+            let part = part * PREFETCH_LINES..group.len().min((part + 1) * PREFETCH_LINES);
             fetch(&group[part.clone()], self.bytes, from);
             for entry in &mut group[part] {
                 let line = entry.line(self.bytes, self.terminator);
                 longer |= line.len() > from;
-                let prefix = eight(line.get(from..).unwrap_or_default());
+                let prefix = be_prefix(line.get(from..).unwrap_or_default());
                 *entry = entry.with_prefix(if reverse { !prefix } else { prefix });
             }
         }
@@ -104,23 +104,23 @@ impl Lines<'_> {
     }
 
     /// Length of the common beginning of all lines. The first `from` bytes are known to be equal.
-    fn alike(&self, group: &[Entry], from: usize) -> usize {
+    fn common_prefix_length(&self, group: &[Entry], from: usize) -> usize {
         let rest = |entry: &Entry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
-        let mut alike = rest(&group[0]);
+        let mut common_prefix_length = rest(&group[0]);
         for entry in &group[1..] {
             let line = rest(entry);
-            if !line.starts_with(alike) {
-                let same = alike.iter().zip(line).take_while(|(a, b)| a == b).count();
-                alike = &alike[..same];
+            if !line.starts_with(common_prefix_length) {
+                let same = common_prefix_length.iter().zip(line).take_while(|(a, b)| a == b).count();
+                common_prefix_length = &common_prefix_length[..same];
             }
         }
-        from + alike.len()
+        from + common_prefix_length.len()
     }
 }
 
-/// The first eight bytes, padded with zeros, as a number that compares as the bytes do.
+/// The first be_prefix bytes, padded with zeros, as a number that compares as the bytes do.
 #[inline]
-fn eight(bytes: &[u8]) -> u64 {
+fn be_prefix(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) << (64 - 8 * bytes.len()).min(63),
@@ -161,7 +161,7 @@ mod tests {
         for reverse in [false, true] {
             let mut text = Vec::new();
             for _ in 0..4000 {
-                // Few different bytes, zeros among them, and lengths around the multiples of eight.
+                // Few different bytes, zeros among them, and lengths around the multiples of be_prefix.
                 let length = random(28) as usize;
                 text.extend((0..length).map(|_| [0, 0, b'a', 255][random(4) as usize]));
                 text.extend([&b"the same beginning, for all of them"[..random(36) as usize], b"\n"].concat());
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn lines_that_leave_the_others_one_by_one_need_little_stack() {
-        // Line N differs after N times eight bytes.
+        // Line N differs after N times be_prefix bytes.
         let order = Order::bytes(false);
         let lines: Vec<Vec<u8>> = (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
         let text: Vec<u8> = lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn eight_bytes_compare_as_bytes_do() {
-        assert_eq!(eight(b""), 0);
-        assert_eq!(eight(b"\x01"), 1 << 56);
-        assert_eq!(eight(b"\x01\x02\x03\x04\x05\x06\x07"), 0x0102_0304_0506_0700);
-        assert_eq!(eight(b"\x01\x02\x03\x04\x05\x06\x07\x08\x09"), 0x0102_0304_0506_0708);
+        assert_eq!(be_prefix(b""), 0);
+        assert_eq!(be_prefix(b"\x01"), 1 << 56);
+        assert_eq!(be_prefix(b"\x01\x02\x03\x04\x05\x06\x07"), 0x0102_0304_0506_0700);
+        assert_eq!(be_prefix(b"\x01\x02\x03\x04\x05\x06\x07\x08\x09"), 0x0102_0304_0506_0708);
     }
 }

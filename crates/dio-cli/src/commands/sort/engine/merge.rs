@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::exchange::Exchange;
 use super::failure::{Failure, Outcome};
 use super::gather::{Drain, Gather};
-use super::key_order::{AHEAD, fetch};
+use super::key_order::{PREFETCH_LINES, fetch};
 use super::piece::{Decoder, Lines, Piece};
 
 /// Source of the lines of one lane.
@@ -33,10 +33,10 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
     let (mut decoders, mut places) = (Vec::new(), Vec::new());
     for lane in lanes {
         places.push(match lane {
-            Lane::Memory(piece) => Place::Memory(Some(piece)),
+            Lane::Memory(piece) => LaneSource::Memory(Some(piece)),
             Lane::Stream(decoder) => {
                 decoders.push(decoder);
-                Place::Stream(decoders.len() - 1)
+                LaneSource::Stream(decoders.len() - 1)
             }
         });
     }
@@ -61,7 +61,7 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
     };
     let mut decoders = taken().into_iter();
     let here = |place| match place {
-        Place::Stream(_) => Place::Here(Box::new(decoders.next().expect("each stream has its decoder"))),
+        LaneSource::Stream(_) => LaneSource::Here(Box::new(decoders.next().expect("each stream has its decoder"))),
         other => other,
     };
     run(places.into_iter().map(here).collect(), &exchange, how, out)
@@ -69,7 +69,7 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
 
 /// A lane while it is merged.
 #[derive(Debug)]
-enum Place {
+enum LaneSource {
     Memory(Option<Piece>),
     /// Decoded by the decoding thread; the number is the index of its decoder.
     Stream(usize),
@@ -77,13 +77,13 @@ enum Place {
     Here(Box<Decoder>),
 }
 
-impl Place {
+impl LaneSource {
     fn next_piece(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<Option<Piece>> {
         loop {
             let piece = match self {
-                Place::Memory(piece) => piece.take(),
-                Place::Stream(lane) => exchange.next_piece(*lane)?,
-                Place::Here(decoder) => decoder.next_piece(how)?,
+                LaneSource::Memory(piece) => piece.take(),
+                LaneSource::Stream(lane) => exchange.next_piece(*lane)?,
+                LaneSource::Here(decoder) => decoder.next_piece(how)?,
             };
             match piece {
                 Some(piece) if piece.entries.is_empty() => {}
@@ -95,7 +95,7 @@ impl Place {
 
 /// A lane's current piece and the position of the next line in it.
 struct Cursor {
-    place: Place,
+    place: LaneSource,
     piece: Piece,
     at: usize,
     /// The lines are not in memory order, so they are fetched ahead.
@@ -118,9 +118,10 @@ impl Cursor {
     fn advance(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
         self.at += 1;
         if self.at < self.piece.entries.len() {
-            if self.scattered && self.at % AHEAD == 0 {
+            if self.scattered && self.at % PREFETCH_LINES == 0 {
                 let end = self.piece.entries.len();
-                let next = &self.piece.entries[(self.at + AHEAD).min(end)..(self.at + 2 * AHEAD).min(end)];
+                let next =
+                    &self.piece.entries[(self.at + PREFETCH_LINES).min(end)..(self.at + 2 * PREFETCH_LINES).min(end)];
                 fetch(next, self.piece.bytes(), 0);
             }
             return Ok(true);
@@ -137,14 +138,14 @@ impl Cursor {
 }
 
 fn run<D: Drain + ?Sized>(
-    places: Vec<Place>,
+    places: Vec<LaneSource>,
     exchange: &Exchange,
     how: Lines<'_>,
     out: &mut Gather<'_, D>,
 ) -> Outcome<()> {
     let mut cursors = Vec::new();
     for mut place in places {
-        let scattered = matches!(place, Place::Memory(_));
+        let scattered = matches!(place, LaneSource::Memory(_));
         if let Some(piece) = place.next_piece(exchange, how)? {
             cursors.push(Cursor { place, piece, at: 0, scattered });
         }
@@ -269,7 +270,7 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
     /// # Errors
     /// Writing failed.
     pub(super) fn put_all(&mut self, entries: &[Entry], bytes: &[u8]) -> Outcome<()> {
-        for part in entries.chunks(AHEAD) {
+        for part in entries.chunks(PREFETCH_LINES) {
             fetch(part, bytes, 0);
             for entry in part {
                 self.put(*entry, bytes)?;

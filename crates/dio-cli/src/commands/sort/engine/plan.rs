@@ -34,7 +34,7 @@ const LEAST_BLOCK: u64 = 4096;
 
 /// Minimum request size when runs are merged, as long as memory has room for [`USUAL_RUNS`] of
 /// them. Smaller requests cost more time than a second pass over the data.
-const GOOD_BLOCK: u64 = 64 << 10;
+const MERGE_BLOCK_MIN: u64 = 64 << 10;
 const USUAL_RUNS: u64 = 16;
 
 /// Maximum size of a batch. A larger one takes longer to sort than to read and write, and brings no
@@ -46,7 +46,7 @@ const LEAST_MEMORY: u64 = 128 << 10;
 
 /// Memory that is reserved for the program itself: code, stacks, the ring. At most an eighth of the
 /// requested memory is reserved.
-const OWN: u64 = 16 << 20;
+const PROGRAM_BYTES: u64 = 16 << 20;
 
 /// Blocks of memory that a run takes while it is merged: two requests in flight, one that is being
 /// consumed, the held chunks, and about one for their entries.
@@ -62,7 +62,7 @@ impl Plan {
     ) -> Plan {
         let usual = &descriptors.streams(usual);
         let parallel = if descriptors.few { Some(1) } else { parallel };
-        let memory = (memory - OWN.min(memory / 8)).max(LEAST_MEMORY);
+        let memory = (memory - PROGRAM_BYTES.min(memory / 8)).max(LEAST_MEMORY);
         let block = whole(memory / 128).min(usual.block as u64).max(LEAST_BLOCK);
         let depth = (memory / 8 / block).saturating_sub(3) / 2;
         let reading = StreamOptions {
@@ -92,7 +92,7 @@ impl Plan {
     /// Maximum number of runs to merge at a time, beside batches of `resident` bytes.
     pub(super) fn most_runs(&self, resident: u64) -> usize {
         let free = self.for_runs(resident);
-        let block = whole(free / USUAL_RUNS / LANE_BLOCKS).clamp(LEAST_BLOCK, GOOD_BLOCK);
+        let block = whole(free / USUAL_RUNS / LANE_BLOCKS).clamp(LEAST_BLOCK, MERGE_BLOCK_MIN);
         let most = (free / (block * LANE_BLOCKS)).max(2) as usize;
         self.batch_size.map_or(most, |asked| asked.clamp(2, most))
     }

@@ -21,7 +21,7 @@ use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 /// An archive being written.
 #[derive(Debug)]
 pub(in super::super) struct Target {
-    way: Option<Way>,
+    way: Option<Backend>,
     /// The name shown in messages.
     name: Vec<u8>,
     /// Device and inode of the archive and of the file that it replaces, if they are regular files.
@@ -37,7 +37,7 @@ pub(in super::super) struct Target {
 }
 
 #[derive(Debug)]
-enum Way {
+enum Backend {
     Plain(Box<Sink>),
     /// A device or a socket; each `write(2)` to it makes one record, so all writes have this size.
     Records {
@@ -91,9 +91,9 @@ impl Target {
         let way = match &run.options.compression {
             None if fstat(sink.descriptor()).is_ok_and(|stat| device::has_records(&stat)) => {
                 let size = usize::try_from(run.options.record).unwrap_or(usize::MAX);
-                Way::Records { sink: Box::new(sink), size, gathered: Vec::new() }
+                Backend::Records { sink: Box::new(sink), size, gathered: Vec::new() }
             }
-            None => Way::Plain(Box::new(sink)),
+            None => Backend::Plain(Box::new(sink)),
             Some(Compression::Gzip) => {
                 let how = gzip::Encode { workers: workers(), ..gzip::Encode::default() };
                 compressor(&name, sink, move |read, write| gzip::encode(read, write, &how))?
@@ -102,7 +102,7 @@ impl Target {
                 let how = zstd::Encode { workers: workers() as u32, ..zstd::Encode::default() };
                 compressor(&name, sink, move |read, write| zstd::encode(read, write, &how))?
             }
-            Some(Compression::Program(words)) => Way::Program(Box::new(Compressing::start(run, words, sink)?)),
+            Some(Compression::Program(words)) => Backend::Program(Box::new(Compressing::start(run, words, sink)?)),
         };
         let (way, successor) = (Some(way), None);
         Ok(Target { way, name, identities, successor, position, start: position, held: None })
@@ -141,10 +141,10 @@ impl Target {
             self.position += part as u64;
         }
         let written = match &mut self.way {
-            Some(Way::Plain(sink)) => sink.write_all(bytes),
-            Some(Way::Records { sink, size, gathered }) => write_records(sink, *size, gathered, bytes),
-            Some(Way::Program(program)) => program.write_all(bytes),
-            Some(Way::Compressor(compressor)) => compressor.write_all(bytes),
+            Some(Backend::Plain(sink)) => sink.write_all(bytes),
+            Some(Backend::Records { sink, size, gathered }) => write_records(sink, *size, gathered, bytes),
+            Some(Backend::Program(program)) => program.write_all(bytes),
+            Some(Backend::Compressor(compressor)) => compressor.write_all(bytes),
             None => Ok(()),
         };
         self.position += bytes.len() as u64;
@@ -178,11 +178,11 @@ impl Target {
     /// Writing failed.
     pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), Ended> {
         let sink = match self.way.take() {
-            Some(Way::Plain(sink)) => Ok(*sink),
+            Some(Backend::Plain(sink)) => Ok(*sink),
             // The end marker fills the last record, so no partial record is written here.
-            Some(Way::Records { mut sink, gathered, .. }) => sink.write_all(&gathered).map(|()| *sink),
-            Some(Way::Program(program)) => program.finish()?,
-            Some(Way::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
+            Some(Backend::Records { mut sink, gathered, .. }) => sink.write_all(&gathered).map(|()| *sink),
+            Some(Backend::Program(program)) => program.finish()?,
+            Some(Backend::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
             None => return Ok(()),
         };
         let closed = sink.and_then(|mut sink| {
@@ -198,7 +198,7 @@ impl Target {
 
     fn failed(&mut self, error: &io::Error) -> Ended {
         let errno = errno_of(error);
-        if let Some(Way::Program(program)) = self.way.take_if(|way| matches!(way, Way::Program(_))) {
+        if let Some(Backend::Program(program)) = self.way.take_if(|way| matches!(way, Backend::Program(_))) {
             // The closed pipe is the one to the program. Its exit status or the drain thread has
             // the cause.
             return match program.finish() {
@@ -224,12 +224,12 @@ impl Target {
 }
 
 /// Starts an encoder in its own threads.
-fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Way, Ended>
+fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend, Ended>
 where
     F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
 {
     let started = Compressor::new(sink, encode);
-    Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
+    Ok(Backend::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 /// Writes whole records one by one, and keeps the rest in `gathered`.

@@ -94,7 +94,7 @@ impl Delayed {
         if FileId::of(&stat) != id {
             return renamed(words);
         }
-        let object = if place { Object::Place(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
+        let object = if place { Object::NewFile(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
             storage.note(id.device(), fd.as_fd(), &self.root, &self.path);
         }

@@ -23,12 +23,12 @@ use super::super::warnings::Warning;
 use super::how::How;
 use super::meta::{Meta, Object};
 use super::names::Clean;
-use super::place::{DirectorySet, Place, Refusal, Wanted};
+use super::place::{CreateConditions, DirectorySet, NewFile, Refusal};
 use super::plain::{Plain, Pourable, put_all};
 use super::root::{Dir, Root};
 use super::storage::Storage;
 use super::words::Words;
-use crate::receipt::{FileLine, Role, main_way};
+use crate::receipt::{FileLine, Role, dominant_class};
 use crate::stop::Stop;
 use crate::tool::evict::drop_written;
 use crate::tool::{Sink, errno_of};
@@ -52,17 +52,17 @@ pub(super) struct Context<'r> {
     pub(super) run: &'r Run,
     pub(super) how: How,
     pub(super) storage: Storage,
-    /// As in [`Wanted`].
+    /// As in [`CreateConditions`].
     pub(super) gone: DirectorySet,
-    /// As in [`Wanted`].
+    /// As in [`CreateConditions`].
     pub(super) steered: DirectorySet,
 }
 
 impl Context<'_> {
-    /// The conditions for creating a member with this modification time; `long` as in [`Wanted`].
-    pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> Wanted<'_> {
+    /// The conditions for creating a member with this modification time; `long` as in [`CreateConditions`].
+    pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> CreateConditions<'_> {
         let How { old, follows, .. } = self.how;
-        Wanted { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
+        CreateConditions { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
     }
 }
 
@@ -154,9 +154,9 @@ impl Job {
         Words { run: context.run, name: &self.shown }
     }
 
-    fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<Place<'a>> {
+    fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<NewFile<'a>> {
         let way = (&*self.root, &self.path.0[..]);
-        Place::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
+        NewFile::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
             .map_err(|refusal| tell(refusal, words, "open"))
             .ok()
     }
@@ -192,7 +192,7 @@ impl Job {
     }
 
     /// Sets the attributes of a complete file, and gives it its name.
-    fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: Place<'_>, counters: Option<&Counters>) {
+    fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: NewFile<'_>, counters: Option<&Counters>) {
         let before = if place.striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
@@ -245,7 +245,7 @@ impl Job {
         }
     }
 
-    fn put(&self, context: &Context<'_>, place: &Place<'_>) -> Result<Counters, Errno> {
+    fn put(&self, context: &Context<'_>, place: &NewFile<'_>) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
         let plain = !place.striped && (options.mode == Mode::Cached || self.body.len() as u64 <= options.small);
         let whole = [(0, self.body.len() as u64)];
@@ -277,7 +277,7 @@ impl Job {
     fn put_directly(
         &self,
         context: &Context<'_>,
-        place: &Place<'_>,
+        place: &NewFile<'_>,
         extents: &[(u64, u64)],
     ) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
@@ -304,7 +304,7 @@ impl Job {
         context.run.tool.ledger().list(|| {
             let (mode, reason) = match counters.written.total() {
                 0 => ("none", None),
-                _ => main_way(&counters.written, counters),
+                _ => dominant_class(&counters.written, counters),
             };
             let path = std::ffi::OsStr::from_bytes(&self.shown).into();
             let pages_after = resident_pages(fd).ok();
@@ -364,7 +364,7 @@ impl Job {
     fn open_sink(
         &self,
         context: &Context<'_>,
-        place: &Place<'_>,
+        place: &NewFile<'_>,
         stored: u64,
         remaining: Option<u64>,
     ) -> io::Result<Sink> {

@@ -45,7 +45,7 @@ pub(super) enum Object<'a> {
     /// Open for reading or writing.
     Open(BorrowedFd<'a>),
     /// Opened with `O_PATH`; may be a symbolic link itself.
-    Place(BorrowedFd<'a>),
+    NewFile(BorrowedFd<'a>),
 }
 
 impl Meta {
@@ -118,7 +118,7 @@ fn group(gid: u32) -> Option<Gid> {
 impl<'a> Object<'a> {
     fn fd(self) -> BorrowedFd<'a> {
         match self {
-            Object::Open(fd) | Object::Place(fd) => fd,
+            Object::Open(fd) | Object::NewFile(fd) => fd,
         }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Object<'a> {
         let (uid, gid) = (user(uid), group(gid));
         match self {
             Object::Open(fd) => fchown(fd, uid, gid),
-            Object::Place(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+            Object::NewFile(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
         }
     }
 
@@ -137,14 +137,14 @@ impl<'a> Object<'a> {
             Object::Open(fd) => fchmod(fd, mode),
             // Older kernels have no call that changes the mode through an `O_PATH` descriptor. This
             // name in `/proc` leads to that inode and no other.
-            Object::Place(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
+            Object::NewFile(fd) => chmodat(CWD, fd_path(fd), mode, AtFlags::empty()),
         }
     }
 
     fn set_times(self, mtime: Timespec) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => futimens(fd, &stamps(mtime)),
-            Object::Place(fd) => match utimensat(fd, c"", &stamps(mtime), AtFlags::EMPTY_PATH) {
+            Object::NewFile(fd) => match utimensat(fd, c"", &stamps(mtime), AtFlags::EMPTY_PATH) {
                 // The kernel accepts an empty name since Linux 5.8.
                 Err(Errno::INVAL) => utimensat(CWD, fd_path(fd), &stamps(mtime), AtFlags::empty()),
                 set => set,
@@ -155,7 +155,7 @@ impl<'a> Object<'a> {
     fn set_attribute(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
-            Object::Place(fd) => rustix::fs::setxattr(fd_path(fd), name, value, XattrFlags::empty()),
+            Object::NewFile(fd) => rustix::fs::setxattr(fd_path(fd), name, value, XattrFlags::empty()),
         }
     }
 
@@ -164,7 +164,7 @@ impl<'a> Object<'a> {
         let Some(acl) = acl else {
             let removed = match self {
                 Object::Open(fd) => fremovexattr(fd, name),
-                Object::Place(fd) => rustix::fs::removexattr(fd_path(fd), name),
+                Object::NewFile(fd) => rustix::fs::removexattr(fd_path(fd), name),
             };
             return match removed {
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

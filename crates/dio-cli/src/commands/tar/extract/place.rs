@@ -39,7 +39,7 @@ pub(crate) enum OldFiles {
 
 /// The result of dealing with an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ExistingOutcome {
     /// The name is free: try again.
     Clear,
     /// The file stays, which is no error.
@@ -63,7 +63,7 @@ pub(super) enum Refusal {
 
 /// A file being written, which may not have its final name yet.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct NewFile<'a> {
     pub(super) fd: OwnedFd,
     name: &'a CStr,
     /// Whether the file is striped, so that its bytes are in other files.
@@ -97,7 +97,7 @@ impl DirectorySet {
 
 /// The conditions under which a member is created.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct CreateConditions<'a> {
     pub(super) old: OldFiles,
     pub(super) mtime: Timespec,
     /// Whether the file takes long to write, so that it gets its name only when it is complete.
@@ -111,7 +111,7 @@ pub(super) struct Wanted<'a> {
     pub(super) follows: bool,
 }
 
-impl Wanted<'_> {
+impl CreateConditions<'_> {
     /// Whether the directory's default for striping applies. It does not if the archive brought it,
     /// or may have written into an existing one.
     fn may_stripe(&self, dir: &Dir) -> bool {
@@ -119,19 +119,19 @@ impl Wanted<'_> {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> NewFile<'a> {
     /// Creates a file for `name` in `dir`, or opens an existing one for overwriting. `way` is the
     /// path to it, for following links.
     pub(super) fn make(
         dir: &'a Dir,
         name: &'a CStr,
-        wanted: Wanted<'_>,
+        wanted: CreateConditions<'_>,
         way: (&Root, &[u8]),
-    ) -> Result<Place<'a>, Refusal> {
+    ) -> Result<NewFile<'a>, Refusal> {
         prepare(dir, name, wanted)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
-        let there = |fd| Place { striped: names::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
+        let there = |fd| NewFile { striped: names::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
         if wanted.old == OldFiles::Overwrite && wanted.follows && kind_of(dir, name) == Some(FileType::Symlink) {
             let (root, path) = way;
             if let Some(fd) = root.overwrite(path).map_err(Refusal::Open)? {
@@ -155,30 +155,31 @@ impl<'a> Place<'a> {
             let made = if striping { names::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
             match made {
                 Ok(fd) if striping => return Ok(there(fd)),
-                Ok(fd) => return Ok(Place { fd, name, naming: None, striped: false }),
+                Ok(fd) => return Ok(NewFile { fd, name, naming: None, striped: false }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Refusal::Open(errno)),
             }
         }
         match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => match judge(dir, name, &stat, wanted) {
-                Way::Clear => {}
-                Way::Skip => return Err(Refusal::Skipped),
-                Way::Blocked => return Err(Refusal::Open(Errno::EXIST)),
+                ExistingOutcome::Clear => {}
+                ExistingOutcome::Skip => return Err(Refusal::Skipped),
+                ExistingOutcome::Blocked => return Err(Refusal::Open(Errno::EXIST)),
             },
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(Refusal::Open(errno)),
         }
-        Place::make_apart(dir, name, flags.difference(OFlags::NONBLOCK), wanted.may_stripe(dir)).map_err(Refusal::Open)
+        NewFile::make_apart(dir, name, flags.difference(OFlags::NONBLOCK), wanted.may_stripe(dir))
+            .map_err(Refusal::Open)
     }
 
     /// Creates a file without a name, or with a temporary one.
-    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags, may_stripe: bool) -> Result<Place<'a>, Errno> {
+    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags, may_stripe: bool) -> Result<NewFile<'a>, Errno> {
         let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
         let made = if may_stripe { unnamed(dir, flags, private) } else { unnamed_plain(dir, flags, private) };
         let (fd, hidden) = made?;
         let striped = hidden.is_some() && names::is_striped(&fd)?;
-        Ok(Place { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
+        Ok(NewFile { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
     }
 
     /// Gives the complete file its name and replaces any existing file. If the file is dropped
@@ -213,7 +214,7 @@ fn is_regular(fd: &OwnedFd) -> bool {
 
 /// Does what the options demand before a member is created: older files are removed (`-U`), newer
 /// ones are kept (`--keep-newer-files`).
-pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), Refusal> {
+pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: CreateConditions<'_>) -> Result<(), Refusal> {
     match wanted.old {
         OldFiles::UnlinkFirst => match remove(dir, name, wanted.gone) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -242,33 +243,33 @@ fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
 
 /// Decides whether the existing file may be replaced. An empty directory is removed here; any other
 /// file stays until it is replaced.
-fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
+fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: CreateConditions<'_>) -> ExistingOutcome {
     match wanted.old {
-        OldFiles::Skip => return Way::Skip,
-        OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return Way::Blocked,
+        OldFiles::Skip => return ExistingOutcome::Skip,
+        OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return ExistingOutcome::Blocked,
         OldFiles::KeepNewer => {
             let followed = if wanted.follows { statat(dir, name, AtFlags::empty()).ok() } else { None };
             if is_newer(&followed.unwrap_or(*stat), wanted.mtime) {
-                return Way::Blocked;
+                return ExistingOutcome::Blocked;
             }
         }
         _ => {}
     }
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory if remove_directory(dir, name, wanted.gone).is_err() => Way::Blocked,
-        _ => Way::Clear,
+        FileType::Directory if remove_directory(dir, name, wanted.gone).is_err() => ExistingOutcome::Blocked,
+        _ => ExistingOutcome::Clear,
     }
 }
 
 /// Like [`judge`], but also removes the existing file, for members that cannot be created beside
 /// it.
-pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
-    let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return Way::Blocked };
+pub(super) fn clear(dir: &Dir, name: &CStr, wanted: CreateConditions<'_>) -> ExistingOutcome {
+    let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return ExistingOutcome::Blocked };
     let way = judge(dir, name, &stat, wanted);
-    if way != Way::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    if way != ExistingOutcome::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return way;
     }
-    if names::unlinkat(dir, name).is_ok() { Way::Clear } else { Way::Blocked }
+    if names::unlinkat(dir, name).is_ok() { ExistingOutcome::Clear } else { ExistingOutcome::Blocked }
 }
 
 /// Removes a file or an empty directory.

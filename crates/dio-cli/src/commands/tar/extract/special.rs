@@ -11,7 +11,7 @@ use super::super::format::Kind;
 use super::file::tell;
 use super::meta::Object;
 use super::names::has_dot_dot;
-use super::place::{self, Way};
+use super::place::{self, ExistingOutcome};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to};
 use super::words::Words;
@@ -48,12 +48,12 @@ impl Tree<'_> {
             // An empty directory may be one into which a file is about to be written.
             self.crew.settle();
             match place::clear(dir, name, wanted) {
-                Way::Clear => self.forget_paths(),
-                Way::Skip => {
+                ExistingOutcome::Clear => self.forget_paths(),
+                ExistingOutcome::Skip => {
                     words.skipped();
                     return false;
                 }
-                Way::Blocked => break,
+                ExistingOutcome::Blocked => break,
             }
         }
         words.cannot(doing, Errno::EXIST);
@@ -86,7 +86,7 @@ impl Tree<'_> {
         let meta = self.meta(&member.entry);
         let special = Special { kind: FileType::Symlink, device: 0, link: Some(&link) };
         if let Some(made) = open_made(special, dir, name, words) {
-            meta.apply_to_link(Object::Place(made.as_fd()), words);
+            meta.apply_to_link(Object::NewFile(made.as_fd()), words);
         }
     }
 
@@ -134,7 +134,7 @@ impl Tree<'_> {
         }
         let meta = self.meta(&member.entry);
         if let Some(made) = open_made(Special { kind, device, link: None }, dir, name, words) {
-            meta.apply(Object::Place(made.as_fd()), false, words);
+            meta.apply(Object::NewFile(made.as_fd()), false, words);
         }
     }
 }

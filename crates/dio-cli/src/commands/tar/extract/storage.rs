@@ -15,7 +15,7 @@ use crate::tool::evict::{Evictor, Reopen};
 
 /// Up to this number of files, each is synced by itself. That costs less than a sync of the file
 /// system, which includes the data of other processes.
-const FEW: usize = 16;
+const SINGLE_SYNCS_MAX: usize = 16;
 
 /// The path of a file or directory that was created.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) struct Storage {
     systems: Mutex<HashMap<u64, System>>,
     /// Whether there are so few descriptors that none is kept open.
     few: bool,
-    /// The first files, up to one more than [`FEW`].
+    /// The first files, up to one more than [`SINGLE_SYNCS_MAX`].
     first: Mutex<Vec<Made>>,
 }
 
@@ -63,7 +63,7 @@ impl Storage {
     /// Records a new file or directory, and its file system, for the sync at the end.
     pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
         let mut first = self.first.lock();
-        if first.len() <= FEW {
+        if first.len() <= SINGLE_SYNCS_MAX {
             first.push(Made::new(root, path));
         }
         drop(first);
@@ -86,7 +86,7 @@ impl Storage {
     pub(super) fn finish(&self) -> Result<(), Errno> {
         let systems = std::mem::take(&mut *self.systems.lock());
         let first = std::mem::take(&mut *self.first.lock());
-        let synced = match first.len() <= FEW && first.iter().all(Made::sync) {
+        let synced = match first.len() <= SINGLE_SYNCS_MAX && first.iter().all(Made::sync) {
             true => Ok(()),
             false => systems.values().map(System::sync).fold(Ok(()), Result::and),
         };

@@ -17,7 +17,7 @@ use super::file::{Body, Context, HELD, Job, Trouble, tell};
 use super::meta::Meta;
 use super::names::{Clean, ends};
 use super::owners::Owners;
-use super::place::{self, OldFiles, Refusal, Wanted, Way, kind_of};
+use super::place::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::root::{Dir, LONGEST, Root};
 use super::words::Words;
 use crate::stop::Stop;
@@ -161,7 +161,7 @@ impl<'s> Tree<'s> {
         let wanted = self.wanted(member);
         let gone = match wanted.old {
             OldFiles::UnlinkFirst | OldFiles::UnlinkAll => place::prepare(&dir, name, wanted).is_ok(),
-            _ => place::clear(&dir, name, wanted) == Way::Clear,
+            _ => place::clear(&dir, name, wanted) == ExistingOutcome::Clear,
         };
         if !gone {
             return Ok(dir);
@@ -192,7 +192,7 @@ impl<'s> Tree<'s> {
         }
     }
 
-    pub(super) fn wanted(&self, member: &Member) -> Wanted<'s> {
+    pub(super) fn wanted(&self, member: &Member) -> CreateConditions<'s> {
         self.context.wanted(timespec(member.entry.mtime), false)
     }
 
@@ -351,10 +351,10 @@ impl<'s> Tree<'s> {
             }
             self.crew.settle();
             match place::clear(dir, name, wanted) {
-                Way::Clear => self.forget_paths(),
-                Way::Skip => return words.skipped(),
-                Way::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,
-                Way::Blocked => return words.cannot("mkdir", Errno::EXIST),
+                ExistingOutcome::Clear => self.forget_paths(),
+                ExistingOutcome::Skip => return words.skipped(),
+                ExistingOutcome::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,
+                ExistingOutcome::Blocked => return words.cannot("mkdir", Errno::EXIST),
             }
         }
         words.cannot("mkdir", Errno::EXIST);
