@@ -443,7 +443,8 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     // A checksum that exists is verified in spite of --no-check.
     let verified = text.contains("--no-check") && ours.err.contains("doesn't match checksum");
     let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file")
-        // The command reads what it writes where one of several inputs is the output, which is not there before.
+        // The command reads what it writes where one of several inputs is the output, which is not
+        // there before.
         || text.contains("-o a") && ours.err.contains("can't stat a :");
     waits
         || both

@@ -31,9 +31,9 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("crates/dio-cli/src/commands/cp/data/few.rs", "ftruncate", "the target was looked at: it is plain"),
     ("crates/dio-cli/src/commands/cp/data/mod.rs", "ftruncate", "the target was looked at: it is plain"),
-    ("crates/dio-cli/src/commands/cp/data/place.rs", "ftruncate", "the target was looked at: it is plain"),
+    ("crates/dio-cli/src/commands/cp/data/contents_file.rs", "ftruncate", "the target was looked at: it is plain"),
     (
-        "crates/dio-cli/src/commands/cp/data/place.rs",
+        "crates/dio-cli/src/commands/cp/data/contents_file.rs",
         "unlinkat",
         "a target that this program made and that is still empty",
     ),
@@ -51,7 +51,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/dio-cli/src/commands/split/run.rs", "unlink", "a temporary file that this program made"),
     ("crates/dio-cli/src/commands/stripe/", "dio::stripe", "the commands that make, show and mend striped files"),
     ("crates/dio-cli/src/commands/tar/create/removal.rs", "unlinkat", "directories: the facade removes files"),
-    ("crates/dio-cli/src/commands/tar/extract/place.rs", "unlinkat", "directories: the facade removes files"),
+    ("crates/dio-cli/src/commands/tar/extract/new_file.rs", "unlinkat", "directories: the facade removes files"),
     (
         "crates/dio-cli/src/commands/tar/extract/special.rs",
         "linkat",

@@ -60,8 +60,8 @@ pub(super) enum Submission {
     /// One request to the striped file, which submits all its stripes at once.
     SubmitAll,
     /// Requests of one stripe each to the objects, with as many bytes in flight as
-    /// [`Submission::SubmitAll`] has. Whenever one of them ends the next is sent, even if it belongs to
-    /// another request of the caller.
+    /// [`Submission::SubmitAll`] has. Whenever one of them ends the next is sent, even if it
+    /// belongs to another request of the caller.
     Async,
 }
 

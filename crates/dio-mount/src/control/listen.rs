@@ -40,8 +40,8 @@ pub(super) enum Service {
 #[derive(Debug)]
 pub(super) struct Listener {
     path: PathBuf,
-    /// The directory of the socket file, if servers take a [`DirectoryLock`] to make and remove sockets
-    /// there.
+    /// The directory of the socket file, if servers take a [`DirectoryLock`] to make and remove
+    /// sockets there.
     directory: Option<OwnedFd>,
     /// Device and inode of the socket file: a drop does not remove another file of that name.
     identity: FileId,

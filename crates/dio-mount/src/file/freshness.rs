@@ -2,9 +2,9 @@
 //! through another mount of it.
 //!
 //! The kernel caches pages of the mount for readers that gather and for mappings. It drops them
-//! once when attributes show another size or time of modification, and then note_cached_pages them again from
-//! this server. Three rules keep its pages, and the bytes that the server has read ahead, from
-//! staying stale:
+//! once when attributes show another size or time of modification, and then note_cached_pages them
+//! again from this server. Three rules keep its pages, and the bytes that the server has read
+//! ahead, from staying stale:
 //!
 //! 1. Once attributes that show a change have been returned, no bytes that were read before are
 //!    returned any more. The first attributes are compared with those at the open, before which

@@ -71,7 +71,7 @@ impl OpenRequest {
     /// Returns the path of the handle's I/O. A program may use any alignment with `O_DIRECT`, which
     /// the source would not accept; so such requests come to this server in any mode, unless the
     /// handle is native.
-    pub(super) fn way(&self, company: InodeState) -> KernelRoute {
+    pub(super) fn route(&self, company: InodeState) -> KernelRoute {
         match self.mode {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => KernelRoute::Requests,
             Mode::Cached if company.backed => KernelRoute::Source,
@@ -122,8 +122,8 @@ impl OpenRequest {
     ///
     /// With file locks, too, the kernel admits all writers that do not extend the file: the server
     /// then counts the writers that wait (`turns`).
-    pub(super) fn flags(&self, way: KernelRoute, unchanged: bool) -> FopenFlags {
-        let flags = match way {
+    pub(super) fn flags(&self, route: KernelRoute, unchanged: bool) -> FopenFlags {
+        let flags = match route {
             KernelRoute::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             KernelRoute::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             KernelRoute::Cache | KernelRoute::Source | KernelRoute::Native => FopenFlags::empty(),
@@ -164,30 +164,30 @@ mod tests {
             for backed in [false, true] {
                 let cached = mode == Mode::Cached;
                 let company = InodeState { backed, writers: false, reported: true };
-                let way = wish(mode, OFlags::RDWR).way(company);
+                let route = wish(mode, OFlags::RDWR).route(company);
                 let expected = [KernelRoute::Requests, if backed { KernelRoute::Source } else { KernelRoute::Cache }]
                     [usize::from(cached)];
-                assert_eq!(way, expected, "{mode:?} {backed}");
+                assert_eq!(route, expected, "{mode:?} {backed}");
                 assert_eq!(wish(mode, OFlags::RDWR).wants_backing(company), cached);
-                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), KernelRoute::Requests);
+                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).route(company), KernelRoute::Requests);
             }
         }
     }
 
     #[test]
     fn who_only_reads_closes_without_asking() {
-        for way in [KernelRoute::Requests, KernelRoute::Cache, KernelRoute::Source] {
-            let asks = |flags| !wish(Mode::Direct, flags).flags(way, false).contains(FopenFlags::FOPEN_NOFLUSH);
-            assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{way:?}");
+        for route in [KernelRoute::Requests, KernelRoute::Cache, KernelRoute::Source] {
+            let asks = |flags| !wish(Mode::Direct, flags).flags(route, false).contains(FopenFlags::FOPEN_NOFLUSH);
+            assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{route:?}");
         }
     }
 
     #[test]
     fn hybrid_writers_are_passed_through_unless_they_read_or_sync() {
-        let way = |flags| wish(Mode::Auto, flags).way(InodeState { backed: true, writers: true, reported: true });
-        assert_eq!(way(OFlags::WRONLY), KernelRoute::Source);
+        let route = |flags| wish(Mode::Auto, flags).route(InodeState { backed: true, writers: true, reported: true });
+        assert_eq!(route(OFlags::WRONLY), KernelRoute::Source);
         for more in [OFlags::RDWR, OFlags::WRONLY | OFlags::DIRECT, OFlags::WRONLY | OFlags::DSYNC, OFlags::RDONLY] {
-            assert_eq!(way(more), KernelRoute::Requests);
+            assert_eq!(route(more), KernelRoute::Requests);
         }
     }
 
@@ -198,22 +198,22 @@ mod tests {
         let company = |backed, reported| InodeState { backed, writers: true, reported };
         let wanted = native(Mode::Concurrent, direct);
         assert!(wanted.wants_backing(company(false, true)));
-        assert_eq!(wanted.way(company(true, true)), KernelRoute::Native);
-        assert_eq!(wanted.way(company(false, true)), KernelRoute::Requests);
-        assert_eq!(wanted.way(company(true, false)), KernelRoute::Requests);
+        assert_eq!(wanted.route(company(true, true)), KernelRoute::Native);
+        assert_eq!(wanted.route(company(false, true)), KernelRoute::Requests);
+        assert_eq!(wanted.route(company(true, false)), KernelRoute::Requests);
         assert!(!wanted.wants_backing(company(false, false)));
         for other in
             [native(Mode::Direct, direct), native(Mode::Concurrent, OFlags::RDWR), wish(Mode::Concurrent, direct)]
         {
             assert!(!other.wants_backing(company(false, true)));
-            assert_eq!(other.way(company(true, true)), KernelRoute::Requests);
+            assert_eq!(other.route(company(true, true)), KernelRoute::Requests);
         }
     }
 
     #[test]
     fn only_readers_gather_and_only_where_nobody_writes() {
         let company = |writers| InodeState { backed: false, writers, reported: true };
-        let gather = |flags, writers| OpenRequest { gather: true, ..wish(Mode::Direct, flags) }.way(company(writers));
+        let gather = |flags, writers| OpenRequest { gather: true, ..wish(Mode::Direct, flags) }.route(company(writers));
         assert_eq!(gather(OFlags::RDONLY, false), KernelRoute::Cache);
         assert_eq!(gather(OFlags::RDONLY, true), KernelRoute::Requests);
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {

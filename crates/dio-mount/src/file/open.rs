@@ -163,24 +163,24 @@ impl Inner {
         };
         let suited = shared.offer(user, fd).and_then(|()| suited(&shared, wish));
         let opened = suited.and_then(|wish| Ok((wish, self.join(&shared, wish, make)?)));
-        let (wish, (way, backing)) = match opened {
+        let (wish, (route, backing)) = match opened {
             Ok(joined) => joined,
             Err(errno) => {
                 self.step_out(&shared, wish);
                 return Err(errno);
             }
         };
-        let unchanged = way == KernelRoute::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
-        let flags = wish.flags(way, unchanged);
-        if way == KernelRoute::Cache {
+        let unchanged = route == KernelRoute::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
+        let flags = wish.flags(route, unchanged);
+        if route == KernelRoute::Cache {
             shared.add_cacher(wish);
         }
         let told = shared.errors.begin();
-        let (ahead, run, filled) = (Ahead::default(), WritePosition::default(), (way == KernelRoute::Cache).into());
+        let (ahead, run, filled) = (Ahead::default(), WritePosition::default(), (route == KernelRoute::Cache).into());
         let handle = Arc::new(Handle {
             shared,
             wish,
-            way,
+            route,
             told,
             ahead,
             run,
@@ -217,8 +217,8 @@ impl Inner {
             BackingChoice::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let way = wish.way(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
-        book.enter(way, wish);
+        let route = wish.route(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
+        book.enter(route, wish);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
             let mut routes = shared.alone();
@@ -228,13 +228,13 @@ impl Inner {
             }
         }
         if let Err(errno) = shared.reconcile() {
-            shared.book().leave(way, wish);
+            shared.book().leave(route, wish);
             return Err(errno);
         }
-        if wish.streams() && way == KernelRoute::Source {
+        if wish.streams() && route == KernelRoute::Source {
             self.common.janitor.wake_if_idle();
         }
-        Ok((way, backing))
+        Ok((route, backing))
     }
 
     /// Removes a handle from the counts. Returns true if it was the last one of the inode.
@@ -269,7 +269,7 @@ impl Inner {
         let shared = &handle.shared;
         shared.settle();
         let filled = handle.filled.load(Ordering::Relaxed);
-        if handle.is_cached() && handle.way == KernelRoute::Cache {
+        if handle.is_cached() && handle.route == KernelRoute::Cache {
             self.remember(shared);
             if !shared.freshness.is_settled() {
                 // The last change may not be complete yet, and after this close the janitor may no
@@ -280,7 +280,7 @@ impl Inner {
         if filled {
             shared.remove_cacher(handle.wish);
         }
-        shared.book().leave(handle.way, handle.wish);
+        shared.book().leave(handle.route, handle.wish);
         if shared.book().handles == 1 {
             // The inode is still registered here, so that an error reaches a handle that is opened
             // now.
@@ -289,12 +289,12 @@ impl Inner {
         let last = self.step_out(shared, handle.wish);
         // In cached mode the pages stay, as those of any file do.
         if !(last && handle.is_cached()) {
-            if handle.way == KernelRoute::Source
+            if handle.route == KernelRoute::Source
                 && let Err(errno) = shared.reconcile()
             {
                 shared.errors.record(errno);
             }
-            if matches!(handle.way, KernelRoute::Requests | KernelRoute::Native) {
+            if matches!(handle.route, KernelRoute::Requests | KernelRoute::Native) {
                 shared.drop_mapped();
             }
             if filled {

@@ -78,7 +78,7 @@ impl Handle {
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         // A mapping accesses its pages in any order, so they stay until it is gone.
-        if cache && self.way == KernelRoute::Cache && !self.is_cached() {
+        if cache && self.route == KernelRoute::Cache && !self.is_cached() {
             self.drop_behind(&range);
         }
         let routes = shared.routes();
@@ -157,7 +157,7 @@ impl Handle {
 
     /// Whether writes of the handle take turns with those of the inode's other handles.
     fn takes_turns(&self) -> bool {
-        self.wish.excludes_all() && self.way == KernelRoute::Requests
+        self.wish.excludes_all() && self.route == KernelRoute::Requests
     }
 
     /// Writes all of `bytes` and passes the outcome to `give`: now, or when it is this write's
@@ -201,7 +201,7 @@ impl Handle {
         match self.write_by(offset, bytes, how) {
             Ok((class, waited)) => {
                 let took = began.elapsed();
-                if self.way == KernelRoute::Cache {
+                if self.route == KernelRoute::Cache {
                     self.shared.note_cached_pages();
                 }
                 figures.written(class, bytes.len() as u64, blocked + took);

@@ -66,15 +66,15 @@ pub(super) struct HandleCounts {
 
 impl HandleCounts {
     /// Counts a handle whose I/O takes this path.
-    pub(super) fn enter(&mut self, way: KernelRoute, wish: OpenRequest) {
-        self.through_source += u32::from(way == KernelRoute::Source);
-        self.streams += u32::from(way == KernelRoute::Source && wish.streams());
+    pub(super) fn enter(&mut self, route: KernelRoute, wish: OpenRequest) {
+        self.through_source += u32::from(route == KernelRoute::Source);
+        self.streams += u32::from(route == KernelRoute::Source && wish.streams());
     }
 
     /// Removes a handle that [`HandleCounts::enter`] has counted.
-    pub(super) fn leave(&mut self, way: KernelRoute, wish: OpenRequest) {
-        self.through_source -= u32::from(way == KernelRoute::Source);
-        self.streams -= u32::from(way == KernelRoute::Source && wish.streams());
+    pub(super) fn leave(&mut self, route: KernelRoute, wish: OpenRequest) {
+        self.through_source -= u32::from(route == KernelRoute::Source);
+        self.streams -= u32::from(route == KernelRoute::Source && wish.streams());
     }
 }
 
@@ -474,7 +474,7 @@ impl Routes {
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
     pub(super) wish: OpenRequest,
-    pub(super) way: KernelRoute,
+    pub(super) route: KernelRoute,
     pub(super) told: ReportedErrors,
     pub(super) ahead: Ahead,
     pub(super) run: WritePosition,

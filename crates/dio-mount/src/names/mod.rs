@@ -58,8 +58,8 @@ pub struct NamesConfig {
     /// Whether the server takes on the identity of a caller, so that new inodes belong to it. Only
     /// a server with all privileges can do that; one without serves its own user.
     pub act_as_callers: bool,
-    /// The settings, whose `limit` determines the memory for inodes (see [`MEMORY_SHARE_DIVISOR`]); they may
-    /// change.
+    /// The settings, whose `limit` determines the memory for inodes (see [`MEMORY_SHARE_DIVISOR`]);
+    /// they may change.
     pub settings: Live,
     /// The users' shares of the server's descriptors, for open directories and for files that lost
     /// their last name.

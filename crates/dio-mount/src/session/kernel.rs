@@ -28,16 +28,16 @@ const FUSERMOUNT: &[&str] =
     &["fusermount3", "/usr/bin/fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"];
 
 /// Mounts, and returns the device from which the requests of this mount are read.
-pub(super) fn mount(place: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+pub(super) fn mount(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
     // Root of a user namespace of its own can mount there; users who are not root cannot mount
     // anywhere.
     if geteuid().is_root() {
-        match by_ourselves(place, options) {
+        match by_ourselves(target, options) {
             Err(MountError::Mount { errno: Errno::PERM, .. }) => {}
             other => return other,
         }
     }
-    by_fusermount(place, options)
+    by_fusermount(target, options)
 }
 
 /// Whether threads can open the device again for themselves.
@@ -49,9 +49,9 @@ fn open_device() -> Result<OwnedFd, Errno> {
     open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn by_ourselves(place: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+fn by_ourselves(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
     let device = open_device().map_err(|errno| MountError::Device { errno })?;
-    let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
+    let failed = |errno| MountError::Mount { path: target.mountpoint.clone(), errno };
     let data = format!(
         "fd={},rootmode={:o},user_id={},group_id={}{}",
         device.as_raw_fd(),
@@ -62,8 +62,8 @@ fn by_ourselves(place: &MountTarget, options: &Options) -> Result<OwnedFd, Mount
     );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
     // By descriptor: the path may lead to another directory by now.
-    let point = fd_path(&place.point);
-    let below = fstatvfs(&place.source).map_err(failed)?.f_flag;
+    let point = fd_path(&target.point);
+    let below = fstatvfs(&target.source).map_err(failed)?.f_flag;
     let flags = flags::of(options, below);
     rustix::mount::mount(options.source_name.as_str(), point, KIND, flags, data.as_c_str()).map_err(failed)?;
     Ok(device)
@@ -72,21 +72,21 @@ fn by_ourselves(place: &MountTarget, options: &Options) -> Result<OwnedFd, Mount
 /// Mounts by `fusermount3`, which passes the open device through a socket. It finds the socket's
 /// descriptor number in the environment. The socket is its standard input, a descriptor that a
 /// child has anyway.
-fn by_fusermount(place: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
-    let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
-    let list = flags::for_users(options, fstatvfs(&place.source).map_err(failed)?.f_flag)?;
+fn by_fusermount(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+    let failed = |errno| MountError::Mount { path: target.mountpoint.clone(), errno };
+    let list = flags::for_users(options, fstatvfs(&target.source).map_err(failed)?.f_flag)?;
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(errno_of(error)))?;
     let said = fusermount(|command| {
         let theirs = theirs.try_clone()?;
-        command.args(["-o", &list, "--"]).arg(&place.mountpoint);
+        command.args(["-o", &list, "--"]).arg(&target.mountpoint);
         command.env("_FUSE_COMMFD", "0").stdin(Stdio::from(OwnedFd::from(theirs)));
         Ok(())
     });
     drop(theirs);
     match said {
         Ok(output) if output.status.success() => received(&ours).map_err(failed),
-        Ok(output) => Err(refusal(&place.mountpoint, &output)),
-        Err(Errno::NOENT) => Err(MountError::Permission { path: place.mountpoint.clone() }),
+        Ok(output) => Err(refusal(&target.mountpoint, &output)),
+        Err(Errno::NOENT) => Err(MountError::Permission { path: target.mountpoint.clone() }),
         Err(errno) => Err(failed(errno)),
     }
 }

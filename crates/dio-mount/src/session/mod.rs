@@ -8,8 +8,8 @@
 mod error;
 pub(crate) mod flags;
 mod kernel;
-mod place;
 pub mod table;
+mod target;
 mod unmount;
 
 use std::io;
@@ -24,7 +24,7 @@ use crate::options::Options;
 
 pub use error::MountError;
 pub use flags::{change_flags, is_kernel_option};
-pub use place::MountTarget;
+pub use target::MountTarget;
 pub use unmount::{Unmount, Unmounter, find, unmount};
 
 /// A connection to the kernel, served by threads of its own until its mount is gone.
@@ -84,19 +84,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// Mounts `place` and serves it with `filesystem`, as [`Serving::start`]; returns when the
+    /// Mounts `target` and serves it with `filesystem`, as [`Serving::start`]; returns when the
     /// mount answers.
     ///
     /// # Errors
     /// See [`MountError`]. Nothing stays mounted then.
     pub(crate) fn start<F: Filesystem>(
-        place: &MountTarget,
+        target: &MountTarget,
         options: &Options,
         filesystem: F,
         connected: impl FnOnce(Notifier),
     ) -> Result<Session, MountError> {
-        let device = kernel::mount(place, options)?;
-        let mut undo = Undo::new(place)?;
+        let device = kernel::mount(target, options)?;
+        let mut undo = Undo::new(target)?;
         let serving = Serving::start(device, kernel::can_clone(), options, filesystem, connected)?;
         answers(&undo.0.mountpoint, undo.0.device)?;
         Ok(Session { serving, unmounter: undo.disarm() })
@@ -146,14 +146,14 @@ fn answers(mountpoint: &Path, device: Dev) -> Result<(), MountError> {
 struct Undo(Unmounter, bool);
 
 impl Undo {
-    fn new(place: &MountTarget) -> Result<Undo, MountError> {
+    fn new(target: &MountTarget) -> Result<Undo, MountError> {
         let failed = |error: io::Error| MountError::Mount {
-            path: place.mountpoint.clone(),
+            path: target.mountpoint.clone(),
             errno: Errno::from_io_error(&error).unwrap_or(Errno::NOENT),
         };
-        let found = table::mounted_on(&place.mountpoint).and_then(|mount| mount.ok_or(io::ErrorKind::NotFound.into()));
+        let found = table::mounted_on(&target.mountpoint).and_then(|mount| mount.ok_or(io::ErrorKind::NotFound.into()));
         let device = found.map_err(failed)?.device;
-        Ok(Undo(Unmounter { mountpoint: place.mountpoint.clone(), device }, true))
+        Ok(Undo(Unmounter { mountpoint: target.mountpoint.clone(), device }, true))
     }
 
     fn disarm(&mut self) -> Unmounter {

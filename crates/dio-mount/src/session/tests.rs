@@ -130,16 +130,16 @@ fn directories() -> Option<(TempDir, TempDir)> {
     Some((dir(), dir()))
 }
 
-fn start(place: &MountTarget) -> (Session, mpsc::Receiver<()>) {
+fn start(target: &MountTarget) -> (Session, mpsc::Receiver<()>) {
     let (ends, ended) = mpsc::channel();
-    (Session::start(place, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
+    (Session::start(target, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
 }
 
 #[test]
 fn a_mount_is_served_until_it_is_unmounted() {
     let Some((source, at)) = directories() else { return };
-    let place = MountTarget::open(source.path(), at.path()).unwrap();
-    let (session, ended) = start(&place);
+    let target = MountTarget::open(source.path(), at.path()).unwrap();
+    let (session, ended) = start(&target);
     assert_eq!(fs::read(at.path().join("file")).unwrap(), TEXT);
     let entry = find(at.path()).unwrap();
     assert_eq!((entry.kind.as_str(), entry.source.to_str()), (table::KIND, Some("/some,where")));
@@ -157,8 +157,8 @@ fn a_mount_is_served_until_it_is_unmounted() {
 #[test]
 fn unmounted_at_once_it_has_stood_all_the_same() {
     let Some((source, at)) = directories() else { return };
-    let place = MountTarget::open(source.path(), at.path()).unwrap();
-    let (session, _ended) = start(&place);
+    let target = MountTarget::open(source.path(), at.path()).unwrap();
+    let (session, _ended) = start(&target);
     let device = session.device();
     answers(at.path(), device).unwrap();
     rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
@@ -173,8 +173,8 @@ fn unmounted_at_once_it_has_stood_all_the_same() {
 #[test]
 fn a_busy_mount_stays_until_it_is_detached() {
     let Some((source, at)) = directories() else { return };
-    let place = MountTarget::open(source.path(), at.path()).unwrap();
-    let (session, ended) = start(&place);
+    let target = MountTarget::open(source.path(), at.path()).unwrap();
+    let (session, ended) = start(&target);
     let unmounter = session.unmounter();
     let mut file = File::open(at.path().join("file")).unwrap();
     assert!(matches!(unmounter.unmount(Unmount::Idle), Err(MountError::Busy { .. })));
@@ -194,10 +194,10 @@ fn a_busy_mount_stays_until_it_is_detached() {
 fn over_itself_the_source_stays_reachable() {
     let Some((source, _)) = directories() else { return };
     fs::write(source.path().join("below"), "the source's own").unwrap();
-    let place = MountTarget::open(source.path(), source.path()).unwrap();
-    let (session, _ended) = start(&place);
+    let target = MountTarget::open(source.path(), source.path()).unwrap();
+    let (session, _ended) = start(&target);
     assert!(source.path().join("file").exists() && !source.path().join("below").exists());
-    let found = rustix::fs::openat(&place.source, "below", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
+    let found = rustix::fs::openat(&target.source, "below", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
     assert_eq!(io::read_to_string(File::from(found.unwrap())).unwrap(), "the source's own");
     session.unmounter().unmount(Unmount::Idle).unwrap();
     session.wait().unwrap();
@@ -207,8 +207,8 @@ fn over_itself_the_source_stays_reachable() {
 #[test]
 fn what_lies_over_the_mount_is_not_unmounted() {
     let Some((source, at)) = directories() else { return };
-    let place = MountTarget::open(source.path(), at.path()).unwrap();
-    let (session, _ended) = start(&place);
+    let target = MountTarget::open(source.path(), at.path()).unwrap();
+    let (session, _ended) = start(&target);
     rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
     for result in [session.unmounter().unmount(Unmount::Lazy), unmount(at.path(), Unmount::Lazy)] {
         assert!(matches!(&result, Err(MountError::NotOurs { kind, .. }) if kind == "tmpfs"), "{result:?}");
@@ -221,9 +221,9 @@ fn what_lies_over_the_mount_is_not_unmounted() {
 #[test]
 fn a_file_system_that_refuses_leaves_nothing_mounted() {
     let Some((source, at)) = directories() else { return };
-    let place = MountTarget::open(source.path(), at.path()).unwrap();
+    let target = MountTarget::open(source.path(), at.path()).unwrap();
     let (ends, _ended) = mpsc::channel();
-    let result = Session::start(&place, &options(), OneFile { ends, refuses: true }, drop);
+    let result = Session::start(&target, &options(), OneFile { ends, refuses: true }, drop);
     assert!(matches!(result, Err(MountError::Handshake { .. })), "{result:?}");
     assert!(matches!(find(at.path()), Err(MountError::NotMounted { .. })));
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::table::{self, Entry, KIND};
-use super::{MountError, kernel, place};
+use super::{MountError, kernel, target};
 use crate::errno::errno_of;
 
 /// When to unmount.
@@ -55,7 +55,7 @@ impl Unmounter {
 /// There is no mount, or the topmost one is of another type.
 pub fn find(path: &Path) -> Result<Entry, MountError> {
     let failed = |errno| MountError::unmount(path, errno);
-    let name = place::name_of_mountpoint(path).map_err(failed)?;
+    let name = target::name_of_mountpoint(path).map_err(failed)?;
     let top = table::mounted_on(&name).map_err(|error| failed(errno_of(error)))?;
     match top {
         Some(mount) if mount.kind == KIND => Ok(mount),

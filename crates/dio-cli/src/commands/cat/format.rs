@@ -61,7 +61,7 @@ enum LinePosition {
 pub(super) struct Formatter {
     format: Format,
     number: LineNumber,
-    place: LinePosition,
+    position: LinePosition,
     /// The last byte was a carriage return. The next byte determines how it is shown.
     carriage_return: bool,
 }
@@ -69,7 +69,7 @@ pub(super) struct Formatter {
 impl Formatter {
     /// Starts at the beginning of a line, with line number 1.
     pub(super) fn new(format: Format) -> Self {
-        Self { format, number: LineNumber::new(), place: LinePosition::Start(0), carriage_return: false }
+        Self { format, number: LineNumber::new(), position: LinePosition::Start(0), carriage_return: false }
     }
 
     /// Formats `text` and appends it to `out`.
@@ -99,11 +99,11 @@ impl Formatter {
 
     /// Handles the most common case, `-n` alone: every line is preceded by its number.
     fn only_numbers(&mut self, mut text: &[u8], out: &mut Vec<u8>) {
-        if self.place == LinePosition::Inside {
+        if self.position == LinePosition::Inside {
             let end = memchr(b'\n', text).map_or(text.len(), |at| at + 1);
             out.extend_from_slice(&text[..end]);
             if text[..end].ends_with(b"\n") {
-                self.place = LinePosition::Start(0);
+                self.position = LinePosition::Start(0);
             }
             text = &text[end..];
         }
@@ -116,7 +116,7 @@ impl Formatter {
         if start < text.len() {
             self.number.next(out);
             out.extend_from_slice(&text[start..]);
-            self.place = LinePosition::Inside;
+            self.position = LinePosition::Inside;
         }
     }
 
@@ -127,10 +127,10 @@ impl Formatter {
             if std::mem::take(&mut self.carriage_return) {
                 out.push(b'\r');
             }
-            if self.place != LinePosition::Inside && self.format.numbered != Numbered::None {
+            if self.position != LinePosition::Inside && self.format.numbered != Numbered::None {
                 self.number.next(out);
             }
-            self.place = LinePosition::Inside;
+            self.position = LinePosition::Inside;
             if self.format.ends && !self.format.nonprinting && text.ends_with(b"\r") {
                 self.carriage_return = true;
                 text = &text[..text.len() - 1];
@@ -144,12 +144,12 @@ impl Formatter {
 
     /// Handles a newline.
     fn end(&mut self, out: &mut Vec<u8>) {
-        let empty_before = match self.place {
+        let empty_before = match self.position {
             LinePosition::Inside => None,
             LinePosition::Start(empty) => Some(empty),
         };
         if let Some(empty) = empty_before {
-            self.place = LinePosition::Start((empty + 1).min(2));
+            self.position = LinePosition::Start((empty + 1).min(2));
             if self.format.squeeze && empty > 0 {
                 return;
             }
@@ -157,7 +157,7 @@ impl Formatter {
                 self.number.next(out);
             }
         } else {
-            self.place = LinePosition::Start(0);
+            self.position = LinePosition::Start(0);
         }
         if self.format.ends {
             let cr = std::mem::take(&mut self.carriage_return);

@@ -19,8 +19,8 @@ use super::report::{self, Report};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
 
-/// Maximum number of waiting jobs. With up to [`ENTRIES_PER_JOB`] names each, this limits what a copy keeps
-/// in memory besides the listings of the directories in use.
+/// Maximum number of waiting jobs. With up to [`ENTRIES_PER_JOB`] names each, this limits what a
+/// copy keeps in memory besides the listings of the directories in use.
 const JOBS_WAITING_MAX: usize = 1024;
 /// Number of entries given to a worker at once. Creating files locks their directory, so workers in
 /// one directory mostly wait for each other: only large directories are shared.

@@ -94,8 +94,8 @@ impl Maker {
         &self.tool
     }
 
-    /// Creates the next output. If too many files are open, it calls `close_some`, which closes some
-    /// and returns whether it could.
+    /// Creates the next output. If too many files are open, it calls `close_some`, which closes
+    /// some and returns whether it could.
     pub(super) fn make(&mut self, mut close_some: impl FnMut() -> Run<bool>) -> Run<Made> {
         let Some(name) = self.names.next() else {
             return Err(Failure::Message("output file suffixes exhausted".into()));

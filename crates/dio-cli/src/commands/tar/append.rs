@@ -203,8 +203,8 @@ fn is_same(own: &OwnedFd, path: &Path) -> bool {
     own.is_ok() && rustix::fs::stat(path).map(identity) == own
 }
 
-/// Whether adding an archive failed before anything of it was written (`BeforeWriting`) or afterwards
-/// (`AfterWriting`).
+/// Whether adding an archive failed before anything of it was written (`BeforeWriting`) or
+/// afterwards (`AfterWriting`).
 enum CatenateError {
     BeforeWriting(Ended),
     AfterWriting(Ended),

@@ -234,8 +234,8 @@ impl Run {
         stat.map(|stat| FileId::of(&stat))
     }
 
-    /// Whether one of the files is the one that `-o` names and that the others would replace; reports
-    /// it.
+    /// Whether one of the files is the one that `-o` names and that the others would replace;
+    /// reports it.
     pub(super) fn would_replace_one_of(&self, files: &[File]) -> bool {
         let Some(output) = self.output_file() else { return false };
         let is_output = |file: &File| rustix::fs::stat(&file.path).is_ok_and(|stat| FileId::of(&stat) == output);

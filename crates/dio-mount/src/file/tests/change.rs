@@ -39,7 +39,7 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
         dio::residency::evict(std::fs::File::open(bench.path(1)).unwrap(), 0..SIZE as u64).unwrap();
         // The cached handle is opened first, so that the inode becomes backed.
         let cached = bench.open(1, OFlags::RDWR, Mode::Cached).unwrap();
-        assert_eq!(bench.way(cached), KernelRoute::Source);
+        assert_eq!(bench.route(cached), KernelRoute::Source);
         let direct = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
         bench.write(cached, 1, 5000, &[2; 100], PLAIN).unwrap();
         assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
@@ -76,13 +76,13 @@ fn what_was_acknowledged_is_there_when_the_kernel_helps_itself() {
     assert_eq!(bench.files.size_of(1), Some(10_000), "it is written behind");
     // The inode was opened apart, so the kernel uses its own cache and requests missing pages here.
     let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
-    assert_eq!(bench.way(cached), KernelRoute::Cache);
+    assert_eq!(bench.route(cached), KernelRoute::Cache);
     assert_eq!(bench.read(cached, 1, 9000, 5000).unwrap(), [9; 1000]);
     bench.files.release(direct);
     bench.files.release(cached);
     // The inode has no handle any more, so the next one may be passed through.
     let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
-    assert_eq!(bench.way(cached), KernelRoute::Source);
+    assert_eq!(bench.route(cached), KernelRoute::Source);
     assert_eq!(bench.read(cached, 1, 0, 20_000).unwrap().len(), 10_000);
     bench.files.release(cached);
 }
@@ -165,7 +165,7 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
     let send = parking_lot::Mutex::new(send);
     bench.files.on_drop_pages(move |ino, range| send.lock().send((ino, range)).unwrap());
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
-    assert_eq!(bench.way(reader), KernelRoute::Cache);
+    assert_eq!(bench.route(reader), KernelRoute::Cache);
     bench.read(reader, 1, 0, 4096).unwrap();
     let patience = std::time::Duration::from_secs(20);
     assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)), "it was written just before it was opened");
@@ -241,11 +241,11 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let send = parking_lot::Mutex::new(send);
     bench.files.on_drop_pages(move |_, range| send.lock().send(range).unwrap());
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
-    assert_eq!(bench.way(reader), KernelRoute::Cache);
+    assert_eq!(bench.route(reader), KernelRoute::Cache);
     let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
-    assert_eq!(bench.way(writer), KernelRoute::Requests);
+    assert_eq!(bench.route(writer), KernelRoute::Requests);
     let late = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
-    assert_eq!(bench.way(late), KernelRoute::Requests, "who comes to a writer does not stand in its way");
+    assert_eq!(bench.route(late), KernelRoute::Requests, "who comes to a writer does not stand in its way");
     bench.files.release(late);
     for at in (0..64u64 << 20).step_by(1 << 20) {
         bench.files.read(reader, at, 1 << 20, true, |result| assert_eq!(result.unwrap().len(), 1 << 20));
@@ -262,7 +262,7 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     assert_eq!(receive.recv_timeout(patience), Ok(0..0), "and everything in the end");
     // With reads out of order, everything is dropped each time a certain amount has been read.
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
-    assert_eq!(bench.way(reader), KernelRoute::Cache);
+    assert_eq!(bench.route(reader), KernelRoute::Cache);
     for step in 0..200u64 {
         bench.files.read(reader, (step * 37 % 64) << 20, 64 << 10, true, |result| assert!(result.is_ok()));
     }
@@ -323,8 +323,8 @@ fn memory_goes_back_when_nothing_happens() {
     bench.files.release(handle);
 }
 
-/// A mapping note_cached_pages the kernel's cache of the mount, which is dropped when its handle is closed. No
-/// event of pages of the source is counted.
+/// A mapping note_cached_pages the kernel's cache of the mount, which is dropped when its handle is
+/// closed. No event of pages of the source is counted.
 #[test]
 fn what_a_mapping_brought_in_is_asked_to_go() {
     let directory = file_systems()[0].dir();
@@ -347,7 +347,7 @@ fn what_a_hybrid_writer_passes_through_does_not_stay_in_the_page_cache() {
         let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, true);
         std::fs::write(bench.path(1), b"").unwrap();
         let writer = bench.open(1, OFlags::WRONLY, Mode::Auto).unwrap();
-        assert_eq!(bench.way(writer), KernelRoute::Source);
+        assert_eq!(bench.route(writer), KernelRoute::Source);
         let block: Vec<u8> = (0..1 << 20).map(|at| (at / 4096) as u8).collect();
         for at in 0..16u64 {
             bench.write(writer, 1, at << 20, &block, PLAIN).unwrap();

@@ -74,13 +74,13 @@ impl Bench {
         Ok(opened.handle)
     }
 
-    fn way(&self, handle: u64) -> KernelRoute {
-        self.files.0.handle(handle).unwrap().way
+    fn route(&self, handle: u64) -> KernelRoute {
+        self.files.0.handle(handle).unwrap().route
     }
 
     /// Whether the kernel does the I/O of a handle itself.
     fn is_by_the_kernel(&self, handle: u64) -> bool {
-        matches!(self.way(handle), KernelRoute::Source | KernelRoute::Native)
+        matches!(self.route(handle), KernelRoute::Source | KernelRoute::Native)
     }
 
     /// Reads as a program does. For a handle that is passed through, this reads the page cache of
@@ -100,7 +100,7 @@ impl Bench {
             return Ok(bytes);
         }
         let mut answer = None;
-        let cache = self.way(handle) == KernelRoute::Cache;
+        let cache = self.route(handle) == KernelRoute::Cache;
         self.files.read(handle, offset, size, cache, |result| answer = Some(result.map(<[u8]>::to_vec)));
         answer.expect("every read is answered")
     }

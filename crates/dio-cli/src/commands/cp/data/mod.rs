@@ -4,17 +4,17 @@
 //! no lock and no allocation. A file is copied by one of these methods: `clone`, if the file system
 //! can share blocks; `small`, with one buffer through the page cache, whose pages are dropped;
 //! `large`, with the library's copy loop; `plain`, for files without a size (devices, pipes,
-//! `/proc`); and `few` instead of `large` if few descriptors are free. `place` decides under which
-//! name the bytes appear. `verify` and `resume` extend `large`.
+//! `/proc`); and `few` instead of `large` if few descriptors are free. `contents_file` decides
+//! under which name the bytes appear. `verify` and `resume` extend `large`.
 
 mod account;
+mod contents_file;
 mod copiers;
 mod digests;
 mod few;
 mod forgetting;
 mod large;
 mod path;
-mod place;
 mod plain;
 mod resume;
 mod small;

@@ -12,8 +12,8 @@ use crate::commands::sort::key::Order;
 /// Groups of equal prefixes with at most this many lines are sorted by comparing the lines.
 const COMPARE_GROUP_MAX: usize = 12;
 
-/// Maximum recursion depth. Each level divides a group by the next be_prefix bytes; below this depth
-/// the lines are compared instead, because the stack is limited.
+/// Maximum recursion depth. Each level divides a group by the next be_prefix bytes; below this
+/// depth the lines are compared instead, because the stack is limited.
 const DEPTH_MAX: u32 = 64;
 
 /// Number of lines whose memory is fetched before the first of them is needed.
@@ -78,8 +78,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Sets the prefix of each entry to the be_prefix bytes of its line at `from`. Returns whether any
-    /// line is longer than `from` bytes.
+    /// Sets the prefix of each entry to the be_prefix bytes of its line at `from`. Returns whether
+    /// any line is longer than `from` bytes.
     fn load_prefixes(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
         for part in 0..group.len().div_ceil(PREFETCH_LINES) {
@@ -161,7 +161,8 @@ mod tests {
         for reverse in [false, true] {
             let mut text = Vec::new();
             for _ in 0..4000 {
-                // Few different bytes, zeros among them, and lengths around the multiples of be_prefix.
+                // Few different bytes, zeros among them, and lengths around the multiples of
+                // be_prefix.
                 let length = random(28) as usize;
                 text.extend((0..length).map(|_| [0, 0, b'a', 255][random(4) as usize]));
                 text.extend([&b"the same beginning, for all of them"[..random(36) as usize], b"\n"].concat());

@@ -23,7 +23,7 @@ use super::super::warnings::Warning;
 use super::how::How;
 use super::meta::{Meta, Object};
 use super::names::Clean;
-use super::place::{CreateConditions, DirectorySet, NewFile, Refusal};
+use super::new_file::{CreateConditions, DirectorySet, NewFile, Refusal};
 use super::plain::{Plain, Pourable, put_all};
 use super::root::{Dir, Root};
 use super::storage::Storage;
@@ -59,7 +59,8 @@ pub(super) struct Context<'r> {
 }
 
 impl Context<'_> {
-    /// The conditions for creating a member with this modification time; `long` as in [`CreateConditions`].
+    /// The conditions for creating a member with this modification time; `long` as in
+    /// [`CreateConditions`].
     pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> CreateConditions<'_> {
         let How { old, follows, .. } = self.how;
         CreateConditions { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }

@@ -1,7 +1,7 @@
 //! Settings for extraction, derived from the options.
 
 use super::super::options::{Existing, Options};
-use super::place::OldFiles;
+use super::new_file::OldFiles;
 
 /// Settings for extraction.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! `-x`: extracts from an archive.
 //!
 //! `root` looks up names beneath the target directory and nowhere else; `names` normalises them.
-//! `place` creates files and handles existing ones; `file` writes their data: small files through
-//! the threads of `crew`, large ones as streams or, with few descriptors, with plain writes
+//! `new_file` creates files and handles existing ones; `file` writes their data: small files
+//! through the threads of `crew`, large ones as streams or, with few descriptors, with plain writes
 //! (`plain`). `special` creates links, pipes and devices; `dirs` sets the attributes of directories
 //! at the end; `meta` sets metadata; `storage` makes files durable and drops them from the page
 //! cache; `words` contains GNU tar's messages.
@@ -17,8 +17,8 @@ mod file;
 mod how;
 mod meta;
 mod names;
+mod new_file;
 mod owners;
-mod place;
 mod placed;
 mod plain;
 mod root;
@@ -50,7 +50,7 @@ use crate::stop::Stop;
 use crew::{Crew, Shared};
 use file::{Context, Pouring};
 use how::How;
-use place::DirectorySet;
+use new_file::DirectorySet;
 use placed::in_top;
 use root::{Dir, Root};
 use storage::Storage;

@@ -11,7 +11,7 @@ use super::super::format::Kind;
 use super::file::tell;
 use super::meta::Object;
 use super::names::has_dot_dot;
-use super::place::{self, ExistingOutcome};
+use super::new_file::{self, ExistingOutcome};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to};
 use super::words::Words;
@@ -32,7 +32,7 @@ impl Tree<'_> {
         make: impl Fn() -> Result<(), Errno>,
     ) -> bool {
         let wanted = self.wanted(member);
-        if let Err(refusal) = place::prepare(dir, name, wanted) {
+        if let Err(refusal) = new_file::prepare(dir, name, wanted) {
             tell(refusal, words, doing);
             return false;
         }
@@ -47,7 +47,7 @@ impl Tree<'_> {
             }
             // An empty directory may be one into which a file is about to be written.
             self.crew.settle();
-            match place::clear(dir, name, wanted) {
+            match new_file::clear(dir, name, wanted) {
                 ExistingOutcome::Clear => self.forget_paths(),
                 ExistingOutcome::Skip => {
                     words.skipped();

@@ -16,8 +16,8 @@ use super::dirs::Dirs;
 use super::file::{Body, Context, HELD, Job, Trouble, tell};
 use super::meta::Meta;
 use super::names::{Clean, ends};
+use super::new_file::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::owners::Owners;
-use super::place::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::root::{Dir, LONGEST, Root};
 use super::words::Words;
 use crate::stop::Stop;
@@ -160,8 +160,8 @@ impl<'s> Tree<'s> {
         }
         let wanted = self.wanted(member);
         let gone = match wanted.old {
-            OldFiles::UnlinkFirst | OldFiles::UnlinkAll => place::prepare(&dir, name, wanted).is_ok(),
-            _ => place::clear(&dir, name, wanted) == ExistingOutcome::Clear,
+            OldFiles::UnlinkFirst | OldFiles::UnlinkAll => new_file::prepare(&dir, name, wanted).is_ok(),
+            _ => new_file::clear(&dir, name, wanted) == ExistingOutcome::Clear,
         };
         if !gone {
             return Ok(dir);
@@ -312,7 +312,7 @@ impl<'s> Tree<'s> {
 
     fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let wanted = self.wanted(member);
-        if let Err(refusal) = place::prepare(dir, name, wanted) {
+        if let Err(refusal) = new_file::prepare(dir, name, wanted) {
             return tell(refusal, words, "mkdir");
         }
         // The directory stays private until its contents are complete, whatever mode it gets then.
@@ -350,7 +350,7 @@ impl<'s> Tree<'s> {
                 };
             }
             self.crew.settle();
-            match place::clear(dir, name, wanted) {
+            match new_file::clear(dir, name, wanted) {
                 ExistingOutcome::Clear => self.forget_paths(),
                 ExistingOutcome::Skip => return words.skipped(),
                 ExistingOutcome::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,

@@ -39,10 +39,10 @@ impl MountTarget {
         // gone.
         let (ask, what) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE);
         statx(&point, "", ask, what).map_err(|errno| unsuitable(&mountpoint, errno))?;
-        let place = MountTarget { source, source_path, point, mountpoint };
-        place.check_for_loop()?;
-        place.check_for_twin()?;
-        Ok(place)
+        let target = MountTarget { source, source_path, point, mountpoint };
+        target.check_for_loop()?;
+        target.check_for_twin()?;
+        Ok(target)
     }
 
     /// The absolute path of the source.
