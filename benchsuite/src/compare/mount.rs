@@ -288,7 +288,7 @@ impl Bench<'_> {
         }
     }
 
-    fn run(&self, work: &Work, way: &Way, script: &str) -> Result<Sample> {
+    fn run(&self, work: &Work, way: &Variant, script: &str) -> Result<Sample> {
         self.prepare(work)?;
         let mounted = way.mount.map(|options| Mounted::new(self.lab, Server::Dio(options))).transpose()?;
         mounted.as_ref().map(Mounted::warm_up).transpose()?;

@@ -1,7 +1,6 @@
 //! The FUSE protocol between the Linux kernel and a file system in user space
 //! (`include/uapi/linux/fuse.h`). It covers the needs of a file system that passes requests on to
 //! another file system.
-//! another file system.
 //!
 //! Implement [`Filesystem`], mount by `mount(2)` or `fusermount3`, and pass the device to
 //! [`Session::from_fd`]:

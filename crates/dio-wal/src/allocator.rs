@@ -1,4 +1,4 @@
-//! SegmentInProgress segments, and reusing truncated ones.
+//! Making segments, and reusing truncated ones.
 //!
 //! A segment exists before any record gets an LSN in it. So where there is no space for another
 //! segment, the append that needs it fails, everything appended before can still be committed, and

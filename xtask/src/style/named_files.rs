@@ -5,17 +5,34 @@ use std::path::PathBuf;
 
 use super::imports::DOCUMENT;
 
-/// Appends each name between backticks that ends in `.rs` or `/` and is not the end of a path in
-/// `files`.
+/// Appends each name between backticks that ends in `.rs` or `/` and that no file has. A name is a
+/// path from the root. It may also be the end of a path in the folder that the line names before
+/// it, or in the crate that is the subject of the section (`## dio-cli: the commands`).
 pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) {
-    let paths: Vec<String> = files.iter().map(|path| format!("/{}", path.display())).collect();
+    let paths: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let mut subject = None;
     for (number, line) in document.lines().enumerate() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            subject = heading.split_once(':').map(|(name, _)| format!("crates/{name}/"));
+        }
+        let mut folder = subject.clone();
         // Every second part of a line is between backticks.
         for name in line.split('`').skip(1).step_by(2) {
+            let is_file = name.ends_with(".rs");
+            if !is_file && !(name.ends_with('/') && name.len() > 1) {
+                continue;
+            }
+            let is_there = |path: &str| if is_file { path == name } else { path.starts_with(name) };
+            if paths.iter().any(|path| is_there(path)) {
+                folder = (!is_file).then(|| name.to_owned()).or(folder);
+                continue;
+            }
             let inner = format!("/{name}");
-            let is_there =
-                |path: &String| if name.ends_with('/') { path.contains(&inner) } else { path.ends_with(&inner) };
-            if (name.ends_with(".rs") || name.ends_with('/')) && name.len() > 1 && !paths.iter().any(is_there) {
+            let is_within = |path: &String| {
+                let rest = folder.as_ref().and_then(|folder| path.strip_prefix(folder.trim_end_matches('/')));
+                rest.is_some_and(|rest| if is_file { rest.ends_with(&inner) } else { rest.contains(&inner) })
+            };
+            if !paths.iter().any(is_within) {
                 found.push(format!("{DOCUMENT}:{}: there is no `{name}`", number + 1));
             }
         }
@@ -34,11 +51,16 @@ mod tests {
             check(document, &files, &mut found);
             found
         };
-        assert_eq!(check("`b.rs` and `src/b.rs`, `a/mod.rs`, `a/`, `/`, `c`\n```\nc.rs\n```\n"), [""; 0]);
+        let document =
+            "`crates/x/src/b.rs` `crates/x/`: `b.rs`, `src/b.rs`, `/`, `c`\n## x: it\n`b.rs` `a/mod.rs` `a/`\n";
+        assert_eq!(check(document), [""; 0]);
         assert_eq!(
-            check("`a/`\nno `c.rs`, `x.rs`, `d/` or `lib.rs`: `b.rs`\n"),
+            check("## x: it\nno `c.rs`, `x.rs`, `d/` or `lib.rs`: `b.rs`\n"),
             ["c.rs", "x.rs", "d/", "lib.rs"].map(|name| format!("ARCHITECTURE.md:2: there is no `{name}`"))
         );
-        assert_eq!(check("`src/a.rs`").len(), 1);
+        // Neither of another crate, nor from nowhere.
+        assert_eq!(check("## y: it\n`b.rs`").len(), 1);
+        assert_eq!(check("## All\n`b.rs`").len(), 1);
+        assert_eq!(check("## All\n`crates/x/src/a/`: `b.rs`").len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Sequential reading and writing over 1, 2, 4, 6, 8 disks, through the page cache, past it, and on
+//! Sequential reading and writing over 1, 2, 4 and 8 disks, through the page cache, past it, and on
 //! the raw devices: the throughput and the processor time.
 //!
 //! The disks are loop devices. Each is limited to the same rate in each direction, so that eight of

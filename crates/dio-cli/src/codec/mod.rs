@@ -20,7 +20,6 @@ pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Bytes from the beginning of a stream that [`detect`] needs to recognise all formats; it accepts
 /// fewer.
-/// fewer.
 pub const MAGIC_LEN: usize = 4;
 
 /// A compressed format that dio reads and writes.

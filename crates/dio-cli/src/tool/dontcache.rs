@@ -37,7 +37,7 @@ impl DontCache {
         loop {
             let flags = if self.is_refused() { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
             match uninterrupted(|| run(flags)) {
-                // Linux before 6.14 answers EINVAL.
+                // Linux before 6.14 answers EOPNOTSUPP, some file systems EINVAL.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => self.refuse(),
                 other => return other,
             }

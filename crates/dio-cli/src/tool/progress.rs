@@ -27,7 +27,7 @@ pub struct Progress {
     bytes: AtomicU64,
     /// Whether to print whole lines, because standard error is not a terminal.
     lines: bool,
-    /// Lines printed so far, one for each [`STEP`].
+    /// Number of the last [`STEP`] for which a line was printed; steps may be skipped.
     shown: AtomicU64,
     bar: OnceLock<ProgressBar>,
 }

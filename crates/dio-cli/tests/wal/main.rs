@@ -358,6 +358,36 @@ fn an_end_that_cannot_be_read_is_an_error() {
     assert!(status(&failed, 2).stderr.contains(&told), "{failed:?}");
 }
 
+/// `tail` waits for the reader of its output while the log is truncated far beyond it.
+#[test]
+fn tail_that_is_overtaken_goes_on_with_what_is_there_and_tells() {
+    let dir = dio_test::file_systems()[0].dir();
+    let lsns = fill(dir.path(), 0..1200);
+    let mut tail = command()
+        .args(["tail", "--json", "--hex", "--from", "0"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(tail.stdout.take().unwrap());
+    let mut first = String::new();
+    output.read_line(&mut first).unwrap();
+    let log = Log::open(dir.path(), &options()).unwrap();
+    log.truncate_before(lsns[1100]).unwrap();
+    log.close().unwrap();
+    let printed: Vec<u64> = std::iter::once(first)
+        .chain(output.lines().map(Result::unwrap))
+        .map(|line| serde_json::from_str::<Value>(&line).unwrap()["lsn"].as_u64().unwrap())
+        .collect();
+    let ended = tail.wait_with_output().unwrap();
+    let words = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!((ended.status.code(), words.contains("overtaken")), (Some(1), true), "{words}");
+    assert!(printed.len() < lsns.len() && printed.is_sorted(), "{} records", printed.len());
+    let left: Vec<u64> = lsns[1100..].iter().map(|lsn| lsn.0).collect();
+    assert!(printed.ends_with(&left), "{} records", printed.len());
+}
+
 #[test]
 fn tail_follows_a_log_that_is_being_written() {
     let dir = dio_test::file_systems()[0].dir();

@@ -20,8 +20,8 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// A few threads, started when there is something to do.
 ///
-/// Jobs may wait for locks of files, which are held for no longer than a transfer, but never for
-/// other jobs.
+/// Jobs may wait for locks of files, which are held for no longer than a transfer, and for a write
+/// that has begun, but never for a job that has not.
 #[derive(Debug)]
 pub(super) struct Crew {
     shared: Arc<Shared>,

@@ -2,7 +2,7 @@
 //! through another mount of it.
 //!
 //! The kernel caches pages of the mount for readers that gather and for mappings. It drops them
-//! once when attributes show another size or time of modification, and then note_cached_pages them
+//! once when attributes show another size or time of modification, and then fills them
 //! again from this server. Three rules keep its pages, and the bytes that the server has read
 //! ahead, from staying stale:
 //!

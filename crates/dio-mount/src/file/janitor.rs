@@ -39,7 +39,7 @@ impl Janitor {
         }
     }
 
-    /// Wakes the thread, which then runs, or ends if its place is gone.
+    /// Wakes the thread, which then runs, or ends if its owner is gone.
     pub(super) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -47,19 +47,19 @@ impl Janitor {
     }
 }
 
-/// Starts the janitor of a place. It ends when the place is gone.
-pub(super) fn start_janitor<P: Tidied>(place: &std::sync::Arc<P>) {
-    let weak = std::sync::Arc::downgrade(place);
+/// Starts the janitor of `owner`. It ends when the owner is gone.
+pub(super) fn start_janitor<P: Tidied>(owner: &std::sync::Arc<P>) {
+    let weak = std::sync::Arc::downgrade(owner);
     let thread = thread::Builder::new().name("dio-janitor".into()).spawn(move || work(&weak));
     // Without a janitor, pending bytes are written by the requests that wait for them.
     if let Ok(handle) = thread {
-        let _ = place.janitor().thread.set(handle.thread().clone());
+        let _ = owner.janitor().thread.set(handle.thread().clone());
     }
 }
 
-fn work<P: Tidied>(place: &Weak<P>) {
+fn work<P: Tidied>(owner: &Weak<P>) {
     loop {
-        let Some(here) = place.upgrade() else { return };
+        let Some(here) = owner.upgrade() else { return };
         let rest = look(&*here);
         drop(here);
         match rest {
@@ -70,19 +70,19 @@ fn work<P: Tidied>(place: &Weak<P>) {
 }
 
 /// Cleans up unless the janitor is idle. Returns how long to rest, or `None` to rest until woken.
-fn look(place: &impl Tidied) -> Option<Duration> {
-    let doing = &place.janitor().doing;
+fn look(owner: &impl Tidied) -> Option<Duration> {
+    let doing = &owner.janitor().doing;
     if doing.load(Ordering::Acquire) == IDLE {
         return None;
     }
-    let left = place.tidy();
+    let left = owner.tidy();
     if left.is_some_and(|rest| rest <= EVERY) {
         return left;
     }
     doing.store(if left.is_some() { WATCHING } else { IDLE }, Ordering::Release);
     // The second round covers what arrived before `doing` was lowered. Anything that arrives later
     // wakes this thread.
-    let left = place.tidy();
+    let left = owner.tidy();
     match left {
         Some(rest) => doing.fetch_max(if rest <= EVERY { BUSY } else { WATCHING }, Ordering::AcqRel),
         None => return None,

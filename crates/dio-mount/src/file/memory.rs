@@ -72,7 +72,7 @@ impl Memory {
         self.idle.lock()
     }
 
-    /// Bytes of all blocks.
+    /// Bytes of all blocks, and those reserved for others.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

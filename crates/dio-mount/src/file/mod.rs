@@ -258,9 +258,9 @@ impl Files {
         self.0.keep_until_closed(ino, objects)
     }
 
-    /// Whether the inode is open for writing.
+    /// Whether a handle of the inode may write.
     pub fn is_written(&self, ino: InodeId) -> bool {
-        self.0.find(ino).is_some_and(|shared| shared.routes().writing().is_ok())
+        self.0.find(ino).is_some_and(|shared| shared.book().writers > 0)
     }
 
     /// Returns how many times acknowledged bytes have been written to the source. While the number

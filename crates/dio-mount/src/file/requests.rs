@@ -52,8 +52,8 @@ impl Handle {
     /// Reads up to `size` bytes; fewer only at the end of the file. `cache` states that the bytes
     /// are for the kernel's cache of the mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
-        let note_cached_pages = cache && !self.is_cached();
-        let watch = note_cached_pages.then(|| self.shared.changes.watch());
+        let fills = cache && !self.is_cached();
+        let watch = fills.then(|| self.shared.changes.watch());
         if cache {
             self.shared.note_cached_pages();
         }

@@ -226,7 +226,7 @@ impl Shared {
         self.note_cached_pages();
     }
 
-    /// Records that the kernel note_cached_pages its cache of the mount, or has just done so.
+    /// Records that the kernel fills its cache of the mount, or has just done so.
     pub(super) fn note_cached_pages(&self) {
         if self.pages.swap(NEW_PAGES, Ordering::AcqRel) == NO_PAGES {
             self.common.janitor.wake_if_idle();

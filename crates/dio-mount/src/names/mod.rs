@@ -52,7 +52,7 @@ use crate::options::Live;
 use crate::users::Users;
 use dio::credentials::Credentials;
 
-/// NamesConfig a tree is served.
+/// Settings of a tree that is served.
 #[derive(Debug, Clone)]
 pub struct NamesConfig {
     /// Whether the server takes on the identity of a caller, so that new inodes belong to it. Only

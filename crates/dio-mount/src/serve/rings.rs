@@ -23,7 +23,6 @@ pub(crate) fn switch_on() {
 ///
 /// # Errors
 /// The reason why io_uring cannot be used, if it is required.
-/// Why it cannot be, where it must be.
 pub(crate) fn agree(rings: Rings, threads: usize, config: &mut KernelConfig) -> io::Result<bool> {
     if rings == Rings::Never {
         return Ok(false);

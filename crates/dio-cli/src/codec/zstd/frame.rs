@@ -74,6 +74,8 @@ pub fn begins(bytes: &[u8]) -> FrameStart {
         Some(size) if single => size,
         _ => window(bytes[5]),
     };
+    // The library takes this size for none.
+    let content = content.filter(|size| *size != u64::MAX);
     let dictionary = field(5 + window_bytes, dictionary_bytes) as u32;
     FrameStart::Frame(Header { length, window, content, dictionary, checksum: descriptor & 4 != 0 })
 }

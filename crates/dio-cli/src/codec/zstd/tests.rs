@@ -106,6 +106,9 @@ fn a_frame_that_has_fewer_bytes_than_its_header_says_is_damaged() {
         assert!(matches!(&error, DecodeError::Damaged { what, sound: 0, .. } if *what == expected), "{error:?}");
         assert_eq!(out, vec![b'A'; length as usize]);
     }
+    // The library takes a size of all ones for none.
+    let unknown = [&header[..4], &[0xc0, 0], &[0xff; 8][..], &[9, 0, 0, b'A']].concat();
+    assert_eq!(unpacked(&unknown).unwrap(), b"A");
     let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
     assert!(unpacked(&empty).unwrap().is_empty());
 }

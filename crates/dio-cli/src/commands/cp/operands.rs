@@ -26,7 +26,7 @@ use super::session::{Job, Session};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 
-/// TargetPath of the operands.
+/// The path that the operands are copied to.
 pub(crate) enum TargetPath {
     /// Into a directory. It can be opened with `O_PATH`.
     Into(PathBuf),

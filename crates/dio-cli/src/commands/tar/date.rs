@@ -54,7 +54,6 @@ fn is_file(text: &OsStr) -> bool {
 /// name of a file (beginning with `/` or `.`), which stands for its modification time. GNU tar
 /// accepts more formats, and takes the year −292 billion for a text that it does not understand;
 /// here that is an error.
-/// is an error.
 ///
 /// # Errors
 /// The text is no date; `stat(2)` of the file fails.

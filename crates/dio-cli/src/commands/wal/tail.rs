@@ -59,16 +59,13 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
     };
     let mut reader = Reader::open_damaged_on(Arc::clone(&storage), from).map_err(&failed)?;
     let mut out = Out { printer: Printer::new(args.form, reader.layout()), headers: Headers::new(&args.source) };
-    let upto = if args.follow { Lsn(u64::MAX) } else { now };
-    print(&mut reader, upto, &mut out).map_err(|error| error.told(args))?;
-    if !args.follow {
-        let status = end(args, &mut reader)?;
-        out.headers.tell(&reader, &mut out.printer, Lsn(u64::MAX))?;
-        return Ok(if out.headers.any() { DAMAGED } else { status });
-    }
     let mut status = SOUND;
     loop {
-        match follow(args, &mut reader, &mut out) {
+        let outcome = match args.follow {
+            true => follow(args, &mut reader, &mut out),
+            false => print_until(now, &mut reader, &mut out),
+        };
+        match outcome {
             Err(Trouble::Log(error @ WalError::Truncated { .. })) => {
                 eprintln!("dio: overtaken: {}", explain(&args.source.directory, &error));
                 status = status.max(DAMAGED);
@@ -77,9 +74,11 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
                 out.headers = Headers::new(&args.source);
             }
             Err(trouble) => return Err(trouble.told(args)),
-            Ok(()) => return Ok(status),
+            Ok(()) => break,
         }
     }
+    out.headers.tell(&reader, &mut out.printer, Lsn(u64::MAX))?;
+    Ok(if out.headers.any() { DAMAGED } else { status })
 }
 
 /// An error that ends following.
@@ -137,12 +136,14 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
     }
 }
 
-/// Checks the end of what was read. Damage there is an error, and so is a failed read.
-fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
+/// Prints the records below `end`, and checks what follows them: damage there is an error, and so is
+/// a failed read.
+fn print_until(end: Lsn, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
+    print(reader, end, out)?;
     match reader.check_end() {
-        // A truncation has removed what was read; records appended since were not requested.
-        Ok(()) | Err(WalError::Truncated { .. }) => Ok(SOUND),
-        Err(error) => Err(args.source.failed()(error)),
+        // Records that were appended since were not requested.
+        Err(WalError::Truncated { .. }) if reader.position() >= end => Ok(()),
+        outcome => outcome.map_err(Trouble::Log),
     }
 }
 

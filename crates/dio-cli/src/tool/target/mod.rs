@@ -254,7 +254,8 @@ impl OutputFile {
         Ok(if self.is_regular() { names::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
     }
 
-    /// Puts the complete contents in place. They are durable before the old ones are gone.
+    /// Puts the complete contents in place. They are durable before the old ones are gone, unless
+    /// they are copied over these (`How::Into`).
     ///
     /// # Errors
     /// EEXIST if the name was free before and exists now; errors of syncing, linking, renaming and

@@ -30,7 +30,7 @@ impl LazyTarget {
     }
 }
 
-/// The destination of pending bytes, with its file open.
+/// A file that bytes are written to or read from, open.
 #[derive(Clone, Debug)]
 pub(in crate::file) struct OpenTarget {
     pub(in crate::file) file: Arc<File>,

@@ -323,7 +323,7 @@ fn memory_goes_back_when_nothing_happens() {
     bench.files.release(handle);
 }
 
-/// A mapping note_cached_pages the kernel's cache of the mount, which is dropped when its handle is
+/// A mapping fills the kernel's cache of the mount, which is dropped when its handle is
 /// closed. No event of pages of the source is counted.
 #[test]
 fn what_a_mapping_brought_in_is_asked_to_go() {

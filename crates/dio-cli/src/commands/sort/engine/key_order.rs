@@ -2,7 +2,7 @@
 //!
 //! Entries are numbers that begin with the prefix, so most of the work is sorting numbers without
 //! looking at the lines. Among equal prefixes the lines decide. Lines that compare as bytes are
-//! sorted by their next be_prefix bytes, and so on; other lines by [`Order::compare_rest`].
+//! sorted by their next eight bytes, and so on; other lines by [`Order::compare_rest`].
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use crate::commands::sort::key::Order;
 /// Groups of equal prefixes with at most this many lines are sorted by comparing the lines.
 const COMPARE_GROUP_MAX: usize = 12;
 
-/// Maximum recursion depth. Each level divides a group by the next be_prefix bytes; below this
+/// Maximum recursion depth. Each level divides a group by the next eight bytes; below this
 /// depth the lines are compared instead, because the stack is limited.
 const DEPTH_MAX: u32 = 64;
 
@@ -78,7 +78,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Sets the prefix of each entry to the be_prefix bytes of its line at `from`. Returns whether
+    /// Sets the prefix of each entry to the eight bytes of its line at `from`. Returns whether
     /// any line is longer than `from` bytes.
     fn load_prefixes(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
@@ -106,19 +106,19 @@ impl Lines<'_> {
     /// Length of the common beginning of all lines. The first `from` bytes are known to be equal.
     fn common_prefix_length(&self, group: &[Entry], from: usize) -> usize {
         let rest = |entry: &Entry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
-        let mut common_prefix_length = rest(&group[0]);
+        let mut common = rest(&group[0]);
         for entry in &group[1..] {
             let line = rest(entry);
-            if !line.starts_with(common_prefix_length) {
-                let same = common_prefix_length.iter().zip(line).take_while(|(a, b)| a == b).count();
-                common_prefix_length = &common_prefix_length[..same];
+            if !line.starts_with(common) {
+                let same = common.iter().zip(line).take_while(|(a, b)| a == b).count();
+                common = &common[..same];
             }
         }
-        from + common_prefix_length.len()
+        from + common.len()
     }
 }
 
-/// The first be_prefix bytes, padded with zeros, as a number that compares as the bytes do.
+/// The first eight bytes, padded with zeros, as a number that compares as the bytes do.
 #[inline]
 fn be_prefix(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
@@ -162,7 +162,7 @@ mod tests {
             let mut text = Vec::new();
             for _ in 0..4000 {
                 // Few different bytes, zeros among them, and lengths around the multiples of
-                // be_prefix.
+                // eight.
                 let length = random(28) as usize;
                 text.extend((0..length).map(|_| [0, 0, b'a', 255][random(4) as usize]));
                 text.extend([&b"the same beginning, for all of them"[..random(36) as usize], b"\n"].concat());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn lines_that_leave_the_others_one_by_one_need_little_stack() {
-        // Line N differs after N times be_prefix bytes.
+        // Line N differs after N times eight bytes.
         let order = Order::bytes(false);
         let lines: Vec<Vec<u8>> = (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
         let text: Vec<u8> = lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();
