@@ -20,6 +20,8 @@ pub(super) struct BackingTraits {
     pub(super) ordered_growth: bool,
     /// Growing the file writes zeros. A caller that writes all of it should not grow it first.
     pub(super) zeroed_growth: bool,
+    /// The cure for a lack of space, if it is not the usual one.
+    pub(super) space_cure: Option<&'static str>,
 }
 
 impl BackingTraits {

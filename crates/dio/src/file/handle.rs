@@ -35,9 +35,6 @@ use crate::lock::LockGuard;
 /// Largest block of a file system, in bytes, that zero-copy parts of requests are made to begin at.
 const BLOCK_MAX: u64 = 64 << 10;
 
-/// The cure for a full target if some targets are devices.
-const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe migrate' if that is a device";
-
 /// The cure where direct writes pass through the page cache.
 pub(super) const CURE_BUFFERED: &str = "the file system buffers direct I/O; allow uncached I/O";
 
@@ -258,19 +255,22 @@ impl File {
     /// The error of a request at a byte of the file. For a striped file it names the object that
     /// holds the byte.
     pub(super) fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
-        self.with_device_cure(self.failed(operation, errno).of(self.backing.holder(position)).at(position))
+        self.with_space_cure(self.failed(operation, errno).of(self.backing.holder(position)).at(position))
     }
 
     /// The error of a call to the medium.
     pub(super) fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
-        self.with_device_cure(match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+        self.with_space_cure(match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
             Some(inner) => self.failed(operation, inner.errno()).by(inner),
             None => self.failed(operation, errno_of(error)),
         })
     }
 
-    pub(super) fn with_device_cure(&self, error: FileError) -> FileError {
-        if error.errno() == Errno::NOSPC && self.traits.zeroed_growth { error.with_cure(CURE_DEVICE) } else { error }
+    pub(super) fn with_space_cure(&self, error: FileError) -> FileError {
+        match self.traits.space_cure {
+            Some(cure) if error.errno() == Errno::NOSPC => error.with_cure(cure),
+            _ => error,
+        }
     }
 }
 
@@ -292,6 +292,9 @@ pub(crate) trait StripedObjects: StripedMedium {
 
     /// Whether growing writes zeros, as it does on block devices, which hold old bytes.
     fn zeroes_growth(&self) -> bool;
+
+    /// The cure for a lack of space, if it is not the usual one.
+    fn space_cure(&self) -> Option<&'static str>;
 
     /// Size in bytes.
     ///
@@ -350,14 +353,19 @@ pub(super) enum Backing {
 impl Backing {
     pub(super) fn traits(&self) -> BackingTraits {
         match self {
-            Backing::Single(_) => {
-                BackingTraits { objects: 1, stripe: u64::MAX, ordered_growth: false, zeroed_growth: false }
-            }
+            Backing::Single(_) => BackingTraits {
+                objects: 1,
+                stripe: u64::MAX,
+                ordered_growth: false,
+                zeroed_growth: false,
+                space_cure: None,
+            },
             Backing::Striped(striped) => BackingTraits {
                 objects: striped.layout().objects(),
                 stripe: striped.layout().stripe(),
                 ordered_growth: true,
                 zeroed_growth: striped.zeroes_growth(),
+                space_cure: striped.space_cure(),
             },
         }
     }

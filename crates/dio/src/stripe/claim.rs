@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::cures::CURE_HELD;
 use super::device::{LARGE_BLOCKS, is_empty, open_exclusive, read_record, wipe};
 use super::error::{format_error, object_error};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_AT};
@@ -17,7 +18,6 @@ use crate::file::{FileError, errno_of};
 use crate::layout::STRIPE_BYTES_MIN;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
-const CURE_HELD: &str = "remove that file with 'dio stripe rm'; if it is elsewhere, or was never made, 'dio stripe orphans --rm' with the device; --force loses the bytes";
 const CURE_FULL: &str = "see what it is with 'wipefs' or 'blkid -p'; --force overwrites it";
 const CURE_SMALL: &str = "use smaller stripes or a larger device";
 

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use super::create::create;
+use super::cures::CURE_COPIED;
 use super::directory::{directory_of, identity};
 use super::error::format_error;
 use super::format::{DEFAULT_LEN, DefaultText, Descriptor, FormatError};
@@ -31,7 +32,6 @@ const CURE_UNFOLLOWED: &str =
     "new files there are plain; remove it, or set the default as the user who makes the files or as root";
 const OF_ANOTHER: &str = "it was made for another directory";
 const OF_UNKNOWN: &str = "it is of an older version, which does not say for which directory it was made";
-const CURE_COPIED: &str = "new files there are plain; set it again for this directory with 'dio stripe set', or remove it with 'dio stripe rm'";
 
 /// The default of a directory; `None` if it has none. It is returned whether or not this process
 /// would follow it.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::cures::CURE_DAMAGED;
 use super::format::FormatError;
 use super::stamp::ObjectFault;
 use super::trust::cure_of;
@@ -12,8 +13,6 @@ use crate::quote::quoted;
 
 const LEASED: &str = "its owner holds a lease on it";
 
-const CURE_DAMAGED: &str = "restore it, or take what is left for the file with 'dio stripe check --repair --force'; \
-                            'dio stripe check' shows all that is wrong";
 const CURE_LONGER: &str = "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
 /// The error of opening a file, with the reason in words if a lease was waited for in vain.
 pub(crate) fn open_error(operation: &'static str, name: &Path, errno: Errno) -> FileError {

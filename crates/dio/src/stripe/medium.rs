@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::cures::CURE_DEVICE;
 use super::device::DeviceObject;
 use super::format::Id;
 use crate::block::Mem;
@@ -249,6 +250,10 @@ impl StripedObjects for Striped {
 
     fn zeroes_growth(&self) -> bool {
         self.has_devices()
+    }
+
+    fn space_cure(&self) -> Option<&'static str> {
+        self.has_devices().then_some(CURE_DEVICE)
     }
 
     fn size(&self) -> io::Result<u64> {

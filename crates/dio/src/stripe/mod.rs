@@ -75,6 +75,7 @@
 
 mod claim;
 mod create;
+mod cures;
 mod defaults;
 mod device;
 pub(crate) mod directory;

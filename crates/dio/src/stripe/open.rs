@@ -11,6 +11,7 @@ use dio_sys::{reopen, uninterrupted};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
+use super::cures::{CURE_COPY, CURE_MISSING, CURE_UNEVEN, CURE_WRONG};
 use super::device::{BOOT_ID, Device, DeviceObject, device_length};
 use super::error::{damaged_object_error, format_error, object_error, open_error};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
@@ -204,11 +205,7 @@ const CURE_FORGED: &str = "who may write to it may have put this descriptor ther
 /// The fault of a device that another process writes to.
 pub const DEVICE_IN_USE: &str =
     "is taken: somebody else writes to it; files on devices have one writing process at a time";
-const CURE_WRONG: &str = "'dio stripe check' shows all that is wrong";
-const CURE_MISSING: &str = "mount its target; 'dio stripe check' shows all that is wrong";
 const UNEVEN: &str = "some objects hold bytes behind its end: a crash left them there, or another object was cut off";
-const CURE_UNEVEN: &str = "see 'dio stripe check'; with --repair it cuts them off";
-const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
 
 /// An open object, the device if it is one, and its stamp if it has one.
 type Opened = (File, Option<Arc<DeviceObject>>, Option<Result<Stamp, FormatError>>);

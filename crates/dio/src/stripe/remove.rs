@@ -14,6 +14,7 @@ use dio_sys::reopen;
 use rustix::fs::{Access, AtFlags, CWD, Mode as Permissions, OFlags, accessat, fstat, openat};
 use rustix::io::Errno;
 
+use super::cures::{CURE_FORCE, CURE_HALF, CURE_ORPHANS};
 use super::device::free;
 use super::directory::{Identity, NameDirectory, directory_of, identity, remove_name_in, remove_name_of};
 use super::error::{object_error, open_error};
@@ -182,10 +183,6 @@ pub fn remove_objects(
     outcome.map(|()| if found.copy { RemoveOutcome::Copy } else { RemoveOutcome::All })
 }
 
-const CURE_ORPHANS: &str = "when its target is there again, 'dio stripe orphans --rm' removes it";
-const CURE_FORCE: &str =
-    "nothing was removed; 'dio stripe rm --force' removes what is there, and 'dio stripe orphans' finds the rest";
-
 /// Frees the data of an object, and keeps its header.
 fn cut_to_header(object: &Path, looked_at: Identity, start: u64, owner: u32) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -195,8 +192,6 @@ fn cut_to_header(object: &Path, looked_at: Identity, start: u64, owner: u32) -> 
     }
     file.set_len(start)
 }
-
-const CURE_HALF: &str = "make the one that is to be the file so with 'dio stripe adopt'";
 
 /// How an object was identified. It must be the same when it is removed.
 enum RemovableObject {

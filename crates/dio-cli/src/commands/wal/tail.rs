@@ -136,8 +136,8 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
     }
 }
 
-/// Prints the records below `end`, and checks what follows them: damage there is an error, and so is
-/// a failed read.
+/// Prints the records below `end`, and checks what follows them: damage there is an error, and so
+/// is a failed read.
 fn print_until(end: Lsn, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
     print(reader, end, out)?;
     match reader.check_end() {
