@@ -18,10 +18,11 @@ use crate::tool::{cargo, tool};
 /// A check: name, arguments of cargo.
 type Check = (&'static str, &'static [&'static str]);
 
-/// The fuzz targets are a workspace of their own.
+/// The fuzz targets and the comparisons are workspaces of their own.
 const FORMATS: &[Check] = &[
     ("format", &["fmt", "--all", "--check"]),
     ("format of fuzz", &["fmt", "--all", "--check", "--manifest-path", "fuzz/Cargo.toml"]),
+    ("format of benchsuite", &["fmt", "--all", "--check", "--manifest-path", "benchsuite/Cargo.toml"]),
 ];
 
 /// Leaves out the benchmarks.
@@ -30,6 +31,10 @@ const LEAN: &str = "--no-default-features";
 /// Slow checks. RUSTDOCFLAGS makes warnings errors.
 const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    (
+        "lints of benchsuite",
+        &["clippy", "--manifest-path", "benchsuite/Cargo.toml", "--all-targets", "--", "-D", "warnings"],
+    ),
     // The program without its feature `bench`. Only tests of the library run, because the tests of
     // programs run target/debug/dio, which must stay the full one for the tests that run at the
     // same time.

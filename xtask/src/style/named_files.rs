@@ -6,20 +6,23 @@ use std::path::PathBuf;
 use super::imports::DOCUMENT;
 
 /// Appends each name between backticks that ends in `.rs` or `/` and that no file has. A name is a
-/// path from the root. It may also be the end of a path in the folder that the line names before
-/// it, or in the crate that is the subject of the section (`## dio-cli: the commands`).
+/// path from the root. It may also be the end of a path in the folder that its paragraph names
+/// before it, or in the crate that is the subject of the section (`## dio-cli: the commands`).
 pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) {
     let paths: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-    let mut subject = None;
+    let (mut subject, mut folder) = (None, None);
     for (number, line) in document.lines().enumerate() {
         if let Some(heading) = line.strip_prefix("## ") {
             subject = heading.split_once(':').map(|(name, _)| format!("crates/{name}/"));
         }
-        let mut folder = subject.clone();
+        if line.is_empty() {
+            folder = None;
+        }
         // Every second part of a line is between backticks.
         for name in line.split('`').skip(1).step_by(2) {
             let is_file = name.ends_with(".rs");
-            if !is_file && !(name.ends_with('/') && name.len() > 1) {
+            let is_folder = name.ends_with('/') && name.len() > 1;
+            if !is_file && !is_folder {
                 continue;
             }
             let is_there = |path: &str| if is_file { path == name } else { path.starts_with(name) };
@@ -29,8 +32,9 @@ pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) 
             }
             let inner = format!("/{name}");
             let is_within = |path: &String| {
-                let rest = folder.as_ref().and_then(|folder| path.strip_prefix(folder.trim_end_matches('/')));
-                rest.is_some_and(|rest| if is_file { rest.ends_with(&inner) } else { rest.contains(&inner) })
+                let rests = [&folder, &subject].into_iter().flatten();
+                let mut rests = rests.filter_map(|folder: &String| path.strip_prefix(folder.trim_end_matches('/')));
+                rests.any(|rest| if is_file { rest.ends_with(&inner) } else { rest.contains(&inner) })
             };
             if !paths.iter().any(is_within) {
                 found.push(format!("{DOCUMENT}:{}: there is no `{name}`", number + 1));
