@@ -7,8 +7,9 @@
 //! use dio_cli::codec::{gzip, pipe::{Compressor, Decompressor}};
 //!
 //! let encode = gzip::Encode { workers: 2, ..gzip::Encode::default() };
-//! let work = move |read, write| gzip::encode(read, write, &encode);
-//! let mut compressor = Compressor::new(Vec::new(), work)?;
+//! let mut compressor = Compressor::new(Vec::new(), move |read, write| {
+//!     gzip::encode(read, write, &encode)
+//! })?;
 //! compressor.write_all(b"some bytes")?;
 //! let (compressed, moved) = compressor.finish()?;
 //! assert_eq!((moved.read, moved.written), (10, compressed.len() as u64));
