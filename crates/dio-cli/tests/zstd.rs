@@ -433,7 +433,16 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     // If the name of a source begins with a dot, the command ignores --output-dir-mirror.
     let hidden = text.contains("--output-dir-mirror") && text.contains("'.zst'");
     // The order of directory entries determines what goes to standard output.
-    let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && theirs.files == ours.files;
+    // Or in what several files become.
+    let sizes = |seen: &Seen| -> Vec<String> {
+        seen.files
+            .iter()
+            .map(|(name, what)| format!("{name} {what}").split(',').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && sizes(theirs) == sizes(ours);
+    // The command makes the directory of --output-dir-mirror though no source is left for it.
+    let emptied = text.contains("--output-dir-mirror") && text.contains("--exclude-compressed");
     // The library refuses reserved bits that version 1.5.4 ignores.
     let reserved = ours.err.contains("Data corruption detected");
     // A window that --long does not reduce; with -qq there is no message.
@@ -453,6 +462,7 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
         || itself
         || verified
         || hidden
+        || emptied
         || reserved
         || window
         || holes
