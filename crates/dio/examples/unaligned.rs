@@ -1,6 +1,6 @@
-//! What it costs not to know about alignment: requests of 64 MiB that begin at a multiple of 1 MiB,
-//! in memory and in the file, beside the same one byte further on both, which are copied through
-//! aligned blocks.
+//! Measures the cost of misaligned requests: requests of 64 MiB that begin at a multiple of 1 MiB
+//! in memory and in the file, beside requests that begin one byte later in both. The latter are
+//! copied through aligned blocks.
 //!
 //! `cargo run --release -p dio --example unaligned -- DIRECTORY`, or a file that `dio stripe set`
 //! has made.

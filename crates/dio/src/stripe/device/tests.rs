@@ -71,8 +71,9 @@ impl Rig {
         read_record(self.device(index), self.descriptor.id, self.descriptor.layout.start()).unwrap()
     }
 
-    /// What the devices have been given, as another system finds it: nothing of what is in their
-    /// page caches, but for the records, which the kernel may write back at any time.
+    /// Returns the bytes that reached the devices, as another system would find them after a power
+    /// cut. Bytes in the devices' page caches are lost, except the records, which the kernel may
+    /// write back at any time.
     fn after_a_power_cut(&self) -> Vec<u8> {
         (0..2).for_each(|index| dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
         let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
