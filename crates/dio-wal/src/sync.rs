@@ -1,4 +1,60 @@
 //! The locks and condition variables of `group_commit`. `tests/schedules.rs` replaces them with
 //! those of a model.
+//!
+//! They are the standard library's, with the methods of parking_lot's, and likewise no panic
+//! poisons them. The end of a flush wakes all committers of its turn. The standard library does that
+//! by one system call. parking_lot wakes them one after the other, each when the one before has
+//! released the lock: with 64 clients, that costs a quarter of the commits per second.
 
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, PoisonError};
+
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// `None` only during a wait.
+pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("no wait is running")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("no wait is running")
+    }
+}
+
+pub(crate) struct Condvar(sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar(sync::Condvar::new())
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let waiting = guard.0.take().expect("no wait is running");
+        guard.0 = Some(self.0.wait(waiting).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
