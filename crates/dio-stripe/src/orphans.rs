@@ -17,8 +17,8 @@ use crate::system::errno;
 use dio::stripe::object::as_owner;
 use dio::stripe::object::directory_of;
 use dio::stripe::object::read_device_header;
+use dio::stripe::object::remove_name_of;
 use dio::stripe::object::{device_length, open_exclusive, wipe};
-use dio::stripe::object::{identity, remove_name_of};
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id, LeaseWait, descriptor_of};
 
 /// An object found in a directory or on a device.
@@ -270,6 +270,6 @@ impl FoundObject {
         if object_in(&self.path, &file).is_none_or(|now| now.header != self.header) {
             return Err(Errno::STALE.into());
         }
-        Ok(remove_name_of(&self.path, identity(&fstat(&file)?))?)
+        Ok(remove_name_of(&self.path, FileId::of(&fstat(&file)?))?)
     }
 }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::regular::{entries_of, open};
 use dio::layout::{DATA_START_MAX, OBJECTS_MAX};
-use dio::stripe::object::{identity, remove_name_of};
+use dio::stripe::object::remove_name_of;
 use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};
 
 /// A file left by an interrupted creation.
@@ -69,7 +69,7 @@ impl Remnant {
     /// ESTALE if it has changed or is locked; those of `unlink(2)`.
     pub fn remove(&self) -> io::Result<()> {
         let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
-        Ok(remove_name_of(&self.path, identity(&fstat(&locked)?))?)
+        Ok(remove_name_of(&self.path, FileId::of(&fstat(&locked)?))?)
     }
 }
 

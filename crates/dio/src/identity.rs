@@ -16,7 +16,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The file that `stat(2)` descriptor_in.
+    /// The file that `stat(2)` describes.
     pub fn of(stat: &Stat) -> FileId {
         FileId { device: stat.st_dev, inode: stat.st_ino }
     }
@@ -29,7 +29,7 @@ impl FileId {
         rustix::fs::fstat(fd).map(|stat| FileId::of(&stat))
     }
 
-    /// The file that the standard library descriptor_in.
+    /// The file that the standard library describes.
     pub fn of_metadata(metadata: &Metadata) -> FileId {
         FileId { device: metadata.dev(), inode: metadata.ino() }
     }

@@ -24,6 +24,7 @@ pub mod drive;
 pub mod engine;
 pub mod file;
 pub mod geometry;
+mod identity;
 mod io;
 pub mod layout;
 pub mod lock;

@@ -20,18 +20,17 @@
 mod attributes;
 mod contents;
 mod details;
-mod id;
 mod kernel;
 mod open;
 mod path;
 mod removal;
 mod striped;
 
+pub use crate::identity::FileId;
 pub use crate::stripe::{DEFAULT_NAME, has_default, path_has_acl, take_ignored_defaults};
 pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};
-pub use id::FileId;
 pub use kernel::is_of_the_kernel;
 pub use open::{openat, striped_by_default};
 pub use path::path_in;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::create::create;
 use super::cures::CURE_COPIED;
-use super::directory::{directory_of, identity};
+use super::directory::directory_of;
 use super::error::format_error;
 use super::format::{DEFAULT_LEN, DefaultText, Descriptor, FormatError};
 use super::head::DirectoryInode;
@@ -22,6 +22,7 @@ use super::plan::StripePlan;
 use super::redirect::redirected;
 use super::trust::{check_default_trusted, record_ignored_default};
 use crate::file::{FileError, errno_of};
+use crate::identity::FileId;
 
 /// The name of the file that holds the default of a directory.
 pub const DEFAULT_NAME: &str = ".dio-stripe";
@@ -74,7 +75,7 @@ impl StoredDefault {
         let directory = rustix::fs::open(directory_of(&self.name), flags, Mode::empty()).map_err(failed)?;
         // The directory may have been exchanged since the default was found.
         let named = statat(&directory, DEFAULT_NAME, AtFlags::SYMLINK_NOFOLLOW);
-        let is_here = named.is_ok_and(|named| identity(&named) == identity(&self.stat));
+        let is_here = named.is_ok_and(|named| FileId::of(&named) == FileId::of(&self.stat));
         let found = DirectoryInode::of(&directory).map_err(failed)?;
         Ok(if is_here && made_for.is(&found) { Ok(()) } else { Err(OF_ANOTHER) })
     }

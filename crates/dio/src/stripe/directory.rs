@@ -6,8 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode as Permissions, OFlags, Stat, fsync, openat, statat, syncfs, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode as Permissions, OFlags, fsync, openat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
+
+use crate::identity::FileId;
 
 /// The directory of a path.
 pub fn directory_of(path: &Path) -> &Path {
@@ -26,20 +28,12 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Device and inode number of a file.
-pub type Identity = (u64, u64);
-
-/// The identity of a file, from its `fstat(2)`.
-pub fn identity(stat: &Stat) -> Identity {
-    (stat.st_dev, stat.st_ino)
-}
-
 /// Removes a name, unless it belongs to another file than `looked_at` by now: a user who may rename
 /// in the directory, or above it, must not be able to have another file removed.
 ///
 /// # Errors
 /// ESTALE if the name belongs to another file by now; what `unlinkat(2)` answers.
-pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
+pub fn remove_name_of(path: &Path, looked_at: FileId) -> Result<(), Errno> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory_of(path), flags, Permissions::empty())?;
@@ -50,9 +44,9 @@ pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
 pub(crate) fn remove_name_in(
     directory: impl AsFd,
     name: impl rustix::path::Arg + Copy,
-    looked_at: Identity,
+    looked_at: FileId,
 ) -> Result<(), Errno> {
-    if identity(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?) != looked_at {
+    if FileId::of(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?) != looked_at {
         return Err(Errno::STALE);
     }
     unlinkat(&directory, name, AtFlags::empty())
@@ -125,7 +119,7 @@ mod tests {
             fs::write(at(name).join("object"), name).unwrap();
         }
         let object = at("target/object");
-        let looked_at = identity(&lstat(&object).unwrap());
+        let looked_at = FileId::of(&lstat(&object).unwrap());
         // The directory has been swapped.
         fs::rename(at("target"), at("moved")).unwrap();
         std::os::unix::fs::symlink("other", at("target")).unwrap();

@@ -12,8 +12,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::directory::{NameDirectory, directory_of, identity, remove_name_in};
+use super::directory::{NameDirectory, directory_of, remove_name_in};
 use crate::file::FileError;
+use crate::identity::FileId;
 use crate::patience::take_within;
 use dio_sys::{Lease, has_lease, take_lease};
 
@@ -111,7 +112,7 @@ impl ReplaceGuard {
     /// Whether the name, in the directory of the file, belongs to this other file.
     pub fn leads_to(&self, path: &Path, file: &Stat) -> bool {
         let found = name_of(path).and_then(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
-        found.is_ok_and(|found| identity(&found) == identity(file))
+        found.is_ok_and(|found| FileId::of(&found) == FileId::of(file))
     }
 
     /// The `stat` of the file when it was opened.
@@ -134,7 +135,7 @@ impl ReplaceGuard {
     /// # Errors
     /// ESTALE if the name belongs to another file by now; what `unlinkat(2)` answers.
     pub fn remove_name(&self, path: &Path, looked_at: &Stat) -> Result<(), Errno> {
-        remove_name_in(&self.directory, name_of(path)?, identity(looked_at))
+        remove_name_in(&self.directory, name_of(path)?, FileId::of(looked_at))
     }
 
     /// Exchanges the names `path`, of this file, and `new`, of the open file `made`, durably. This

@@ -5,7 +5,7 @@
 pub use super::claim::read_device_header;
 pub use super::create::lock_new_file;
 pub use super::device::{BOOT_ID, device_length, open_exclusive, wipe};
-pub use super::directory::{Identity, directory_of, identity, remove_name_of, sync_directory};
+pub use super::directory::{directory_of, remove_name_of, sync_directory};
 pub(crate) use super::error::open_error;
 pub use super::error::{damaged_object_error, format_error, object_error};
 pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};

@@ -3,6 +3,7 @@
 //! The name is removed first, durably: a crash leaves objects that nobody refers to. Only objects
 //! whose header names the inode of the descriptor are removed.
 
+use crate::identity::FileId;
 use crate::quote::quoted;
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 
 use super::cures::{CURE_FORCE, CURE_HALF, CURE_ORPHANS};
 use super::device::free;
-use super::directory::{Identity, NameDirectory, directory_of, identity, remove_name_in, remove_name_of};
+use super::directory::{NameDirectory, directory_of, remove_name_in, remove_name_of};
 use super::error::{object_error, open_error};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::DescriptorInode;
@@ -103,7 +104,7 @@ fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
         }
     }
     let names = NameDirectory::beside(directory.as_fd(), c"").map_err(failed)?;
-    remove_name_in(&directory, name, identity(&before)).map_err(failed)?;
+    remove_name_in(&directory, name, FileId::of(&before)).map_err(failed)?;
     names.sync(&head).map_err(failed)?;
     if fstat(&head).map_err(failed)?.st_nlink > 0 {
         return Ok(RemoveOutcome::Name);
@@ -184,10 +185,10 @@ pub fn remove_objects(
 }
 
 /// Frees the data of an object, and keeps its header.
-fn cut_to_header(object: &Path, looked_at: Identity, start: u64, owner: u32) -> io::Result<()> {
+fn cut_to_header(object: &Path, looked_at: FileId, start: u64, owner: u32) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = as_owner(owner, || fs::OpenOptions::new().write(true).custom_flags(flags).open(object))?;
-    if identity(&fstat(&file)?) != looked_at {
+    if FileId::of(&fstat(&file)?) != looked_at {
         return Err(Errno::STALE.into());
     }
     file.set_len(start)
@@ -196,7 +197,7 @@ fn cut_to_header(object: &Path, looked_at: Identity, start: u64, owner: u32) -> 
 /// How an object was identified. It must be the same when it is removed.
 enum RemovableObject {
     /// A file, by its identity.
-    File(Identity),
+    File(FileId),
     /// An open device.
     Device(fs::File),
 }
@@ -300,7 +301,7 @@ fn owner_of(
     let kept = if descriptor.is_device(index) {
         RemovableObject::Device(file)
     } else {
-        RemovableObject::File(identity(&stat))
+        RemovableObject::File(FileId::of(&stat))
     };
     Ok(if found.head.may_be(head) { Owner::ThisFile(kept) } else { Owner::OtherDescriptor })
 }
